@@ -1,0 +1,213 @@
+"""Exception types and one function per input rule.
+
+Every message is one sentence of the form "function: argument must rule; got value. Next step."
+"""
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+Array = npt.NDArray[Any]
+TASKS = ("regression", "classification", "binary")
+
+
+class InputError(ValueError):
+    """An argument breaks a rule; the message says which, what came and what to do."""
+
+
+class NumericalError(RuntimeError):
+    """A computation failed and was not papered over."""
+
+
+class NotApplicable(Exception):
+    """A requested quantity does not exist for this model or data; the message says why."""
+
+
+def refuse(owner: str, argument: str, rule: str, got: object, hint: str = "") -> NoReturn:
+    """Raise the house's one-sentence InputError."""
+    tail = f" {hint}" if hint else ""
+    raise InputError(f"{owner}: {argument} must {rule}; got {got}.{tail}")
+
+
+def as_array(value: object, owner: str, argument: str) -> Array:
+    """Anything NumPy or torch accepts, as a NumPy array (no copy where none is needed)."""
+    if isinstance(value, torch.Tensor):
+        tensor = value.detach().cpu()
+        return (tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor).numpy()
+    array = np.asarray(value)
+    if array.dtype == object:
+        refuse(owner, argument, "be a plain numeric array", "an array of Python objects", "Rows of unequal length?")
+    return array
+
+
+def require_finite(array: Array, owner: str, argument: str, *, block: int = 1 << 16) -> None:
+    """Refuse NaN and infinity, saying how many there are and where the first one is."""
+    if array.dtype.kind not in "fc":
+        return
+    bad, first = 0, None
+    for start in range(0, len(array), block):
+        rows = array[start : start + block]
+        mask = ~np.isfinite(rows)
+        found = int(mask.sum())
+        if found and first is None:
+            index = np.argwhere(mask)[0]
+            first = (start + int(index[0]), *map(int, index[1:]))
+        bad += found
+    if first is not None:
+        where = first[0] if len(first) == 1 else first
+        refuse(owner, argument, "be finite", f"{bad} NaN or infinite values, the first at index {where}", "Drop or repair those rows.")
+
+
+def numeric_array(value: object, owner: str, argument: str, *, ndim: int | tuple[int, ...]) -> Array:
+    """A finite numeric array with an allowed number of dimensions."""
+    array = as_array(value, owner, argument)
+    allowed = (ndim,) if isinstance(ndim, int) else ndim
+    if array.ndim not in allowed:
+        shapes = " or ".join(f"{k}-dimensional" for k in allowed)
+        refuse(owner, argument, f"be {shapes}", f"shape {array.shape}")
+    if array.dtype.kind not in "biuf":
+        refuse(owner, argument, "be numeric", f"dtype {array.dtype}")
+    require_finite(array, owner, argument)
+    return array
+
+
+def require_same_length(owner: str, **arrays: Array | Sequence[object] | None) -> int:
+    """All given arrays have the same number of rows; returns it."""
+    lengths = {name: len(a) for name, a in arrays.items() if a is not None}
+    if len(set(lengths.values())) > 1:
+        got = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        refuse(owner, " and ".join(lengths), "have one row per record", f"lengths {got}")
+    return next(iter(lengths.values()))
+
+
+def require_choice(value: object, choices: Sequence[object], owner: str, argument: str) -> None:
+    """The value is one of a short list."""
+    if value not in choices:
+        refuse(owner, argument, f"be one of {', '.join(map(repr, choices))}", repr(value))
+
+
+def require_number(
+    value: object, owner: str, argument: str, *, low: float, high: float = np.inf, low_open: bool = False, high_open: bool = False
+) -> float:
+    """A finite real number in an interval; returns it as a float."""
+    rule = f"be a number {'>' if low_open else '≥'} {low:g}" + ("" if high == np.inf else f" and {'<' if high_open else '≤'} {high:g}")
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        refuse(owner, argument, rule, repr(value))
+    number = float(value)
+    inside = (number > low if low_open else number >= low) and (number < high if high_open else number <= high)
+    if not np.isfinite(number) or not inside:
+        refuse(owner, argument, rule, f"{number:g}")
+    return number
+
+
+def resolved_task(task: str, outputs: Array, targets: Array, owner: str) -> str:
+    """The task named, or inferred from dtypes and shapes where that is not a guess.
+
+    Float targets mean regression; integers with m ≥ 2 outputs classification; integers 0/1 with one
+    output binary. Anything else is asked for, and so are two look-alikes that a guess would get wrong:
+    floats 0.0/1.0 beside one output (a BCE head) and rows that sum to one (soft labels).
+    """
+    require_choice(task, ("auto", *TASKS), owner, "task")
+    if task != "auto":
+        return task
+    integers = targets.dtype.kind in "biu"
+    one_output = outputs.shape[1] == 1
+    if integers and targets.ndim == 1 and not one_output:
+        return "classification"
+    zero_one = bool(np.isin(targets, (0, 1)).all())
+    if integers and one_output and zero_one:
+        return "binary"
+    if integers:
+        refuse(
+            owner,
+            "task",
+            "be named when integer targets do not settle it",
+            "'auto'",
+            "Pass task='regression', 'classification' or 'binary'.",
+        )
+    if one_output and zero_one:
+        refuse(owner, "task", "be named when one output meets targets 0.0 and 1.0", "'auto'", "Pass task='binary' or task='regression'.")
+    if targets.ndim == 2 and targets.shape[1] > 1 and targets.min() >= 0 and np.allclose(targets.sum(1), 1, atol=1e-4):
+        refuse(
+            owner,
+            "task",
+            "be named when target rows sum to one",
+            "'auto'",
+            "Pass task='classification' (soft labels) or task='regression'.",
+        )
+    return "regression"
+
+
+def class_targets(targets: Array, classes: int, owner: str) -> Array:
+    """Targets of a softmax problem: integer labels (n,) as int64, or soft rows (n, m) as float64."""
+    if targets.ndim == 2 and targets.shape[1] == 1:
+        targets = targets[:, 0]
+    if targets.ndim == 2:
+        return soft_targets(targets, classes, owner)
+    return integer_labels(targets, classes, owner)
+
+
+def soft_targets(targets: Array, classes: int, owner: str) -> Array:
+    """Rows of probabilities (n, m); several ones in a row (multi-label) are refused."""
+    if targets.shape[1] != classes:
+        refuse(owner, "targets", f"have one column per output ({classes})", f"shape {targets.shape}")
+    sums = targets.sum(1, dtype=np.float64)
+    off = ~np.isclose(sums, 1.0, atol=1e-4)
+    if (targets < 0).any() or off.any():
+        row = int(np.argmax(off | (targets < 0).any(1)))
+        refuse(
+            owner,
+            "targets",
+            "be labels or rows of probabilities that sum to one",
+            f"row {row} with sum {sums[row]:g}",
+            "Multi-label heads are not supported: audit one label at a time as task='binary'.",
+        )
+    return targets.astype(np.float64)
+
+
+def integer_labels(targets: Array, classes: int, owner: str) -> Array:
+    """Integer labels in 0 … classes − 1, at least two of them present."""
+    if targets.ndim != 1:
+        refuse(owner, "targets", "be 1-dimensional labels", f"shape {targets.shape}", "Multi-label heads are not supported.")
+    if targets.dtype.kind == "f":
+        refuse(owner, "targets", "be integers in classification", f"dtype {targets.dtype}", "Cast the labels, or pass task='regression'.")
+    labels = targets.astype(np.int64)
+    low, high = (int(labels.min()), int(labels.max())) if len(labels) else (0, 0)
+    if low < 0:
+        refuse(owner, "targets", "be ≥ 0", f"label {low} at index {int(labels.argmin())}")
+    if high >= classes:
+        refuse(owner, "targets", f"be < {classes}, the number of outputs", f"label {high} at index {int(labels.argmax())}")
+    return labels
+
+
+def binary_targets(targets: Array, owner: str) -> Array:
+    """Targets of a one-logit problem: numbers in [0, 1] (soft labels allowed), float64 (n,)."""
+    if targets.ndim == 2 and targets.shape[1] == 1:
+        targets = targets[:, 0]
+    if targets.ndim != 1:
+        refuse(owner, "targets", "be 1-dimensional beside one output", f"shape {targets.shape}", "Multi-label heads are not supported.")
+    values = targets.astype(np.float64)
+    outside = (values < 0) | (values > 1)
+    if outside.any():
+        row = int(np.argmax(outside))
+        refuse(owner, "targets", "be 0, 1 or a probability in a binary task", f"{values[row]:g} at index {row}")
+    return values
+
+
+def require_two_classes(labels: Array, owner: str) -> None:
+    """Membership scores of a classifier need at least two classes among the training labels."""
+    present = np.unique(labels)
+    if len(present) < 2:
+        refuse(owner, "targets", "hold at least two classes", f"only class {present[0]}", "Audit a data set with more than one class.")
+
+
+def regression_targets(targets: Array, outputs: Array, owner: str) -> Array:
+    """Targets of a regression, float64 (n, q) with one column per output."""
+    values = targets.astype(np.float64)
+    values = values[:, None] if values.ndim == 1 else values
+    if values.shape != outputs.shape:
+        refuse(owner, "targets", f"have the shape of the outputs {outputs.shape}", f"{values.shape}")
+    return values

@@ -1,0 +1,166 @@
+"""Dense algebra with the rescue reported: scaled SPD inverses and forms over pairs of rows.
+
+`vech` order throughout: the upper triangle row by row, (0,0), (0,1) … (0,d−1), (1,1) ….
+Rows are held as (row, record) so that every product below is one matrix multiplication over records.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.linalg import lapack
+
+from noshadow.checks import Array, NumericalError
+
+JITTER_LADDER = (0.0, 1e-14, 1e-12, 1e-10, 1e-8)
+_PANEL_ROWS = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class SpdInverse:
+    """Inverse of a symmetric positive definite matrix, and what it took.
+
+    Attributes:
+        matrix: (N, N) float64.
+        jitter: what was added to the diagonal of the unit-diagonal scaled matrix; 0 when nothing was.
+        condition: 1-norm condition estimate of the scaled matrix.
+    """
+
+    matrix: Array
+    jitter: float
+    condition: float
+
+
+def spd_inverse(matrix: Array, owner: str) -> SpdInverse:
+    """Inverse by Cholesky of the matrix scaled to unit diagonal, with a reported jitter ladder.
+
+    Scaling to unit diagonal bounds the rounding error by the condition of the scaled matrix, which for
+    curvatures of rare classes is far below that of the matrix itself.
+
+    Args:
+        matrix: (N, N) symmetric, float64; left untouched.
+        owner: name of the calling function, for the error.
+
+    Raises:
+        NumericalError: not positive definite even with the largest jitter.
+
+    Cost: N³ flops, two further N × N matrices.
+    """
+    diagonal = matrix.diagonal()
+    if not (diagonal > 0).all() or not np.isfinite(diagonal).all():
+        raise NumericalError(f"{owner}: the curvature has {int((~(diagonal > 0)).sum())} non-positive diagonal entries. Raise the damping.")
+    scale = 1.0 / np.sqrt(diagonal)
+    scaled = matrix * scale[:, None]
+    scaled *= scale
+    norm = float(np.abs(scaled).sum(0).max())
+    for jitter in JITTER_LADDER:
+        scaled.flat[:: len(scaled) + 1] = 1.0 + jitter
+        # scaled is symmetric, so its transpose is the Fortran-ordered matrix LAPACK wants without a copy of layout
+        factor, info = lapack.dpotrf(scaled.T, lower=1, clean=0)
+        if info == 0:
+            break
+    else:
+        raise NumericalError(f"{owner}: the curvature is not positive definite even with jitter {JITTER_LADDER[-1]:g}. Raise the damping.")
+    reciprocal_condition, _ = lapack.dpocon(factor, norm, uplo="L")
+    lower, info = lapack.dpotri(factor, lower=1, overwrite_c=1)
+    if info != 0:
+        raise NumericalError(f"{owner}: inverting the Cholesky factor failed at pivot {info}. Raise the damping.")
+    inverse = _mirrored(lower.T)
+    inverse *= scale[:, None]
+    inverse *= scale
+    return SpdInverse(inverse, jitter, float(1.0 / max(reciprocal_condition, np.finfo(float).tiny)))
+
+
+def _mirrored(upper: Array, block: int = 512) -> Array:
+    """Copy the upper triangle of a square matrix onto its lower one, in place."""
+    for start in range(0, len(upper), block):
+        stop = min(start + block, len(upper))
+        corner = upper[start:stop, start:stop]
+        corner[:] = np.triu(corner) + np.triu(corner, 1).T
+        upper[stop:, start:stop] = upper[start:stop, stop:].T
+    return upper
+
+
+def vech_offsets(d: int) -> list[int]:
+    """Where row i of the upper triangle starts in vech order; the last entry is d(d+1)/2."""
+    return [i * d - i * (i - 1) // 2 for i in range(d + 1)]
+
+
+def pair_products(rows: torch.Tensor, *, strict: bool = False) -> torch.Tensor:
+    """Products of all pairs of rows, (d, b) → (d(d+1)/2, b) in vech order; `strict` leaves out squares."""
+    d, b = rows.shape
+    out = rows.new_empty((d * (d - 1) // 2 if strict else d * (d + 1) // 2, b))
+    start = 0
+    for i in range(d):
+        partners = rows[i + 1 :] if strict else rows[i:]
+        torch.mul(rows[i], partners, out=out[start : start + len(partners)])
+        start += len(partners)
+    return out
+
+
+def add_pair_gram(total: torch.Tensor, weights: torch.Tensor, rows: torch.Tensor) -> None:
+    """Add Σ_b weights[k, b] · vech(rows_b rows_bᵀ) to row k of `total`, in place.
+
+    Args:
+        total: (k, d(d+1)/2), usually float64 while the products are float32.
+        weights: (k, b). rows: (d, b), same dtype.
+
+    Cost: k·d²·b flops up to the panel's corner. Whichever of the two sides is smaller gets multiplied
+    out, so the work beside the matrix product is O(min(k, d)·d·b).
+    """
+    k, d = len(weights), len(rows)
+    if k >= d:
+        total += weights @ pair_products(rows).T
+        return
+    offsets = vech_offsets(d)
+    panel = max(1, _PANEL_ROWS // k)
+    for low in range(0, d, panel):
+        high = min(low + panel, d)
+        scaled = (rows[low:high, None, :] * weights).flatten(0, 1)  # ((high−low)·k, b)
+        product = (scaled @ rows[low:].T).view(high - low, k, d - low)
+        for i in range(low, high):
+            total[:, offsets[i] : offsets[i + 1]] += product[i - low, :, i - low :]
+
+
+@dataclass(frozen=True, eq=False)
+class PairForms:
+    """k quadratic forms over d coordinates, laid out for fast evaluation on blocks of records.
+
+    `dense` holds (k, d(d+1)/2) vech coefficients when k ≥ d; otherwise `panels` holds, for each run of
+    rows, the coefficients as one matrix.
+    """
+
+    d: int
+    dense: torch.Tensor | None
+    panels: Sequence[tuple[int, int, torch.Tensor]]
+
+
+def pair_forms(coefficients: torch.Tensor, d: int) -> PairForms:
+    """Lay out forms given by vech coefficients (k, d(d+1)/2), off-diagonal entries already doubled."""
+    k = len(coefficients)
+    if k >= d:
+        return PairForms(d, coefficients, ())
+    offsets = vech_offsets(d)
+    panel = max(1, _PANEL_ROWS // k)
+    panels = []
+    for low in range(0, d, panel):
+        high = min(low + panel, d)
+        block = coefficients.new_zeros((high - low, k, d - low))
+        for i in range(low, high):
+            block[i - low, :, i - low :] = coefficients[:, offsets[i] : offsets[i + 1]]
+        panels.append((low, high, block.flatten(0, 1)))
+    return PairForms(d, None, panels)
+
+
+def pair_form_values(forms: PairForms, rows: torch.Tensor) -> torch.Tensor:
+    """Values (k, b) of the forms at the columns of `rows` (d, b)."""
+    if forms.dense is not None:
+        return forms.dense @ pair_products(rows)
+    values: torch.Tensor | None = None
+    for low, high, block in forms.panels:
+        partial = (block @ rows[low:]).view(high - low, -1, rows.shape[1])
+        term = (partial * rows[low:high, None, :]).sum(0)
+        values = term if values is None else values.add_(term)
+    assert values is not None
+    return values

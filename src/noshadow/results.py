@@ -1,0 +1,157 @@
+"""Records of results: what an audit found, as frozen values that go to JSON and back."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from noshadow.checks import refuse
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class TnrCurve:
+    """True-negative rate of the loss attack over false-negative levels; one entry a level in each tuple.
+
+    Attributes:
+        levels: false-negative rates, ascending.
+        tnr: true-negative rate at each level.
+        low: lower ends of the pointwise intervals.
+        high: upper ends.
+    """
+
+    levels: tuple[float, ...]
+    tnr: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        lengths = {field.name: len(getattr(self, field.name)) for field in fields(self)}
+        if len(set(lengths.values())) > 1:
+            refuse("TnrCurve", "levels, tnr, low and high", "have one length", f"{lengths}")
+        for field in fields(self):
+            for value in getattr(self, field.name):
+                _require_finite_number(value, "TnrCurve", field.name)
+
+
+@dataclass(frozen=True)
+class ModelRisk:
+    """How exposed a model is as a whole, measured from member and non-member losses. Larger = riskier.
+
+    Every `*_interval` is a (low, high) percentile-bootstrap interval at `interval_level`; None where its value is None.
+
+    Attributes:
+        fpr: false-positive level of the attack in question, and the false-negative level at which `tnr` is read.
+        tnr: share of non-members whose loss exceeds `threshold`.
+        threshold: smallest member loss that at most a share `fpr` of member losses exceed.
+        auc: probability that a member's loss is below a non-member's, ties counted half.
+        predicted_tpr: predicted true-positive rate of a reference-model attack at `fpr`; None without a calibration.
+        in_calibration_domain: whether the model resembles the setups behind the prediction; None without one.
+        reason: one sentence on why there is a prediction or none.
+        loss_gap: mean non-member loss − mean member loss.
+        accuracy_gap: member accuracy − non-member accuracy; None when correctness was not given.
+        ks: Kolmogorov–Smirnov distance of the two loss samples.
+        wasserstein: Wasserstein-1 distance of the two loss samples, in units of the loss.
+        n_members, n_nonmembers: sample sizes.
+        curve: `tnr` over a range of levels.
+        resamples, interval_level, seed: how the intervals were drawn.
+    """
+
+    fpr: float
+    tnr: float
+    tnr_interval: Interval
+    threshold: float
+    auc: float
+    auc_interval: Interval
+    predicted_tpr: float | None
+    predicted_tpr_interval: Interval | None
+    in_calibration_domain: bool | None
+    reason: str
+    loss_gap: float
+    loss_gap_interval: Interval
+    accuracy_gap: float | None
+    accuracy_gap_interval: Interval | None
+    member_accuracy: float | None
+    nonmember_accuracy: float | None
+    ks: float
+    ks_interval: Interval
+    wasserstein: float
+    wasserstein_interval: Interval
+    n_members: int
+    n_nonmembers: int
+    curve: TnrCurve
+    resamples: int
+    interval_level: float
+    seed: int
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in _NOT_NUMBERS or (value is None and field.name in _MAY_BE_NONE):
+                continue
+            if field.name.endswith("_interval"):
+                _require_interval(value, field.name)
+            else:
+                _require_finite_number(value, "ModelRisk", field.name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record in plain JSON types: numbers (never NaN or infinity), text, lists, dictionaries and None."""
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "ModelRisk":
+        """The record that `to_dict` wrote.
+
+        Raises:
+            InputError: a field is missing, unknown or not of its kind.
+        """
+        _require_keys(data, cls, "data")
+        _require_keys(data["curve"], TnrCurve, "curve")
+        curve = TnrCurve(**{name: tuple(values) for name, values in data["curve"].items()})
+        given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
+        return cls(**(given | {"curve": curve}))
+
+
+_NOT_NUMBERS = frozenset({"reason", "in_calibration_domain", "curve"})
+_MAY_BE_NONE = frozenset(
+    {
+        "predicted_tpr",
+        "predicted_tpr_interval",
+        "accuracy_gap",
+        "accuracy_gap_interval",
+        "member_accuracy",
+        "nonmember_accuracy",
+    }
+)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, TnrCurve):
+        return {field.name: list(getattr(value, field.name)) for field in fields(value)}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _require_keys(data: object, record: type, argument: str) -> None:
+    if not isinstance(data, Mapping):
+        refuse("ModelRisk.from_dict", argument, "be a dictionary", type(data).__name__)
+    known = {field.name for field in fields(record)}
+    missing, unknown = sorted(known - set(data)), sorted(set(data) - known)
+    if missing or unknown:
+        got = "; ".join(f"{what} {', '.join(names)}" for what, names in (("missing", missing), ("unknown", unknown)) if names)
+        refuse("ModelRisk.from_dict", argument, f"hold exactly the fields of {record.__name__}", got, "Written by another version?")
+
+
+def _require_interval(value: object, name: str) -> None:
+    if not isinstance(value, tuple) or len(value) != 2:
+        refuse("ModelRisk", name, "be a (low, high) pair", repr(value))
+    for end in value:
+        _require_finite_number(end, "ModelRisk", name)
+    if value[0] > value[1]:
+        refuse("ModelRisk", name, "have low ≤ high", repr(value))
+
+
+def _require_finite_number(value: object, owner: str, name: str) -> None:
+    # NumPy scalars are refused too: they would not survive strict JSON.
+    if type(value) not in (int, float) or not math.isfinite(value):  # type: ignore[arg-type]
+        refuse(owner, name, "be a finite Python number", repr(value))

@@ -1,0 +1,214 @@
+"""`record_scores`: every exact last-layer column of SPEC §1 from features, outputs and targets."""
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from noshadow.checks import (
+    Array,
+    numeric_array,
+    refuse,
+    require_choice,
+    require_number,
+    require_same_length,
+    require_two_classes,
+    resolved_task,
+)
+from noshadow.scores.baselines import gradient_norms, hard_labels, record_entropies, record_losses, task_targets
+from noshadow.scores.damping import HeadFit, head_fit, mean_curvature, resolved_damping
+from noshadow.scores.design import Design, whitened_design
+from noshadow.scores.result import COLUMNS, RecordScores, Solved
+from noshadow.scores.single_output import binary_columns, regression_columns, weighted_leverage
+from noshadow.scores.softmax import SoftmaxProblem
+from noshadow.scores.softmax_solver import softmax_columns
+
+NONLINEAR_HEAD = 1e-3
+OWNER = "record_scores"
+
+
+def record_scores(
+    features: object,
+    outputs: object,
+    targets: object,
+    *,
+    task: str = "auto",
+    damping: float | str = "auto",
+    fit_intercept: bool = True,
+    penalize_intercept: bool = True,
+    sample_weight: object = None,
+    columns: Sequence[str] | None = None,
+    damping_source: str | None = None,
+    precision: str = "auto",
+    block_size: int | None = None,
+    max_memory: float = 8e9,
+    progress: bool = False,
+) -> RecordScores:
+    """Exact last-layer membership scores of every training record, from one factorisation.
+
+    With g̃ = [g; 1], H_ii = (I ⊗ g̃_iᵀ)𝓗⁻¹(I ⊗ g̃_i), W_i = diag(p) − ppᵀ and r_i = p − y for softmax:
+    leverage Tr(W_iH_ii), influence r_iᵀH_ii r_i, newton r_iᵀH_ii(I − W_iH_ii)⁻¹r_i, loo the true loss at the
+    Newton leave-one-out logits minus the loss, shift the fall of φ = log p_y − log Σ_{c≠y} p_c on the way,
+    margin_leverage the leverage in the problem of φ itself. Regression: h, 2‖e‖²h, 2‖e‖²h/(1−h),
+    ‖e‖²(2h−h²)/(1−h)², ‖e‖h/(1−h).
+
+    Args:
+        features: (n, d−1) inputs of the last layer, without the bias column.
+        outputs: (n, m) logits or predictions; (n,) for one output.
+        targets: (n,) labels or floats, (n, q) floats, or (n, m) rows of probabilities (soft labels).
+        task: "regression", "classification" (softmax), "binary" (one logit) or "auto".
+        damping: λ ≥ 0 added to the **sum** of curvatures (GᵀG for squared loss), or "auto".
+        fit_intercept: append the bias column. penalize_intercept: λ applies to it too.
+        sample_weight: (n,) ≥ 0, scales each record's loss, gradient and curvature.
+        columns: names to compute, all by default.
+        damping_source: sentence stored beside λ.
+        precision: "float64", "mixed" (float32 products, checked) or "auto" (mixed for large softmax heads;
+            falls back to float64, with a note, when the measured error exceeds 1e-4).
+        block_size: records per block; chosen from the shapes by default. No effect on values beyond rounding.
+        max_memory: bytes the curvature may take. progress: draw bars on a terminal.
+
+    Returns:
+        RecordScores.
+
+    Raises:
+        InputError: a rule on the arguments is broken. NumericalError: the curvature cannot be factored.
+
+    Exact when: the last layer alone is refitted from a minimum: `loo` equals the refit for (ridge) least squares
+        and is one Newton step from it for cross-entropy. Approximates: retraining the whole network.
+    Cost: softmax n·m²d²/2 flops twice and ((m−1)d)³; otherwise 4nd². Memory 4·8·((m−1)d)² bytes plus blocks.
+    Reference: [RET] Eqs. (7)–(10), Props. B.1–B.4; [GLS] Props. C.1–C.2.
+
+    Example:
+        >>> import numpy as np, noshadow as ns
+        >>> x = np.linspace(-1, 1, 8)[:, None]
+        >>> scores = ns.record_scores(x, 2 * x, 2 * x[:, 0] + 0.1 * (-1.0) ** np.arange(8), damping=0.0)
+        >>> round(scores.effective_dof, 6), int(np.argmax(scores.loo)) in (0, 7)
+        (2.0, True)
+    """
+    started = time.perf_counter()
+    x = numeric_array(features, OWNER, "features", ndim=2)
+    given = numeric_array(outputs, OWNER, "outputs", ndim=(1, 2))
+    out = given[:, None] if given.ndim == 1 else given
+    raw_targets = numeric_array(targets, OWNER, "targets", ndim=(1, 2))
+    n = require_same_length(OWNER, features=x, outputs=out, targets=raw_targets)
+    wanted = _requested(columns)
+    require_choice(precision, ("auto", "float64", "mixed"), OWNER, "precision")
+    if block_size is not None:
+        require_number(block_size, OWNER, "block_size", low=1)
+    if n < 2:
+        refuse(OWNER, "features", "have at least 2 records", n)
+    task, y = _task_and_targets(task, out, raw_targets)
+    weight = _weights(sample_weight, n)
+    design = whitened_design(x, fit_intercept=fit_intercept, penalize_intercept=penalize_intercept, owner=OWNER)
+    scale = mean_curvature(design, out, weight, task) if isinstance(damping, str) else 0.0
+    value, source = resolved_damping(damping, scale, damping_source)
+    if task == "classification":
+        problem = SoftmaxProblem(design, out, y, weight, value)
+        solved = softmax_columns(problem, wanted, precision, block_size=block_size, max_memory=max_memory, progress=progress, owner=OWNER)
+    else:
+        solved = _single_output(design, out, y, weight, value, task=task, block_size=block_size)
+    fit = head_fit(design, out, y, weight, task=task, damping=value)
+    held = solved.columns | _baselines(x, out, y, weight, task, fit_intercept, wanted)
+    return RecordScores(
+        task=task,
+        damping_used=value,
+        damping_source=source,
+        effective_dof=solved.dof,
+        rank=design.rank,
+        condition=solved.inverse.condition,
+        jitter=solved.inverse.jitter,
+        stationarity=fit.stationarity,
+        head_residual=fit.residual,
+        precision=solved.precision,
+        precision_error=solved.precision_error,
+        seconds=time.perf_counter() - started,
+        notes=_notes(solved, design, fit),
+        not_applicable=_absent(task, wanted),
+        **{name: held[name] for name in wanted if name in held},
+    )
+
+
+def _requested(columns: Sequence[str] | None) -> tuple[str, ...]:
+    if columns is None:
+        return COLUMNS
+    if isinstance(columns, str):
+        refuse(OWNER, "columns", "be a list of column names", repr(columns))
+    unknown = [c for c in columns if c not in COLUMNS]
+    if unknown:
+        refuse(OWNER, "columns", f"be among {', '.join(COLUMNS)}", ", ".join(map(repr, unknown)))
+    return tuple(columns)
+
+
+def _task_and_targets(task: str, outputs: Array, targets: Array) -> tuple[str, Array]:
+    task = resolved_task(task, outputs, targets, OWNER)
+    if task == "classification" and outputs.shape[1] < 2:
+        refuse(OWNER, "outputs", "have at least 2 columns in classification", f"shape {outputs.shape}", "Pass task='binary' for one logit.")
+    if task == "binary" and outputs.shape[1] != 1:
+        refuse(OWNER, "outputs", "have one column in a binary task", f"shape {outputs.shape}", "Pass task='classification'.")
+    y = task_targets(outputs, targets, task, OWNER)
+    if task != "regression":
+        require_two_classes(hard_labels(y) if task == "classification" else y > 0.5, OWNER)
+    return task, y
+
+
+def _weights(sample_weight: object, n: int) -> Array | None:
+    if sample_weight is None:
+        return None
+    weight: Array = numeric_array(sample_weight, OWNER, "sample_weight", ndim=1).astype(np.float64)
+    require_same_length(OWNER, features=range(n), sample_weight=weight)
+    if (weight < 0).any() or not (weight > 0).any():
+        refuse(OWNER, "sample_weight", "be ≥ 0 and not all zero", f"minimum {weight.min():g}, maximum {weight.max():g}")
+    return weight
+
+
+def _single_output(
+    design: Design, outputs: Array, targets: Array, weight: Array | None, damping: float, *, task: str, block_size: int | None
+) -> Solved:
+    curvature = weight
+    if task == "binary":
+        logit = torch.from_numpy(outputs[:, 0].astype(np.float64))
+        curvature = (torch.sigmoid(logit) * torch.sigmoid(-logit)).numpy() * (1.0 if weight is None else weight)
+    solved = weighted_leverage(design, curvature, damping, block_size=block_size, owner=OWNER)
+    if task == "binary":
+        columns = binary_columns(outputs[:, 0], targets, solved.self_influence, weight)
+    else:
+        columns = regression_columns(targets - outputs, solved.self_influence, weight)
+    return Solved(columns, solved.inverse, float(columns["leverage"].sum()))
+
+
+def _baselines(
+    features: Array, outputs: Array, targets: Array, weight: Array | None, task: str, fit_intercept: bool, wanted: Sequence[str]
+) -> dict[str, Array]:
+    held: dict[str, Array] = {}
+    scale = 1.0 if weight is None else weight
+    if "loss" in wanted:
+        held["loss"] = scale * record_losses(outputs, targets, task)
+    if "gradient_norm" in wanted:
+        held["gradient_norm"] = scale * gradient_norms(features, outputs, targets, task, fit_intercept=fit_intercept)
+    if "entropy" in wanted and task != "regression":
+        held["entropy"] = record_entropies(outputs, task)
+    return held
+
+
+def _absent(task: str, wanted: Sequence[str]) -> dict[str, str]:
+    if task != "regression":
+        return {}
+    reason = "not applicable: a regression predicts no class probabilities"
+    return {name: reason for name in ("entropy", "margin_leverage") if name in wanted}
+
+
+def _notes(solved: Solved, design: Design, fit: HeadFit) -> tuple[str, ...]:
+    notes = list(solved.notes)
+    interpolated = int(np.isinf(solved.columns["newton"]).sum()) if "newton" in solved.columns else 0
+    if interpolated:
+        notes.append(f"{interpolated} interpolated records (leverage 1): their newton, loo and shift are +inf by convention")
+    if design.rank < design.width:
+        notes.append(f"features have numerical rank {design.rank} of {design.width}: constant, collinear or more features than records")
+    if solved.inverse.jitter > 0:
+        notes.append(f"the factorisation needed jitter {solved.inverse.jitter:g} on the unit diagonal: damping is doubtful")
+    if fit.residual > NONLINEAR_HEAD:
+        notes.append(
+            f"outputs are not a linear function of the features (relative residual {fit.residual:.2g}): is this the right layer?"
+        )
+    return tuple(notes)

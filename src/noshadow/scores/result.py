@@ -1,0 +1,68 @@
+"""What the score functions hand back."""
+
+from dataclasses import dataclass
+
+from noshadow.checks import Array
+from noshadow.linalg import SpdInverse
+
+COLUMNS = ("loss", "gradient_norm", "entropy", "leverage", "influence", "newton", "loo", "shift", "margin_leverage")
+
+
+@dataclass(frozen=True, eq=False)
+class RecordScores:
+    """Scores of n training records and how they were obtained; larger = riskier in every column.
+
+    Columns are float64 (n,), or None where not applicable or not asked for (`not_applicable` says why).
+    `newton`, `loo` and `shift` are +inf for an interpolated record (leverage 1, SPEC §1).
+
+    Attributes:
+        damping_used: λ on the sum over records. damping_source: where it comes from.
+        effective_dof: Σ leverage. rank: numerical rank of [features, 1].
+        condition: 1-norm condition estimate of the factored (whitened, unit-diagonal) curvature.
+        jitter: what the factorisation needed on its unit diagonal; 0 normally.
+        stationarity: left-over gradient of the head in units of a typical record's (0 at the minimum).
+        head_residual: share of the outputs that is not a linear function of the features (0 for a true head).
+        precision: "float64" or "mixed". precision_error: measured relative error of the largest Newton gaps.
+        seconds: wall time. notes: sentences a reader must see.
+    """
+
+    task: str
+    damping_used: float
+    damping_source: str
+    effective_dof: float
+    rank: int
+    condition: float
+    jitter: float
+    stationarity: float
+    head_residual: float
+    precision: str
+    precision_error: float | None
+    seconds: float
+    notes: tuple[str, ...]
+    not_applicable: dict[str, str]
+    loss: Array | None = None
+    gradient_norm: Array | None = None
+    entropy: Array | None = None
+    leverage: Array | None = None
+    influence: Array | None = None
+    newton: Array | None = None
+    loo: Array | None = None
+    shift: Array | None = None
+    margin_leverage: Array | None = None
+
+    def columns(self) -> dict[str, Array]:
+        """The columns that hold values, by name."""
+        held = ((name, getattr(self, name)) for name in COLUMNS)
+        return {name: values for name, values in held if values is not None}
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """What one task's solver hands to `record_scores`."""
+
+    columns: dict[str, Array]
+    inverse: SpdInverse
+    dof: float
+    precision: str = "float64"
+    precision_error: float | None = None
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,114 @@
+"""Exact scores where one number per record, its leverage, says everything: regression and one logit."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from noshadow.checks import Array
+from noshadow.linalg import SpdInverse, spd_inverse
+from noshadow.scores.baselines import as_blocks_of
+from noshadow.scores.design import Design, block_length, blocks
+
+# Below this 1 − h the record is interpolated: the leave-one-out formulas are 0/0 in float64.
+INTERPOLATED = 1e-11
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedLeverage:
+    """q_i = g̃_iᵀ(Σ_j w_j g̃_j g̃_jᵀ + λP)⁻¹g̃_i for all records, and the inverse behind it."""
+
+    self_influence: Array
+    inverse: SpdInverse
+
+
+def weighted_leverage(design: Design, weights: Array | None, damping: float, *, block_size: int | None, owner: str) -> WeightedLeverage:
+    """Self-influence q_i of every record under curvature weights w; h_i = w_i q_i ∈ [0, 1].
+
+    Args:
+        design: n rows. weights: (n,) ≥ 0, None for ones. damping: λ ≥ 0 on the sum.
+
+    Cost: two passes of 2nd² flops each, float64; memory O(d² + block·d). Exact.
+    """
+    n, r = len(design), design.rank
+    size = block_size or block_length(4 * r)
+    curvature = damping * design.penalty
+    for start, stop in blocks(n, size):
+        rows = design.rows(start, stop, torch.float64)
+        curvature = curvature + (rows if weights is None else rows * as_blocks_of(weights, start, stop)) @ rows.T
+    inverse = spd_inverse(curvature.numpy(), owner)
+    matrix = torch.from_numpy(inverse.matrix)
+    self_influence = np.empty(n)
+    for start, stop in blocks(n, size):
+        rows = design.rows(start, stop, torch.float64)
+        self_influence[start:stop] = ((matrix @ rows) * rows).sum(0).numpy()
+    return WeightedLeverage(self_influence, inverse)
+
+
+def _over_one_minus(numerator: Array, leverage: Array, power: int = 1) -> Array:
+    """numerator/(1 − h)^power, +inf where the record is interpolated."""
+    gap = 1.0 - leverage
+    interpolated = gap <= INTERPOLATED
+    ratio = numerator / np.where(interpolated, 1.0, gap) ** power
+    return np.where(interpolated, np.inf, ratio)
+
+
+def regression_columns(residuals: Array, self_influence: Array, sample_weight: Array | None) -> dict[str, Array]:
+    """Leverage h, influence 2‖e‖²h, newton 2‖e‖²h/(1−h), loo ‖e‖²(2h−h²)/(1−h)², shift ‖e‖h/(1−h).
+
+    Args:
+        residuals: (n, q) e = y − f. self_influence: (n,) q_i. sample_weight: (n,) s scaling the loss, h = s·q.
+
+    Exact when: the head minimises the (weighted) squared loss with this penalty; then `loo` is the refit's gap.
+    Reference: [RET] Eq. (9), Props. B.1–B.2; [GLS] Prop. C.1.
+    """
+    weight = np.ones(len(residuals)) if sample_weight is None else sample_weight
+    leverage = np.minimum(weight * self_influence, 1.0)  # above 1 by rounding only
+    squared = (residuals**2).sum(1)
+    return {
+        "leverage": leverage,
+        "influence": 2 * weight * squared * leverage,
+        "newton": _over_one_minus(2 * weight * squared * leverage, leverage),
+        "loo": _over_one_minus(weight * squared * (2 * leverage - leverage**2), leverage, 2),
+        "shift": _over_one_minus(np.sqrt(squared) * leverage, leverage),
+    }
+
+
+def binary_columns(logits: Array, targets: Array, self_influence: Array, sample_weight: Array | None) -> dict[str, Array]:
+    """Columns of a one-logit head, written without dividing by w = p(1−p).
+
+    With q = g̃ᵀ(GᵀWG + λI)⁻¹g̃, h = w·q and e = p − y: influence e²q, newton e²q/(1−h), leave-one-out logit
+    z + q·e/(1−h), from which loo (the true loss re-evaluated) and shift of φ = (2y − 1)z.
+
+    Args:
+        logits: (n,). targets: (n,) in [0, 1]. self_influence: (n,). sample_weight: (n,) s scaling ℓ, e and w.
+
+    Reference: [RET] Eq. (10); [GLS] Prop. 4.5.
+    """
+    weight = np.ones(len(logits)) if sample_weight is None else sample_weight
+    z = torch.from_numpy(logits.astype(np.float64))
+    p, q = torch.sigmoid(z).numpy(), torch.sigmoid(-z).numpy()
+    error = (1 - targets) * p - targets * q
+    leverage = np.minimum(weight * p * q * self_influence, 1.0)
+    influence = weight**2 * error**2 * self_influence
+    step = _over_one_minus(weight * error * self_influence, leverage)
+    interpolated = np.isinf(step)
+    step = np.where(interpolated, 0.0, step)
+    sign = np.where(targets > 0.5, 1.0, -1.0)
+    return {
+        "leverage": leverage,
+        "influence": influence,
+        "newton": _over_one_minus(influence, leverage),
+        "loo": np.where(interpolated, np.inf, weight * _logistic_loss_change(p, q, targets, step)),
+        "shift": np.where(interpolated, np.inf, -sign * step),
+        "margin_leverage": leverage,
+    }
+
+
+def _logistic_loss_change(p: Array, q: Array, targets: Array, step: Array) -> Array:
+    """ℓ(z + step) − ℓ(z) for p = σ(z), q = 1 − p, without cancellation for small or overflow for large steps."""
+    # log(1 + e^{z+s}) − log(1 + e^z) = log(q + p·e^s); for s > 0 take the factor e^s out
+    negative = np.log1p(p * np.expm1(np.minimum(step, 0.0)))
+    positive = step + np.log1p(q * np.expm1(-np.maximum(step, 0.0)))
+    change: Array = np.where(step > 0, positive, negative) - targets * step
+    return change

@@ -1,0 +1,178 @@
+"""Signals: what one split of data leaves behind in a model, and its two file formats."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from noshadow.checks import Array, InputError, as_array, numeric_array, refuse, require_same_length
+
+FIELDS = ("features", "outputs", "targets", "ids")
+SPLIT_KEYS = frozenset(f"{split}_{field}" for split in ("train", "test") for field in FIELDS) | {"loss_traces"}
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Signals:
+    """Features, outputs, targets and ids of the records of one split; validated once, read-only.
+
+    Attributes:
+        features: (n, d) inputs of the last linear layer, **without** the bias column; None when the
+            model has no linear head (record scores are then not applicable).
+        outputs: (n, m) logits, or predictions of a regression.
+        targets: (n,) integer labels, (n,) or (n, q) floats, or (n, m) rows of probabilities.
+        ids: (n,) unique integers or strings; row numbers unless given.
+
+    Example:
+        >>> import noshadow as ns
+        >>> s = ns.Signals([[1.0], [2.0]], [[0.1, 0.9], [0.8, 0.2]], [1, 0])
+        >>> len(s), s.outputs.shape, s.ids.tolist()
+        (2, (2, 2), [0, 1])
+    """
+
+    features: Array | None
+    outputs: Array
+    targets: Array
+    ids: Array
+
+    def __init__(self, features: object, outputs: object, targets: object, ids: object = None) -> None:
+        given = numeric_array(outputs, "Signals", "outputs", ndim=(1, 2))
+        out = _floating(given[:, None] if given.ndim == 1 else given)
+        y = numeric_array(targets, "Signals", "targets", ndim=(1, 2))
+        x = None if features is None else _floating(numeric_array(features, "Signals", "features", ndim=2))
+        n = require_same_length("Signals", outputs=out, targets=y, features=x)
+        if out.shape[1] == 0:
+            refuse("Signals", "outputs", "have at least one column", f"shape {out.shape}")
+        identifiers = _identifiers(ids, n)
+        for name, array in (("features", x), ("outputs", out), ("targets", y), ("ids", identifiers)):
+            object.__setattr__(self, name, None if array is None else _read_only(array))
+
+    def __len__(self) -> int:
+        return len(self.outputs)
+
+    def with_ids(self, ids: object) -> "Signals":
+        """The same signals under other record ids."""
+        return Signals(self.features, self.outputs, self.targets, ids)
+
+    def sha256(self) -> dict[str, str]:
+        """Hex digests of the values in their row order (`data`) and of the ids (`row_order`)."""
+        data = hashlib.sha256()
+        for array in (self.features, self.outputs, self.targets):
+            if array is not None:
+                data.update(f"{array.dtype.str}{array.shape}".encode())
+                data.update(np.ascontiguousarray(array).data)
+        order = hashlib.sha256("\n".join(map(str, self.ids.tolist())).encode())
+        return {"data": data.hexdigest(), "row_order": order.hexdigest()}
+
+
+def save_splits(path: str | Path, train: Signals, test: Signals, *, loss_traces: object = None) -> None:
+    """Write both splits to one `.npz` or `.safetensors` file that `noshadow audit` reads.
+
+    Keys: `train_features, train_outputs, train_targets, train_ids` and the same for `test`, optional
+    `loss_traces`. Text ids go to safetensors as zero-padded UTF-8 rows.
+    """
+    arrays = {f"train_{k}": v for k, v in _fields(train)} | {f"test_{k}": v for k, v in _fields(test)}
+    if loss_traces is not None:
+        arrays["loss_traces"] = numeric_array(loss_traces, "save_splits", "loss_traces", ndim=2)
+    if _suffix(path, "save_splits") == ".npz":
+        np.savez(path, **arrays)  # type: ignore[arg-type]
+    else:
+        packed = {k: _text_to_bytes(v) if v.dtype.kind in "US" else v for k, v in arrays.items()}
+        save_file({k: np.ascontiguousarray(v) for k, v in packed.items()}, str(path))
+
+
+def load_splits(path: str | Path) -> tuple[Signals, Signals, Array | None]:
+    """Read (train, test, loss_traces or None) from a `.npz` or `.safetensors` file, never unpickling.
+
+    Raises:
+        InputError: the file is missing, has unknown or missing keys, or holds pickled objects.
+    """
+    suffix = _suffix(path, "load_splits")
+    if not Path(path).is_file():
+        refuse("load_splits", "path", "be a file that exists", f"'{path}'")
+    arrays = _read_npz(path) if suffix == ".npz" else _read_safetensors(path)
+    unknown = sorted(set(arrays) - SPLIT_KEYS)
+    required = {"train_outputs", "train_targets", "test_outputs", "test_targets"}
+    missing = sorted(required - set(arrays))
+    if unknown or missing:
+        got = "; ".join(f"{what} {', '.join(keys)}" for what, keys in (("unknown key", unknown), ("missing key", missing)) if keys)
+        refuse("load_splits", "file", f"hold keys among {', '.join(sorted(SPLIT_KEYS))}", got)
+    return _split(arrays, "train"), _split(arrays, "test"), arrays.get("loss_traces")
+
+
+def _floating(array: Array) -> Array:
+    floating: Array = array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
+    return floating
+
+
+def _read_only(array: Array) -> Array:
+    view: Array = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _identifiers(ids: object, n: int) -> Array:
+    if ids is None:
+        return np.arange(n)
+    given = as_array([str(i) for i in ids] if _is_object_array(ids) else ids, "Signals", "ids")  # type: ignore[attr-defined]
+    array = given.astype(str) if given.dtype.kind in "US" else given
+    if array.ndim != 1 or array.dtype.kind not in "iuU":
+        refuse("Signals", "ids", "be a 1-dimensional list of integers or strings", f"shape {array.shape}, dtype {array.dtype}")
+    require_same_length("Signals", outputs=range(n), ids=array)
+    values, counts = np.unique(array, return_counts=True)
+    if len(values) < n:
+        refuse("Signals", "ids", "be unique", f"{values[counts.argmax()]!r} {int(counts.max())} times")
+    return array
+
+
+def _is_object_array(ids: object) -> bool:
+    return np.asarray(ids).dtype == object
+
+
+def _fields(signals: Signals) -> list[tuple[str, Array]]:
+    return [(name, getattr(signals, name)) for name in FIELDS if getattr(signals, name) is not None]
+
+
+def _split(arrays: Mapping[str, Array], split: str) -> Signals:
+    ids = arrays.get(f"{split}_ids")
+    if ids is not None and ids.dtype == np.uint8 and ids.ndim == 2:
+        ids = np.array([bytes(row).rstrip(b"\0").decode() for row in ids], dtype=str)
+    return Signals(arrays.get(f"{split}_features"), arrays[f"{split}_outputs"], arrays[f"{split}_targets"], ids)
+
+
+def _suffix(path: str | Path, owner: str) -> str:
+    suffix = Path(path).suffix
+    if suffix not in (".npz", ".safetensors"):
+        refuse(owner, "path", "end in .npz or .safetensors", f"'{path}'")
+    return suffix
+
+
+def _read_npz(path: str | Path) -> dict[str, Array]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {key: archive[key] for key in archive.files}
+    except (ValueError, OSError, KeyError, EOFError) as error:
+        raise InputError(
+            f"load_splits: file must be a .npz archive of plain arrays; got '{path}' ({error}). "
+            "Pickled objects are never loaded: save numeric arrays."
+        ) from error
+
+
+def _read_safetensors(path: str | Path) -> dict[str, Array]:
+    try:
+        loaded: dict[str, Any] = load_file(str(path))
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"load_splits: file must be a safetensors file; got '{path}' ({error}).") from error
+    return loaded
+
+
+def _text_to_bytes(text: Array) -> Array:
+    encoded = [str(t).encode() for t in text]
+    if any(e.endswith(b"\0") for e in encoded):
+        refuse("save_splits", "ids", "not end in a zero byte", "such an id")
+    width = max((len(e) for e in encoded), default=1) or 1
+    return np.frombuffer(b"".join(e.ljust(width, b"\0") for e in encoded), np.uint8).reshape(len(encoded), width)

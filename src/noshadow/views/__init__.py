@@ -1,0 +1,105 @@
+"""Model → Signals: any nn.Module that ends in a Linear, and scikit-learn estimators."""
+
+from typing import NoReturn
+
+from sklearn.base import BaseEstimator
+from torch import nn
+
+from noshadow.checks import refuse
+from noshadow.signals import Signals
+from noshadow.views.sklearn import sklearn_signals, sklearn_view
+from noshadow.views.torch import torch_signals, torch_view
+from noshadow.views.view import Settings, View
+
+__all__ = ["View", "collect_signals", "view"]
+
+
+def view(
+    model: object,
+    train: object,
+    test: object,
+    *,
+    task: str = "auto",
+    weight_decay: float | None = None,
+    layer: str = "auto",
+    batch_size: int = 256,
+    device: object = None,
+    progress: bool = True,
+    seed: int = 0,
+    owner: str = "view",
+) -> View:
+    """Signals of both splits with the model's head, its training's λ and its weights' digest.
+
+    Args:
+        model: an nn.Module whose output comes from a final nn.Linear, or a fitted scikit-learn estimator.
+        train: the training records: (X, y), and for an nn.Module also a map-style Dataset or a DataLoader.
+        test: records the model has not seen, in the same form; None or no records is allowed.
+        task: "auto", "regression", "classification" or "binary".
+        weight_decay: ≥ 0, the optimiser's, for an nn.Module; a scikit-learn estimator holds its own penalty.
+        layer: name of the nn.Linear to read, or "auto" for the one that produces the model's output.
+        batch_size: records in one forward pass.
+        device: where to run an nn.Module; it returns to its own device afterwards. None: where it is.
+        progress: draw a bar on a terminal.
+        seed: repeats random transforms of the data.
+        owner: the function named in error messages.
+
+    Raises:
+        InputError: the model, the data or an argument cannot be read; one sentence says which and why.
+
+    Cost: one forward pass over each split; memory is that of the signals and one batch.
+
+    Example:
+        >>> from sklearn.linear_model import Ridge
+        >>> X, y = [[0.0], [1.0], [2.0]], [0.1, 0.9, 2.1]
+        >>> seen = view(Ridge(alpha=0.5).fit(X, y), (X, y), None)
+        >>> seen.damping, seen.train.features.shape, len(seen.test)
+        (0.5, (3, 1), 0)
+    """
+    settings = Settings(layer=layer, batch_size=batch_size, device=device, progress=progress, seed=seed, owner=owner)
+    if isinstance(model, nn.Module):
+        return torch_view(model, train, test, task=task, weight_decay=weight_decay, settings=settings)
+    if not isinstance(model, BaseEstimator):
+        _refuse_model(model, owner)
+    return sklearn_view(model, train, test, task=task, weight_decay=weight_decay, settings=settings)
+
+
+def collect_signals(model: object, data: object, *, batch_size: int = 256, device: object = None, layer: str = "auto") -> Signals:
+    """Features, outputs and targets of one split, in the data's own order.
+
+    Features are the inputs of the last linear layer without the bias column, outputs its raw values (logits
+    or predictions), even when the model itself ends in a softmax or a sigmoid.
+
+    Args:
+        model: an nn.Module whose output comes from a final nn.Linear, or a fitted scikit-learn estimator.
+        data: (X, y), and for an nn.Module also a map-style Dataset or a DataLoader; at least one record.
+        batch_size: records in one forward pass.
+        device: where to run an nn.Module; it returns to its own device afterwards. None: where it is.
+        layer: name of the nn.Linear to read, or "auto" for the one that produces the model's output.
+
+    Returns:
+        Signals with n rows; its features are None for estimators without a linear head.
+
+    Raises:
+        InputError: the model, the data or an argument cannot be read; one sentence says which and why.
+
+    Cost: one forward pass; memory is that of the signals and one batch.
+
+    Example:
+        >>> import torch
+        >>> model = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.ReLU(), torch.nn.Linear(4, 3))
+        >>> signals = collect_signals(model, (torch.ones(5, 2), torch.tensor([0, 1, 2, 1, 0])))
+        >>> signals.features.shape, signals.outputs.shape
+        ((5, 4), (5, 3))
+    """
+    settings = Settings(layer=layer, batch_size=batch_size, device=device, owner="collect_signals")
+    if isinstance(model, nn.Module):
+        return torch_signals(model, data, settings=settings)
+    if not isinstance(model, BaseEstimator):
+        _refuse_model(model, "collect_signals")
+    return sklearn_signals(model, data, settings=settings)
+
+
+def _refuse_model(model: object, owner: str) -> NoReturn:
+    got = f"the class {model.__name__}" if isinstance(model, type) else f"an object of type {type(model).__name__}"
+    hint = "Build it first." if isinstance(model, type) else "For other frameworks pass arrays as Signals to audit_signals."
+    refuse(owner, "model", "be an nn.Module or a fitted scikit-learn estimator", got, hint)

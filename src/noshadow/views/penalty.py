@@ -1,0 +1,104 @@
+"""The λ a scikit-learn estimator was trained with, on the sum scale (Σ over records + λI)."""
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, RidgeCV
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """λ or None, one sentence on its source, and what else a reader must know."""
+
+    damping: float | None
+    source: str
+    penalize_intercept: bool = False
+    notes: tuple[str, ...] = ()
+    not_applicable: str | None = None
+
+
+def penalty_of(estimator: Any, n: int) -> Penalty:
+    """The penalty of a fitted linear model or multi-layer perceptron trained on n records."""
+    if isinstance(estimator, LogisticRegression):
+        return _logistic(estimator)
+    if isinstance(estimator, (Ridge, RidgeCV)):
+        return _ridge(estimator)
+    if isinstance(estimator, (MLPClassifier, MLPRegressor)):
+        return _perceptron(estimator, n)
+    assert isinstance(estimator, LinearRegression)
+    return Penalty(0.0, "LinearRegression has no penalty.", notes=_positive_note(estimator))
+
+
+def _positive_note(estimator: Any) -> tuple[str, ...]:
+    if not getattr(estimator, "positive", False):
+        return ()
+    return ("Coefficients were constrained to be ≥ 0; record scores treat the fit as unconstrained.",)
+
+
+def _logistic(estimator: Any) -> Penalty:
+    """LogisticRegression minimises Σ ℓ + (1/2C)‖w‖² (`_logistic.py`: l2_reg_strength = 1/(C·sw_sum) on the mean loss)."""
+    cross_validated = hasattr(estimator, "C_")
+    C = np.unique(estimator.C_ if cross_validated else estimator.C)
+    name = type(estimator).__name__
+    if len(C) > 1 or not getattr(estimator, "refit", True):
+        return Penalty(None, f"{name} averages fits with different C, so its training has no one λ.")
+    share = _l1_share(estimator)
+    if getattr(estimator, "penalty", "deprecated") is None or np.isinf(C[0]):
+        return Penalty(0.0, f"{name} was fitted without a penalty.")
+    if share > 0:
+        return Penalty(None, f"{name} was fitted with an l1 penalty (share {share:g}), which adds no λI to the Hessian.")
+    return _with_intercept_of(estimator, 1.0 / float(C[0]), f"1/C with C={C[0]:g} of {name}.")
+
+
+def _l1_share(estimator: Any) -> float:
+    """Share of l1 in the penalty; since 1.8 `l1_ratio` alone says it and `penalty` is "deprecated"."""
+    ratios: Any = getattr(estimator, "l1_ratio_", None) if hasattr(estimator, "C_") else estimator.l1_ratio
+    ratio = max((float(r) for r in np.atleast_1d(ratios) if r is not None), default=0.0)
+    return {"l1": 1.0, "l2": 0.0, None: 0.0}.get(getattr(estimator, "penalty", "deprecated"), ratio)
+
+
+def _with_intercept_of(estimator: Any, damping: float, source: str) -> Penalty:
+    """liblinear appends the constant s = intercept_scaling as a feature, so it penalises the bias b = s·w₀ by λ/s²."""
+    if estimator.solver != "liblinear" or not estimator.fit_intercept:
+        return Penalty(damping, source)
+    scaling = float(estimator.intercept_scaling)
+    if scaling == 1.0:
+        return Penalty(damping, source, penalize_intercept=True)
+    # Only λ or 0 can be passed on: the nearer of the two.
+    nearer = scaling**-2 > 0.5
+    note = (
+        f"liblinear with intercept_scaling={scaling:g} penalises the intercept by λ/{scaling:g}²; "
+        f"record scores use {'λ' if nearer else 'no penalty'} on it."
+    )
+    return Penalty(damping, source, penalize_intercept=nearer, notes=(note,))
+
+
+def _ridge(estimator: Any) -> Penalty:
+    """Ridge minimises ‖y − Xw‖² + α‖w‖² with the intercept left out, which is GᵀG + αI."""
+    alphas = np.unique(estimator.alpha_ if isinstance(estimator, RidgeCV) else estimator.alpha)
+    name = type(estimator).__name__
+    if len(alphas) > 1:
+        reason = f"{name} has a different alpha for each target, and one leverage for all outputs needs one."
+        return Penalty(None, reason, notes=_positive_note(estimator), not_applicable=f"{reason} Audit one target at a time.")
+    return Penalty(float(alphas[0]), f"alpha={alphas[0]:g} of {name}.", notes=_positive_note(estimator))
+
+
+def _perceptron(estimator: Any, n: int) -> Penalty:
+    """λ of an MLP from the gradient it follows: (Σ_batch g̃ δᵀ + αW)/b with δ = output − target (`_compute_loss_grad`).
+
+    b is the number of records in the batch (`sw_sum` in `_backprop`), intercepts get no α. Over all n records
+    the sum scale is λ = α·n/b, and α for lbfgs, whose batch is all of them. δ is the same for squared loss and
+    any number of outputs, although the loss value printed there is ½ the mean over outputs; the gradient of
+    ‖y − f‖² + λ‖W‖² is twice Σ g̃ δᵀ + λW, so the regression convention GᵀG + λI has this same λ.
+    """
+    name, alpha = type(estimator).__name__, float(estimator.alpha)
+    if estimator.solver == "lbfgs":
+        return Penalty(alpha, f"alpha={alpha:g} of {name} (lbfgs over all records).")
+    held_out = ceil(n * estimator.validation_fraction) if estimator.early_stopping else 0
+    batch = min(200 if estimator.batch_size == "auto" else int(estimator.batch_size), n - held_out)
+    notes = (f"early_stopping held {held_out} of the {n} given records out of the training; which ones is not stored.",) if held_out else ()
+    source = f"alpha·n/batch with alpha={alpha:g}, n={n}, batch={batch} of {name} ({estimator.solver} divides alpha by the batch size)."
+    return Penalty(alpha * n / max(batch, 1), source, notes=notes)

@@ -1,0 +1,194 @@
+"""Any nn.Module whose output is produced by a final nn.Linear → Signals."""
+
+import hashlib
+import random
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from noshadow.checks import Array, InputError, as_array, refuse, require_choice, require_number, resolved_task
+from noshadow.progress import tracked
+from noshadow.signals import Signals
+from noshadow.views.head import Head, called, described, found_head
+from noshadow.views.loading import Records, records_of
+from noshadow.views.view import Settings, View, no_records
+
+PROBE_RECORDS = 8
+
+
+def torch_view(model: nn.Module, train: object, test: object, *, task: str, weight_decay: float | None, settings: Settings) -> View:
+    """The View of an nn.Module; arguments as in `view`."""
+    owner = settings.owner
+    require_choice(task, ("auto", "regression", "classification", "binary"), owner, "task")
+    decay = None if weight_decay is None else require_number(weight_decay, owner, "weight_decay", low=0)
+    train_records = _present(records_of(train, owner, "train", seed=settings.seed), owner, "train")
+    test_records = None if test is None else records_of(test, owner, "test", seed=settings.seed)
+    with _undisturbed(model, settings) as device:
+        head = _head(model, train_records, device, settings)
+        seen = _collected(model, head, train_records, device, settings, "train")
+        if test_records is None or test_records.count == 0:
+            unseen = no_records(seen)
+        else:
+            unseen = _collected(model, head, test_records, device, settings, "test")
+    settled = task
+    if decay is not None or head.ending:
+        settled = resolved_task(task, seen.outputs, seen.targets, owner)
+        _require_fitting_task(head, settled, owner)
+    damping, source = _damping(decay, settled, *seen.outputs.shape)
+    return View(
+        train=seen,
+        test=unseen,
+        task=settled,
+        head=str(head),
+        fit_intercept=head.layer.bias is not None,
+        penalize_intercept=True,
+        damping=damping,
+        damping_source=source,
+        sample_weight=None,
+        class_names=None,
+        not_applicable=None,
+        notes=(*head.notes, *train_records.notes),
+        weights_sha256=_weights_sha256(model),
+    )
+
+
+def torch_signals(model: nn.Module, data: object, *, settings: Settings) -> Signals:
+    """The Signals of one split; arguments as in `collect_signals`."""
+    records = _present(records_of(data, settings.owner, "data", seed=settings.seed), settings.owner, "data")
+    with _undisturbed(model, settings) as device:
+        return _collected(model, _head(model, records, device, settings), records, device, settings, "data")
+
+
+def _present(records: Records, owner: str, argument: str) -> Records:
+    if records.count == 0:
+        refuse(owner, argument, "hold at least one record", "none")
+    return records
+
+
+def _damping(decay: float | None, task: str, n: int, q: int) -> tuple[float | None, str]:
+    """λ on the sum scale of a mean loss with (weight_decay/2)‖θ‖² added to it (the table of damping conventions)."""
+    if decay is None:
+        return None, "The optimiser's weight_decay was not given, so the λ of the training is unknown."
+    nominal = "AdamW's decoupled decay counted the same (nominal)"
+    if task == "regression":
+        return (
+            n * decay * q / 2,
+            f"n·weight_decay·q/2 with n={n}, weight_decay={decay:g}, q={q} (MSELoss averaged over q outputs); {nominal}.",
+        )
+    return n * decay, f"n·weight_decay with n={n}, weight_decay={decay:g} (cross-entropy averaged over records); {nominal}."
+
+
+def _require_fitting_task(head: Head, task: str, owner: str) -> None:
+    if head.ending and task == "regression":
+        refuse(
+            owner,
+            "model",
+            "give the raw output of its last Linear in a regression",
+            f"the {head.ending} of {described(head.name, head.layer)}",
+            "If the targets are probabilities, pass task='binary' or 'classification'.",
+        )
+    if head.ending == "sigmoid" and task == "classification":
+        refuse(
+            owner,
+            "model",
+            "end in a softmax over its classes in classification",
+            f"the sigmoid of {described(head.name, head.layer)}",
+            "Multi-label heads are not supported: audit one label at a time as task='binary'.",
+        )
+
+
+@contextmanager
+def _undisturbed(model: nn.Module, settings: Settings) -> Iterator[torch.device]:
+    """Eval mode without gradients on the wanted device; flags, device and random states are as before afterwards."""
+    flags = [(module, module.training) for module in model.modules()]
+    homes = {tensor.device for tensor in (*model.parameters(), *model.buffers())}
+    home = next((p.device for p in model.parameters()), torch.device("cpu"))
+    away = home if settings.device is None else _device(settings.device, settings.owner)
+    if away != home and len(homes) > 1:
+        refuse(settings.owner, "device", "be None for a model spread over several devices", repr(settings.device))
+    python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002 - users' transforms draw from it
+    try:
+        model.eval()
+        if away != home:
+            model.to(away)
+        with torch.random.fork_rng(devices=[away] if away.type == "cuda" else []), torch.no_grad():
+            yield away
+    finally:
+        if away != home:
+            model.to(home)
+        for module, flag in flags:
+            module.training = flag
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)  # noqa: NPY002
+
+
+def _device(device: object, owner: str) -> torch.device:
+    try:
+        wanted = torch.device(device)  # type: ignore[call-overload]
+        return torch.empty(0, device=wanted).device
+    except (RuntimeError, AssertionError, TypeError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise InputError(f"{owner}: device must be one that torch can use here; got {device!r} ({reason}).") from error
+
+
+def _seed(seed: int) -> None:
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002 - random transforms of users' data sets may draw from it
+
+
+def _head(model: nn.Module, records: Records, device: torch.device, settings: Settings) -> Head:
+    _seed(settings.seed)
+    batch = next(iter(records.batches(min(PROBE_RECORDS, settings.batch_size))))
+    return found_head(model, batch, device, layer=settings.layer, owner=settings.owner)
+
+
+def _collected(model: nn.Module, head: Head, records: Records, device: torch.device, settings: Settings, argument: str) -> Signals:
+    """One forward pass: the last input and output of the head for each record, and the targets."""
+    owner, rows = settings.owner, 0
+    dtype = torch.float64 if head.layer.weight.dtype == torch.float64 else torch.float32
+    features, outputs = (np.empty((records.count, k), str(dtype)[6:]) for k in (head.layer.in_features, head.layer.out_features))
+    targets: list[Array] = []
+    last: list[tuple[Tensor, Tensor]] = []
+
+    def keep(_: object, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor) -> None:
+        given = args[0] if args else kwargs["input"]
+        last[:] = [(given.detach().to("cpu", dtype, copy=True), output.detach().to("cpu", dtype, copy=True))]
+
+    _seed(settings.seed)
+    hook = head.layer.register_forward_hook(keep, with_kwargs=True)
+    total = -(-records.count // settings.batch_size)
+    steps = tracked(records.batches(settings.batch_size), f"Reading {argument}", total=total, show=settings.progress)
+    try:
+        with closing(steps) as batches:  # type: ignore[type-var]
+            for batch in batches:
+                target = as_array(batch.target, owner, f"{argument} targets")
+                last.clear()
+                called(model, batch, device)
+                shape = tuple(last[0][1].shape) if last else "nothing"
+                size = len(target) if target.ndim else 0
+                if shape != (size, outputs.shape[1]) or rows + size > records.count:
+                    refuse(owner, "model", f"give one row of outputs per record ({size} in a batch)", f"{shape} from '{head.name}'")
+                features[rows : rows + size], outputs[rows : rows + size] = last[0][0].numpy(), last[0][1].numpy()
+                targets.append(target)
+                rows += size
+    finally:
+        hook.remove()
+    if rows != records.count:
+        refuse(
+            owner, argument, "give every record of its data set", f"{rows} rows from {records.count} records", "Does collate_fn drop some?"
+        )
+    stacked = np.concatenate(targets)
+    return Signals(features, outputs, stacked[:, 0] if stacked.ndim == 2 and stacked.shape[1] == 1 else stacked)
+
+
+def _weights_sha256(model: nn.Module) -> str:
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        if isinstance(tensor, Tensor):
+            digest.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
+            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -1,0 +1,63 @@
+"""What a model and its two splits are turned into before any score is computed."""
+
+from dataclasses import dataclass
+
+from noshadow.checks import Array, refuse
+from noshadow.signals import Signals
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Signals of both splits, and what the model itself says about how it was trained.
+
+    Attributes:
+        train: signals of the training records, in the data's own order.
+        test: signals of records the model has not seen; may hold none.
+        task: "auto", or the task the caller named or the model settles.
+        head: the linear layer that was read, for people; None when the model has none.
+        fit_intercept: whether the head has a bias.
+        penalize_intercept: whether the training's penalty λ also acts on the bias.
+        damping: λ of the training on the sum scale (Σ over records + λI); None when unknown.
+        damping_source: one sentence on where the damping comes from, or why it is unknown.
+        sample_weight: (n,) weights of the training records, or None when all weigh the same.
+        class_names: names of classes 0 … m − 1, or None.
+        not_applicable: why record scores do not exist for this model, or None.
+        notes: sentences a reader of the results needs to know.
+        weights_sha256: hex digest of the trained parameters (of a pipeline: of its last step).
+    """
+
+    train: Signals
+    test: Signals
+    task: str
+    head: str | None
+    fit_intercept: bool
+    penalize_intercept: bool
+    damping: float | None
+    damping_source: str
+    sample_weight: Array | None
+    class_names: tuple[str, ...] | None
+    not_applicable: str | None
+    notes: tuple[str, ...]
+    weights_sha256: str
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to run over the data, and in whose name to complain."""
+
+    layer: str = "auto"
+    batch_size: int = 256
+    device: object = None
+    progress: bool = True
+    seed: int = 0
+    owner: str = "view"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.batch_size, bool) or not isinstance(self.batch_size, int) or self.batch_size < 1:
+            refuse(self.owner, "batch_size", "be a whole number ≥ 1", repr(self.batch_size))
+
+
+def no_records(like: Signals) -> Signals:
+    """Signals of length 0 with the columns of another split."""
+    features = None if like.features is None else like.features[:0]
+    return Signals(features, like.outputs[:0], like.targets[:0])

@@ -1,10 +1,39 @@
 """noshadow: how exposed are the people in the training data of the model you just trained?"""
 
+from noshadow import metrics, theory
+from noshadow.audit import Target, audit, audit_signals
 from noshadow.checks import InputError, NotApplicable, NumericalError
+from noshadow.report import write_report
+from noshadow.results import Audit, ModelRisk, load
 from noshadow.scores.last_layer import record_scores
+from noshadow.scores.leverage_matrices import GeneralizedLeverage, leverage_matrices
 from noshadow.scores.result import RecordScores
-from noshadow.signals import Signals
+from noshadow.signals import Signals, load_splits, save_splits
+from noshadow.tail import model_risk
+from noshadow.views import collect_signals
 
 __version__ = "0.1.0"
 
-__all__ = ["InputError", "NotApplicable", "NumericalError", "RecordScores", "Signals", "record_scores"]
+__all__ = [
+    "Audit",
+    "GeneralizedLeverage",
+    "InputError",
+    "ModelRisk",
+    "NotApplicable",
+    "NumericalError",
+    "RecordScores",
+    "Signals",
+    "Target",
+    "audit",
+    "audit_signals",
+    "collect_signals",
+    "leverage_matrices",
+    "load",
+    "load_splits",
+    "metrics",
+    "model_risk",
+    "record_scores",
+    "save_splits",
+    "theory",
+    "write_report",
+]

@@ -333,24 +333,30 @@ def _near_quantile(alpha: Array, delta: Array, q: int) -> Array:
         cdf, sf, pdf = _near_law(np.exp(x), delta[i], q)
         return cdf, sf, pdf * np.exp(x)
 
-    with np.errstate(over="ignore"):
+    # F ≤ (u²/2)^{q/2}/Γ(q/2 + 1); F ≥ e^{−δ²/2}·F_{χ²_q}; √χ′²_q ≤ √χ²_q + δ in law; 1e-9 covers the rounding of the bounds
+    low = np.log(2) / 2 + (np.log(alpha) + special.gammaln(q / 2 + 1)) / q
+    with np.errstate(over="ignore", divide="ignore"):
         inflated = np.minimum(alpha * np.exp(delta**2 / 2), 1.0)
-    central = np.sqrt(2 * special.gammaincinv(q / 2, alpha))
-    # √χ²_q ≤ √χ′²_q ≤ √χ²_q + δ in law, and F ≥ e^{−δ²/2}·F_{χ²_q}; 1e-9 covers the rounding of the bounds
-    high = np.minimum(central + delta, np.sqrt(2 * special.gammaincinv(q / 2, inflated)))
-    return _quantile(law, alpha, np.log(central) - 1e-9, np.log(high) + 1e-9)
+        high = np.log(np.minimum(_central_quantile(alpha, q) + delta, _central_quantile(inflated, q)))
+    start = np.maximum(low, high)  # high is −inf where the quantile underflows
+    return _quantile(law, alpha, low - 1e-9, np.maximum(start, low + delta**2 / (2 * q)) + 1e-9, start)
 
 
 def _far_quantile(alpha: Array, delta: Array, q: int) -> Array:
     """w with P(√χ′²_q(δ²) − δ ≤ w) = α."""
     low = special.ndtri(alpha)  # one Gaussian coordinate is never longer than the whole vector
-    high = low if q == 1 else np.sqrt(2 * special.gammaincinv(q / 2, alpha))
-    return _quantile(lambda x, i: _far_law(x, delta[i], q), alpha, low - 1e-9, high + 1e-9)
+    high = low if q == 1 else _central_quantile(alpha, q)
+    start = low + (q - 1) / (2 * delta)  # first order in 1/δ
+    return _quantile(lambda x, i: _far_law(x, delta[i], q), alpha, low - 1e-9, high + 1e-9, start)
 
 
-def _quantile(law: Callable[[Array, Array], tuple[Array, Array, Array]], alpha: Array, low: Array, high: Array) -> Array:
+def _central_quantile(alpha: Array, q: int) -> Array:
+    return np.asarray(np.sqrt(2 * special.gammaincinv(q / 2, alpha)))
+
+
+def _quantile(law: Callable[[Array, Array], tuple[Array, Array, Array]], alpha: Array, low: Array, high: Array, start: Array) -> Array:
     """Newton steps on the logarithm of the smaller tail, halving the bracket wherever a step leaves it."""
-    x, active = high.copy(), np.arange(len(alpha))
+    x, active = np.clip(start, low, high), np.arange(len(alpha))
     low, high = low.copy(), high.copy()
     for _ in range(200):
         with np.errstate(all="ignore"):
@@ -419,7 +425,7 @@ def _far_law(w: Array, delta: Array, q: int) -> tuple[Array, Array, Array]:
         cdf = special.ndtr(inner) - special.ndtr(outer)
         sf = special.ndtr(-inner) + special.ndtr(outer)
         density = np.where(root > 0, (_phi(inner) + _phi(outer)) * stretch, 0.0)
-    return cdf @ weights, sf @ weights, density @ weights
+    return np.minimum(cdf @ weights, 1), np.minimum(sf @ weights, 1), density @ weights
 
 
 def _laguerre_rule(shape: float, size: int = GAUSS_NODES) -> tuple[Array, Array]:
@@ -438,7 +444,7 @@ def _log_chi_square_rule(k: float, h_bar: Array) -> tuple[Array, Array, Array]:
     eˣ − 1 − x ≥ x²/2 on the right and ≥ x²/(2 + 2|x|/3) on the left. For k ≤ 8 the left end is a pure exponential long before it is
     negligible: its infinite trapezoid sum is the geometric series folded into the first weight.
     """
-    step = min(0.25, 0.6 * float(np.sqrt(2 / k)))
+    step = min(0.2, 0.6 * float(np.sqrt(2 / k)))
     if k > 8:
         c = 84 / (k - 4)
         left = np.log1p(-4 / k) - c / 3 - np.sqrt(c**2 / 9 + 2 * c)

@@ -208,7 +208,5 @@ def _notes(solved: Solved, design: Design, fit: HeadFit) -> tuple[str, ...]:
     if solved.inverse.jitter > 0:
         notes.append(f"the factorisation needed jitter {solved.inverse.jitter:g} on the unit diagonal: damping is doubtful")
     if fit.residual > NONLINEAR_HEAD:
-        notes.append(
-            f"outputs are not a linear function of the features (relative residual {fit.residual:.2g}): is this the right layer?"
-        )
+        notes.append(f"outputs are not a linear function of the features (relative residual {fit.residual:.2g}): is this the right layer?")
     return tuple(notes)

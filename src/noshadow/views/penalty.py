@@ -8,6 +8,11 @@ import numpy as np
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, RidgeCV
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 
+UNEVEN_LBFGS = (
+    "MLPRegressor gives lbfgs a loss averaged over outputs but a gradient that is summed over them, "
+    "so with several outputs the fit may stop away from a minimum."
+)
+
 
 @dataclass(frozen=True)
 class Penalty:
@@ -96,7 +101,8 @@ def _perceptron(estimator: Any, n: int) -> Penalty:
     """
     name, alpha = type(estimator).__name__, float(estimator.alpha)
     if estimator.solver == "lbfgs":
-        return Penalty(alpha, f"alpha={alpha:g} of {name} (lbfgs over all records).")
+        source = f"alpha={alpha:g} of {name} (lbfgs over all records)."
+        return Penalty(alpha, source, notes=(UNEVEN_LBFGS,) if isinstance(estimator, MLPRegressor) and estimator.n_outputs_ > 1 else ())
     held_out = ceil(n * estimator.validation_fraction) if estimator.early_stopping else 0
     batch = min(200 if estimator.batch_size == "auto" else int(estimator.batch_size), n - held_out)
     notes = (f"early_stopping held {held_out} of the {n} given records out of the training; which ones is not stored.",) if held_out else ()

@@ -99,8 +99,9 @@ def _taken_apart(estimator: Any, settings: Settings) -> _Fitted:
             last = last.steps[-1][1]
         else:
             last = last.best_estimator_
-    if not (is_classifier(last) or is_regressor(last)):
-        refuse(owner, "model", "be or end in a classifier or a regressor", last if isinstance(last, str) else type(last).__name__)
+    if not isinstance(last, BaseEstimator) or not (is_classifier(last) or is_regressor(last)):
+        got = type(last).__name__ if isinstance(last, BaseEstimator) else repr(last)
+        refuse(owner, "model", "be or end in a classifier or a regressor", got)
     try:
         check_is_fitted(last)
     except NotFittedError as error:

@@ -127,11 +127,13 @@ def _undisturbed(model: nn.Module, settings: Settings) -> Iterator[torch.device]
 
 def _device(device: object, owner: str) -> torch.device:
     try:
-        wanted = torch.device(device)  # type: ignore[call-overload]
-        return torch.empty(0, device=wanted).device
+        wanted = torch.empty(0, device=torch.device(device)).device  # type: ignore[call-overload]
     except (RuntimeError, AssertionError, TypeError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
         raise InputError(f"{owner}: device must be one that torch can use here; got {device!r} ({reason}).") from error
+    if wanted.type == "meta":
+        refuse(owner, "device", "hold values", repr(device))
+    return wanted
 
 
 def _seed(seed: int) -> None:

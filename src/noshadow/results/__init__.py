@@ -1,0 +1,7 @@
+"""The answer and its folder: Audit, ModelRisk, the record table, the audit folder format."""
+
+from noshadow.results.audit_record import Audit, load
+from noshadow.results.folder import require_writable_folder, write_file
+from noshadow.results.model_risk import Interval, ModelRisk, TnrCurve
+
+__all__ = ["Audit", "Interval", "ModelRisk", "TnrCurve", "load", "require_writable_folder", "write_file"]

@@ -1,0 +1,128 @@
+"""Folders that are either whole or not there: written under a temporary name, checked by digest when read."""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from noshadow.checks import InputError, refuse
+
+MANIFEST = "audit.json"
+OWN_FILES = frozenset({MANIFEST, "records.parquet", "losses.npz", "report.html"})
+
+
+def strict_json(value: object) -> bytes:
+    """Canonical JSON without NaN or infinity, UTF-8."""
+    return (json.dumps(value, allow_nan=False, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def digest(content: bytes) -> str:
+    """SHA-256 in hex."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def require_writable_folder(folder: str | Path, *, overwrite: bool, owner: str) -> Path:
+    """The path of a folder that may be created or, with `overwrite`, replaced.
+
+    An existing folder is only ever replaced when it is empty or holds an audit and nothing else.
+    """
+    path = Path(folder)
+    if path.exists() and not path.is_dir():
+        refuse(owner, "folder", "be a folder", f"the file '{path}'")
+    held = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
+    if held and not overwrite:
+        refuse(owner, "folder", "not exist yet", f"'{path}'", "Choose another name, or overwrite it (--force, overwrite=True).")
+    foreign = sorted(held - OWN_FILES)
+    if foreign or (held and MANIFEST not in held):
+        refuse(owner, "folder", "hold an audit and nothing else to be overwritten", f"'{path}' with {', '.join(foreign or sorted(held))}")
+    return path
+
+
+def write_folder(folder: str | Path, manifest: Mapping[str, Any], files: Mapping[str, bytes], *, overwrite: bool, owner: str) -> Path:
+    """Write files and then the manifest with their digests, and move the whole into place.
+
+    A run that is killed leaves at most a folder named `.NAME.partial-…` beside the target, never a half audit.
+    """
+    path = require_writable_folder(folder, overwrite=overwrite, owner=owner)
+    stamped = dict(manifest) | {"files": {name: digest(content) for name, content in files.items()}}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=f".{path.name}.partial-", dir=path.parent))
+        try:
+            for name, content in (*files.items(), (MANIFEST, strict_json(stamped))):
+                _write_through(partial / name, content)
+            partial.chmod(0o777 & ~_umask())
+            _move_into_place(partial, path)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    except OSError as error:
+        reason = "the disk is full" if error.errno == errno.ENOSPC else str(error)
+        raise InputError(f"{owner}: folder must be writable; got '{path}' ({reason}). Choose another place.") from error
+    return path
+
+
+def read_folder(folder: str | Path, owner: str) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """The manifest and the files it vouches for; anything missing or altered is refused."""
+    path = Path(folder)
+    if not (path / MANIFEST).is_file():
+        refuse(owner, "folder", f"hold an audit ({MANIFEST})", f"'{path}'")
+    try:
+        manifest = json.loads((path / MANIFEST).read_bytes())
+    except ValueError as error:
+        raise InputError(f"{owner}: {MANIFEST} must be JSON; got '{path}' ({error}). Run the audit again.") from error
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
+        refuse(owner, MANIFEST, "list the audit's files", f"'{path}'", "Run the audit again.")
+    files = {}
+    for name, expected in manifest["files"].items():
+        content = (path / name).read_bytes() if name in OWN_FILES and (path / name).is_file() else b""
+        if digest(content) != expected:
+            refuse(owner, "folder", "be as it was written", f"'{path}' with {name} missing or altered", "Run the audit again.")
+        files[name] = content
+    return manifest, files
+
+
+def write_file(path: str | Path, content: bytes, owner: str) -> Path:
+    """Replace one file in one step."""
+    target = Path(path)
+    partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
+    try:
+        _write_through(partial, content)
+        partial.replace(target)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise InputError(f"{owner}: path must be writable; got '{target}' ({error}). Choose another place.") from error
+    return target
+
+
+def _write_through(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _move_into_place(partial: Path, path: Path) -> None:
+    if not path.exists():
+        partial.rename(path)
+        return
+    retired = Path(tempfile.mkdtemp(prefix=f".{path.name}.retired-", dir=path.parent))
+    path.rename(retired / path.name)
+    try:
+        partial.rename(path)
+    except OSError:
+        (retired / path.name).rename(path)
+        raise
+    finally:
+        if path.exists():
+            shutil.rmtree(retired, ignore_errors=True)

@@ -87,10 +87,12 @@ def dense_margin_leverage(design, logits, labels, damping):
 
 
 def ridge_refit(design, targets, penalty_diagonal, sample_weight=None):
-    """argmin Σ s‖y − Gθ‖² + θᵀPθ."""
+    """argmin Σ s‖y − Gθ‖² + θᵀPθ, by QR of the stacked problem (no normal equations)."""
     s = np.ones(len(design)) if sample_weight is None else sample_weight
-    left = (design * s[:, None]).T @ design + np.diag(penalty_diagonal)
-    return np.linalg.solve(left, (design * s[:, None]).T @ targets)
+    root = np.sqrt(s).reshape((-1,) + (1,) * (targets.ndim - 1))
+    left = np.vstack([design * np.sqrt(s)[:, None], np.diag(np.sqrt(penalty_diagonal))])
+    right = np.concatenate([targets * root, np.zeros((len(penalty_diagonal), *targets.shape[1:]))])
+    return np.linalg.lstsq(left, right, rcond=None)[0]
 
 
 def softmax_refit(design, soft_targets, penalty_diagonal, start=None, sample_weight=None, steps=60):

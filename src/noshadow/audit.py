@@ -12,7 +12,17 @@ import numpy as np
 import pandas as pd
 
 from noshadow import theory
-from noshadow.checks import Array, NotApplicable, numeric_array, refuse, require_number, require_same_length, resolved_task
+from noshadow.checks import (
+    TASKS,
+    Array,
+    NotApplicable,
+    numeric_array,
+    refuse,
+    require_choice,
+    require_number,
+    require_same_length,
+    resolved_task,
+)
 from noshadow.results import Audit, ModelRisk
 from noshadow.scores.baselines import correct_predictions, hard_labels, record_entropies, record_losses, task_targets
 from noshadow.scores.last_layer import record_scores
@@ -56,6 +66,19 @@ class _Options:
     seed: int
     progress: bool
     owner: str
+
+    def __post_init__(self) -> None:
+        """Checked before any work, and kept as plain numbers that JSON holds."""
+        require_choice(self.task, ("auto", *TASKS), self.owner, "task")
+        plain: dict[str, Any] = {"seed": _seed(self.seed, self.owner)}
+        if self.damping != "auto":
+            plain["damping"] = require_number(self.damping, self.owner, "damping", low=0.0)
+        if self.weight_decay is not None:
+            plain["weight_decay"] = require_number(self.weight_decay, self.owner, "weight_decay", low=0.0)
+        if self.fpr != "auto":
+            plain["fpr"] = require_number(self.fpr, self.owner, "fpr", low=0.0, high=1.0, low_open=True, high_open=True)
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
 
 
 def audit(
@@ -115,6 +138,7 @@ def audit(
     """
     if layers != "last":
         refuse("audit", "layers", "be 'last' in this version", repr(layers), "Scores over more layers are not built yet.")
+    options = _Options(task, damping, weight_decay, fpr, seed, progress, "audit")
     started = time.perf_counter()
     seen = view(
         model,
@@ -127,10 +151,10 @@ def audit(
         device=device,
         progress=progress,
         seed=seed,
+        owner="audit",
     )
     if sample_weight is not None:
         seen = replace(seen, sample_weight=numeric_array(sample_weight, "audit", "sample_weight", ndim=1))
-    options = _Options(task, damping, weight_decay, fpr, seed, progress, "audit")
     return _audit_view(seen, options, ids=ids, groups=groups, loss_traces=loss_traces, signal_seconds=time.perf_counter() - started)
 
 
@@ -157,13 +181,14 @@ def audit_signals(
     Without features the model-level risk remains and record scores read "not applicable".
     """
     owner = "audit_signals"
+    options = _Options(task, damping, weight_decay, fpr, seed, progress, owner)
     for name, split in (("train", train), ("test", test)):
         if not isinstance(split, Signals):
             refuse(owner, name, "be Signals", type(split).__name__, "Build it with ns.Signals(features, outputs, targets).")
     if train.outputs.shape[1] != test.outputs.shape[1]:
         refuse(owner, "test", f"have the {train.outputs.shape[1]} outputs of train", f"{test.outputs.shape[1]}")
     resolved = resolved_task(task, train.outputs, train.targets, owner)
-    penalty = None if weight_decay is None else _weight_decay_damping(weight_decay, len(train), train.outputs.shape[1], resolved, owner)
+    penalty = None if weight_decay is None else _weight_decay_damping(weight_decay, len(train), train.outputs.shape[1], resolved)
     seen = View(
         train=train,
         test=test,
@@ -179,21 +204,30 @@ def audit_signals(
         notes=(),
         weights_sha256="",
     )
-    options = _Options(task, damping, weight_decay, fpr, seed, progress, owner)
     return _audit_view(seen, options, ids=ids, groups=groups, loss_traces=loss_traces, signal_seconds=0.0)
 
 
 def audit_target(target: Target, **options: Any) -> Audit:
-    """Audit what a user's function returned; options override nothing the target states."""
+    """Audit what a user's function returned; options complete what the target states and may not contradict it."""
     stated = {name: getattr(target, name) for name in ("task", "weight_decay", "ids", "groups", "loss_traces")}
-    asked = {name: value for name, value in options.items() if name not in stated or stated[name] in (None, "auto")}
-    return audit(target.model, target.train, target.test, **(stated | asked))
+    for name, open_value in (("task", "auto"), ("weight_decay", None)):
+        asked = options.pop(name, open_value)
+        if stated[name] == open_value:
+            stated[name] = asked
+        elif asked not in (open_value, stated[name]):
+            refuse("audit", name, f"agree with the Target's {stated[name]!r}", repr(asked), "Leave one of the two out.")
+    return audit(target.model, target.train, target.test, **stated, **options)
 
 
-def _weight_decay_damping(weight_decay: float, n: int, outputs: int, task: str, owner: str) -> float:
+def _seed(seed: object, owner: str) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
+        refuse(owner, "seed", "be a whole number ≥ 0 and < 2⁶³", repr(seed))
+    return int(seed)
+
+
+def _weight_decay_damping(weight_decay: float, n: int, outputs: int, task: str) -> float:
     """λ on the sum for mean(loss) + (wd/2)‖θ‖²; MSELoss averages over outputs (SPEC §1's table)."""
-    value = require_number(weight_decay, owner, "weight_decay", low=0.0)
-    return n * value * (outputs / 2 if task == "regression" else 1.0)
+    return n * weight_decay * (outputs / 2 if task == "regression" else 1.0)
 
 
 def _audit_view(
@@ -206,23 +240,26 @@ def _audit_view(
     signal_seconds: float,
 ) -> Audit:
     train, owner = seen.train if ids is None else seen.train.with_ids(ids), options.owner
+    if len(train) < 2:
+        refuse(owner, "train", "hold at least 2 records", len(train))
     task = resolved_task(seen.task, train.outputs, train.targets, owner)
     targets = task_targets(train.outputs, train.targets, task, owner)
+    identity = _identity_columns(train, targets, task, groups, owner)
+    traces = {} if loss_traces is None else {"lt_iqr": _traces(loss_traces, len(train), owner)}
     started = time.perf_counter()
     scores, absent = _scores(seen, train, task, options)
     members = record_losses(train.outputs, targets, task)
     scored = time.perf_counter()
     risk, nonmembers, risk_absent = _risk(members, seen, train, targets, task, scores, options)
     absent = absent | risk_absent
-    table = _identity_columns(train, targets, task, groups, owner) | {"loss": members}
+    table = identity | {"loss": members}
     table |= {} if task == "regression" else {"entropy": record_entropies(train.outputs, task)}
     if scores is not None:
         table |= {name: values for name, values in scores.columns().items() if name in RECORD_COLUMNS}
         if task == "regression":
             extra, why = _predicted_tpr(scores, targets - train.outputs, options.fpr if risk is None else risk.fpr)
             table, absent = table | extra, absent | why
-    if loss_traces is not None:
-        table["lt_iqr"] = _traces(loss_traces, len(train), owner)
+    table |= traces
     ranked_by = RANKED_BY[task] if scores is not None else None
     if ranked_by is not None:
         table["rank"] = _ranks(table[ranked_by])
@@ -242,7 +279,8 @@ def _audit_view(
 
 def _scores(seen: View, train: Signals, task: str, options: _Options) -> tuple[RecordScores | None, dict[str, str]]:
     if seen.not_applicable is not None:
-        return None, dict.fromkeys((*RECORD_COLUMNS, "rank"), f"not applicable: {seen.not_applicable}")
+        wanted = (*RECORD_COLUMNS, *(("entropy", "predicted_tpr") if task == "regression" else ()), "rank")
+        return None, dict.fromkeys(wanted, f"not applicable: {seen.not_applicable}")
     known = options.damping == "auto" and seen.damping is not None
     scores = record_scores(
         train.features,
@@ -293,8 +331,8 @@ def _identity_columns(train: Signals, targets: Array, task: str, groups: Sequenc
     else:
         table["target"] = targets[:, 0] if task == "regression" else hard_labels(targets)
     if groups is not None:
-        require_same_length(owner, train=range(len(train)), groups=list(groups))
-        table["group"] = [str(g) for g in groups]
+        table["group"] = [str(group) for group in groups]
+        require_same_length(owner, train=range(len(train)), groups=table["group"])
     return table
 
 

@@ -37,9 +37,12 @@ def as_array(value: object, owner: str, argument: str) -> Array:
     if isinstance(value, torch.Tensor):
         tensor = value.detach().cpu()
         return (tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor).numpy()
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise InputError(f"{owner}: {argument} must be a plain array; got rows of unequal length ({error}).") from error
     if array.dtype == object:
-        refuse(owner, argument, "be a plain numeric array", "an array of Python objects", "Rows of unequal length?")
+        refuse(owner, argument, "be a plain numeric array", "an array of Python objects", "Missing values, or rows of unequal length?")
     return array
 
 
@@ -209,5 +212,6 @@ def regression_targets(targets: Array, outputs: Array, owner: str) -> Array:
     values = targets.astype(np.float64)
     values = values[:, None] if values.ndim == 1 else values
     if values.shape != outputs.shape:
-        refuse(owner, "targets", f"have the shape of the outputs {outputs.shape}", f"{values.shape}")
+        labels = "Labels of a classification must be integers." if targets.ndim == 1 and outputs.shape[1] > 1 else ""
+        refuse(owner, "targets", f"have the shape of the outputs {outputs.shape}", f"{values.shape}", labels)
     return values

@@ -66,10 +66,10 @@ def spd_inverse(matrix: Array, owner: str) -> SpdInverse:
     lower, info = lapack.dpotri(factor, lower=1, overwrite_c=1)
     if info != 0:
         raise NumericalError(f"{owner}: inverting the Cholesky factor failed at pivot {info}. Raise the damping.")
-    inverse = _mirrored(lower.T)
-    inverse *= scale[:, None]
-    inverse *= scale
-    return SpdInverse(inverse, jitter, float(1.0 / max(reciprocal_condition, np.finfo(float).tiny)))
+    upper = lower.T
+    upper *= scale[:, None]
+    upper *= scale
+    return SpdInverse(_mirrored(upper), jitter, float(1.0 / max(reciprocal_condition, np.finfo(float).tiny)))
 
 
 def _mirrored(upper: Array, block: int = 512) -> Array:

@@ -1,6 +1,8 @@
 """Signals: what one split of data leaves behind in a model, and its two file formats."""
 
 import hashlib
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,8 +120,9 @@ def _read_only(array: Array) -> Array:
 def _identifiers(ids: object, n: int) -> Array:
     if ids is None:
         return np.arange(n)
-    given = as_array([str(i) for i in ids] if _is_object_array(ids) else ids, "Signals", "ids")  # type: ignore[attr-defined]
-    array = given.astype(str) if given.dtype.kind in "US" else given
+    named = isinstance(ids, (list, tuple, np.ndarray)) and np.asarray(ids).dtype == object
+    given = as_array([str(i) for i in ids] if named else ids, "Signals", "ids")  # type: ignore[attr-defined]
+    array = _text(given) if given.dtype.kind in "US" else given
     if array.ndim != 1 or array.dtype.kind not in "iuU":
         refuse("Signals", "ids", "be a 1-dimensional list of integers or strings", f"shape {array.shape}, dtype {array.dtype}")
     require_same_length("Signals", outputs=range(n), ids=array)
@@ -129,8 +132,13 @@ def _identifiers(ids: object, n: int) -> Array:
     return array
 
 
-def _is_object_array(ids: object) -> bool:
-    return np.asarray(ids).dtype == object
+def _text(ids: Array) -> Array:
+    try:
+        text: Array = np.char.decode(ids, "utf-8") if ids.dtype.kind == "S" else ids.astype(str)
+        np.char.encode(text, "utf-8")
+    except UnicodeError as error:
+        raise InputError(f"Signals: ids must be valid text; got {error}.") from error
+    return text
 
 
 def _fields(signals: Signals) -> list[tuple[str, Array]]:
@@ -140,7 +148,7 @@ def _fields(signals: Signals) -> list[tuple[str, Array]]:
 def _split(arrays: Mapping[str, Array], split: str) -> Signals:
     ids = arrays.get(f"{split}_ids")
     if ids is not None and ids.dtype == np.uint8 and ids.ndim == 2:
-        ids = np.array([bytes(row).rstrip(b"\0").decode() for row in ids], dtype=str)
+        ids = _bytes_to_text(ids, f"{split}_ids")
     return Signals(arrays.get(f"{split}_features"), arrays[f"{split}_outputs"], arrays[f"{split}_targets"], ids)
 
 
@@ -153,9 +161,12 @@ def _suffix(path: str | Path, owner: str) -> str:
 
 def _read_npz(path: str | Path) -> dict[str, Array]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {key: archive[key] for key in archive.files}
-    except (ValueError, OSError, KeyError, EOFError) as error:
+        archive = np.load(path, allow_pickle=False)
+        if isinstance(archive, np.ndarray):
+            raise ValueError("one bare array, not an archive of named ones")
+        with archive:
+            return {key: np.asarray(archive[key]) for key in archive.files}
+    except (ValueError, OSError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         raise InputError(
             f"load_splits: file must be a .npz archive of plain arrays; got '{path}' ({error}). "
             "Pickled objects are never loaded: save numeric arrays."
@@ -165,9 +176,16 @@ def _read_npz(path: str | Path) -> dict[str, Array]:
 def _read_safetensors(path: str | Path) -> dict[str, Array]:
     try:
         loaded: dict[str, Any] = load_file(str(path))
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, TypeError, KeyError) as error:  # the last two: number formats NumPy does not have
         raise InputError(f"load_splits: file must be a safetensors file; got '{path}' ({error}).") from error
     return loaded
+
+
+def _bytes_to_text(rows: Array, key: str) -> Array:
+    try:
+        return np.array([bytes(row).rstrip(b"\0").decode() for row in rows], dtype=str)
+    except UnicodeDecodeError as error:
+        raise InputError(f"load_splits: {key} must be UTF-8 text in its rows of bytes; got {error}.") from error
 
 
 def _text_to_bytes(text: Array) -> Array:

@@ -14,6 +14,7 @@ from noshadow.checks import Array, NotApplicable, NumericalError, as_array, nume
 
 BLOCK = 1 << 20  # elements of one temporary array
 GAUSS_NODES = 20
+TINY = 1e-40  # ncx2 loses its left tail below 1e-50; raising a tail to this keeps δ a lower bound
 REACH = 9.0  # √χ′² is 1-Lipschitz in its Gaussian vector: beyond 9 of its centre lies less than 1e-18
 UNIT_NODES, UNIT_WEIGHTS = (np.polynomial.legendre.leggauss(10)[0] + 1) / 2, np.polynomial.legendre.leggauss(10)[1] / 2
 
@@ -111,7 +112,7 @@ def tradeoff(alpha: object, h_bar: object, error: object, *, noise_variance: obj
     """
     owner = "tradeoff"
     h, e, v = _gap_inputs(owner, h_bar, error, noise_variance, outputs)
-    a = _numbers(alpha, owner, "alpha", low=0, high=1, open_ends=True)
+    a = _rates(alpha, owner, "alpha", outputs)
     a, h, e, v = _broadcast(owner, alpha=a, h_bar=h, error=e, noise_variance=v)
     return _error_rates(a, *_standardised(h / _degrees(owner, n, p), e, v), outputs)[1]
 
@@ -220,7 +221,7 @@ def predicted_tpr(
     """
     owner = "predicted_tpr"
     growth, error, variance = _plug_in(owner, leverage, residual_norm, noise_variance, n, dof, outputs)
-    a = _numbers(fpr, owner, "fpr", low=0, high=1, open_ends=True)
+    a = _rates(fpr, owner, "fpr", outputs)
     a, growth, error, variance = _broadcast(owner, fpr=a, leverage=growth, residual_norm=error, noise_variance=variance)
     return _error_rates(a, *_standardised(growth, error, variance), outputs)[0]
 
@@ -293,7 +294,7 @@ def _threshold_deltas(weights: Array, growth: Array, delta: Array, drift: Array,
     best = np.zeros((len(w), len(weights)))
     for member, other in ((wide, bulk), (bulk, narrow)):  # thresholds u over the OUT bulk, then c·u over the IN bulk
         for j, weight in enumerate(weights):
-            gain = np.maximum(member[0] - weight * other[0], other[1] - weight * member[1])
+            gain = np.maximum(member[0] - weight * np.maximum(other[0], TINY), other[1] - weight * np.maximum(member[1], TINY))
             best[:, j] = np.maximum(best[:, j], gain.max(1))
     return best
 
@@ -368,7 +369,7 @@ def _quantile(law: Callable[[Array, Array], tuple[Array, Array, Array]], alpha: 
         low[active] = np.where(gap < 0, x[active], low[active])
         high[active] = np.where(gap >= 0, x[active], high[active])
         moved = x[active] - step
-        settled = np.abs(step) <= 1e-13 * np.maximum(1, np.abs(moved))
+        settled = np.abs(step) <= 1e-13 * np.maximum(1, np.abs(x[active]))
         inside = (moved > low[active]) & (moved < high[active])
         x[active] = np.where(settled | inside, moved, (low[active] + high[active]) / 2)
         active = active[~settled & (high[active] - low[active] > 1e-15 * np.maximum(1, np.abs(x[active])))]
@@ -515,6 +516,13 @@ def _numbers(value: object, owner: str, argument: str, *, low: float = -np.inf, 
         rule = f"be ≥ {low:g}" if high == np.inf else f"lie {'strictly ' if open_ends else ''}between {low:g} and {high:g}"
         refuse(owner, argument, rule, f"{flat[i]:g}" + (f" at index {i}" if given.ndim else ""))
     return flat.reshape(given.shape)
+
+
+def _rates(value: object, owner: str, argument: str, outputs: int) -> Array:
+    rates = _numbers(value, owner, argument, low=0, high=1, open_ends=True)
+    if outputs > 1 and rates.size and rates.min() < 1e-30:
+        refuse(owner, argument, "be at least 1e-30 with several outputs", f"{rates.min():g}")
+    return rates
 
 
 def _broadcast(owner: str, **arrays: Array) -> tuple[Array, ...]:

@@ -16,6 +16,7 @@ from noshadow.scores.softmax import (
 )
 
 OWNER = "record_scores"
+DUAL_LIMIT = 1e7
 
 
 def margin_gradients(problem: SoftmaxProblem, start: int, stop: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -42,7 +43,10 @@ def margin_leverages(problem: SoftmaxProblem, *, block_size: int | None, progres
     n, contrasts = len(problem.design), (problem.classes - 1) * problem.design.rank
     all_penalised = problem.damping > 0 and bool((problem.design.penalised > 0).all())
     if n < contrasts and all_penalised:
-        return _dual(problem)
+        kernel = _kernel(problem)
+        # Unlike the whitened primal, the dual loses eps·‖K_w‖/λ: hand over before that shows.
+        if float(kernel.trace()) < DUAL_LIMIT * problem.damping:
+            return _dual(kernel, problem.damping)
     return _primal(problem, block_size=block_size, progress=progress)
 
 
@@ -67,15 +71,21 @@ def _primal(problem: SoftmaxProblem, *, block_size: int | None, progress: bool) 
     return leverage
 
 
-def _dual(problem: SoftmaxProblem) -> Array:
-    """h = diag(K_w(K_w + λI)⁻¹), K_w = w^½(aaᵀ ∘ g̃g̃ᵀ)w^½, as a row product so that small h keep their digits."""
+def _kernel(problem: SoftmaxProblem) -> torch.Tensor:
+    """K_w = w^½(aaᵀ ∘ g̃g̃ᵀ)w^½, (n, n)."""
     n = len(problem.design)
     gradient, weight = margin_gradients(problem, 0, n)
     scaled = gradient * weight.sqrt()[:, None]
     kernel = scaled @ scaled.T
+    rows = problem.design.raw(0, n)
     for start, stop in blocks(n, 4096):
-        kernel[start:stop] *= problem.design.raw(start, stop) @ problem.design.raw(0, n).T
+        kernel[start:stop] *= rows[start:stop] @ rows.T
+    return kernel
+
+
+def _dual(kernel: torch.Tensor, damping: float) -> Array:
+    """h = diag(K_w(K_w + λI)⁻¹), as a row product so that small h keep their digits."""
     damped = kernel.clone()
-    damped.diagonal().add_(problem.damping)
+    damped.diagonal().add_(damping)
     inverse = torch.from_numpy(spd_inverse(damped.numpy(), OWNER).matrix)
     return (kernel * inverse).sum(1).clamp(0.0, 1.0).numpy()

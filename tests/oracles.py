@@ -16,8 +16,7 @@ def margin(logits, label):
 
 def dense_softmax_curvature(design, logits, penalty_diagonal, sample_weight=None):
     """Σ_j s_j W_j ⊗ g̃_jg̃_jᵀ + diag(penalty) as an (md, md) matrix, by the definition."""
-    n, d = design.shape
-    m = logits.shape[1]
+    n, m = logits.shape
     weight = np.ones(n) if sample_weight is None else sample_weight
     total = np.kron(np.eye(m), np.diag(penalty_diagonal))
     for j in range(n):
@@ -42,9 +41,8 @@ def autograd_softmax_curvature(design, theta, targets, penalty_diagonal):
 
 
 def softmax_columns(design, logits, targets, curvature, sample_weight=None):
-    """Every classification column of SPEC §1 from a dense curvature (pseudo-inverse), record by record."""
-    n, d = design.shape
-    m = logits.shape[1]
+    """Every classification column from a dense curvature (pseudo-inverse), record by record."""
+    n, m = logits.shape
     soft = np.eye(m)[targets] if targets.ndim == 1 else targets
     weight = np.ones(n) if sample_weight is None else sample_weight
     inverse = np.linalg.pinv(curvature, hermitian=True)

@@ -1,12 +1,12 @@
 """One-logit columns against statsmodels, refits and the two-class softmax."""
 
 import numpy as np
-import oracles
 import pytest
 import statsmodels.api as sm
 from scipy.special import expit
 
 import noshadow as ns
+import oracles
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_one_logit_equals_two_softmax_logits_with_twice_the_damping(data, dampin
 
 
 def test_two_softmax_logits_meet_the_unpenalised_logit_as_damping_vanishes(data):
-    """[RET] erratum 4: the binary formulas are the limit of the singular softmax problem."""
+    """[RET] erratum 2: the binary formulas are the limit of the singular softmax problem."""
     features, labels = data
     logits = oracles.with_bias(features) @ [0.5, -0.2, 1, 0.1, 0.3]
     one = ns.record_scores(features, logits, labels, damping=0.0)

@@ -187,11 +187,11 @@ def test_automatic_damping_is_small_relative_and_reported():
 
 def test_errors_name_the_rule():
     features, outputs, targets = problem("classification", 3)
-    with pytest.raises(ns.InputError, match="record_scores: damping must be a number ≥ 0; got -0.1"):
+    with pytest.raises(ns.InputError, match=r"record_scores: damping must be a number ≥ 0; got -0\.1"):
         scored("classification", features, outputs, targets, damping=-0.1)
     with pytest.raises(ns.InputError, match="record_scores: damping must be a number ≥ 0; got 'small'"):
         scored("classification", features, outputs, targets, damping="small")
-    with pytest.raises(ns.InputError, match="record_scores: columns must be among loss, .*; got 'risk'"):
+    with pytest.raises(ns.InputError, match=r"record_scores: columns must be among loss, .*; got 'risk'"):
         scored("classification", features, outputs, targets, columns=["risk"])
     with pytest.raises(ns.InputError, match="record_scores: columns must be a list of column names; got 'loss'"):
         scored("classification", features, outputs, targets, columns="loss")
@@ -201,7 +201,7 @@ def test_errors_name_the_rule():
         scored("classification", features, outputs, targets, sample_weight=-np.ones(len(features)))
     with pytest.raises(ns.InputError, match="record_scores: block_size must be a number ≥ 1; got 0"):
         scored("classification", features, outputs, targets, block_size=0)
-    with pytest.raises(ns.InputError, match="outputs must have at least 2 columns in classification.*Pass task='binary'"):
+    with pytest.raises(ns.InputError, match=r"outputs must have at least 2 columns in classification.*Pass task='binary'"):
         scored("classification", features, outputs[:, :1], targets)
     with pytest.raises(ns.InputError, match="outputs must have one column in a binary task"):
         scored("binary", features, outputs, targets)

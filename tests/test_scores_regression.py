@@ -1,12 +1,12 @@
 """Regression columns against statsmodels and against real refits."""
 
 import numpy as np
-import oracles
 import pytest
 import statsmodels.api as sm
 from sklearn.linear_model import LinearRegression, Ridge
 
 import noshadow as ns
+import oracles
 
 # float64 refits and our algebra agree to rounding times the condition of these designs
 REFIT = 1e-10

@@ -1,11 +1,11 @@
 """Softmax columns against a dense Hessian, perturbed labels and real refits."""
 
 import numpy as np
-import oracles
 import pytest
 from scipy.special import softmax
 
 import noshadow as ns
+import oracles
 
 COLUMNS = ("loss", "gradient_norm", "entropy", "leverage", "influence", "newton", "loo", "shift")
 

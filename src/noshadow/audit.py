@@ -20,8 +20,10 @@ from noshadow.checks import (
     refuse,
     require_choice,
     require_number,
+    require_output_columns,
     require_same_length,
     resolved_task,
+    whole_seed,
 )
 from noshadow.results import Audit, ModelRisk
 from noshadow.scores.baselines import correct_predictions, hard_labels, record_entropies, record_losses, task_targets
@@ -34,6 +36,7 @@ from noshadow.views import View, view
 
 RANKED_BY = {"regression": "loo", "classification": "shift", "binary": "shift"}
 RECORD_COLUMNS = tuple(c for c in COLUMNS if c not in ("loss", "entropy"))
+NO_ENTROPY = "not applicable: a regression predicts no class probabilities"
 _VERSIONS = ("noshadow", "torch", "numpy", "scipy", "pandas", "scikit-learn")
 
 
@@ -70,12 +73,12 @@ class _Options:
     def __post_init__(self) -> None:
         """Checked before any work, and kept as plain numbers that JSON holds."""
         require_choice(self.task, ("auto", *TASKS), self.owner, "task")
-        plain: dict[str, Any] = {"seed": _seed(self.seed, self.owner)}
-        if self.damping != "auto":
+        plain: dict[str, Any] = {"seed": whole_seed(self.seed, self.owner)}
+        if not _is_auto(self.damping):
             plain["damping"] = require_number(self.damping, self.owner, "damping", low=0.0)
         if self.weight_decay is not None:
             plain["weight_decay"] = require_number(self.weight_decay, self.owner, "weight_decay", low=0.0)
-        if self.fpr != "auto":
+        if not _is_auto(self.fpr):
             plain["fpr"] = require_number(self.fpr, self.owner, "fpr", low=0.0, high=1.0, low_open=True, high_open=True)
         for name, value in plain.items():
             object.__setattr__(self, name, value)
@@ -219,14 +222,12 @@ def audit_target(target: Target, **options: Any) -> Audit:
     return audit(target.model, target.train, target.test, **stated, **options)
 
 
-def _seed(seed: object, owner: str) -> int:
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
-        refuse(owner, "seed", "be a whole number ≥ 0 and < 2⁶³", repr(seed))
-    return int(seed)
+def _is_auto(value: object) -> bool:
+    return isinstance(value, str) and value == "auto"
 
 
 def _weight_decay_damping(weight_decay: float, n: int, outputs: int, task: str) -> float:
-    """λ on the sum for mean(loss) + (wd/2)‖θ‖²; MSELoss averages over outputs (SPEC §1's table)."""
+    """λ on the sum for mean(loss) + (wd/2)‖θ‖²; MSELoss averages over outputs."""
     return n * weight_decay * (outputs / 2 if task == "regression" else 1.0)
 
 
@@ -243,6 +244,7 @@ def _audit_view(
     if len(train) < 2:
         refuse(owner, "train", "hold at least 2 records", len(train))
     task = resolved_task(seen.task, train.outputs, train.targets, owner)
+    require_output_columns(train.outputs, task, owner)
     targets = task_targets(train.outputs, train.targets, task, owner)
     identity = _identity_columns(train, targets, task, groups, owner)
     traces = {} if loss_traces is None else {"lt_iqr": _traces(loss_traces, len(train), owner)}
@@ -251,7 +253,7 @@ def _audit_view(
     members = record_losses(train.outputs, targets, task)
     scored = time.perf_counter()
     risk, nonmembers, risk_absent = _risk(members, seen, train, targets, task, scores, options)
-    absent = absent | risk_absent
+    absent = absent | risk_absent | ({"entropy": NO_ENTROPY} if task == "regression" else {})
     table = identity | {"loss": members}
     table |= {} if task == "regression" else {"entropy": record_entropies(train.outputs, task)}
     if scores is not None:
@@ -279,7 +281,7 @@ def _audit_view(
 
 def _scores(seen: View, train: Signals, task: str, options: _Options) -> tuple[RecordScores | None, dict[str, str]]:
     if seen.not_applicable is not None:
-        wanted = (*RECORD_COLUMNS, *(("entropy", "predicted_tpr") if task == "regression" else ()), "rank")
+        wanted = (*RECORD_COLUMNS, *(("predicted_tpr",) if task == "regression" else ()), "rank")
         return None, dict.fromkeys(wanted, f"not applicable: {seen.not_applicable}")
     known = options.damping == "auto" and seen.damping is not None
     scores = record_scores(
@@ -295,10 +297,7 @@ def _scores(seen: View, train: Signals, task: str, options: _Options) -> tuple[R
         columns=RECORD_COLUMNS,
         progress=options.progress,
     )
-    absent = dict(scores.not_applicable)
-    if task == "regression":
-        absent["entropy"] = absent["margin_leverage"]
-    return scores, absent
+    return scores, dict(scores.not_applicable)
 
 
 def _risk(
@@ -385,6 +384,8 @@ def _provenance(seen: View, train: Signals, options: _Options, scores: RecordSco
     if scores is not None:
         names = ("damping_used", "damping_source", "effective_dof", "rank", "condition", "jitter", "stationarity", "head_residual")
         stamp["scores"] = {name: getattr(scores, name) for name in (*names, "precision", "precision_error")}
+        # An estimate whose last digits depend on where the arrays lie in memory: three digits are the same in every run.
+        stamp["scores"]["condition"] = float(f"{scores.condition:.3g}")
         stamp["scores"] |= {"fit_intercept": seen.fit_intercept, "penalize_intercept": seen.penalize_intercept}
     return stamp
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 
 Array = npt.NDArray[Any]
+LARGEST = 1e100
 TASKS = ("regression", "classification", "binary")
 
 
@@ -64,6 +65,15 @@ def require_finite(array: Array, owner: str, argument: str, *, block: int = 1 <<
         refuse(owner, argument, "be finite", f"{bad} NaN or infinite values, the first at index {where}", "Drop or repair those rows.")
 
 
+def require_squarable(array: Array, owner: str, argument: str) -> None:
+    """Refuse values beyond ±1e100, whose sums of squares may overflow float64."""
+    for extreme in (array.argmin(), array.argmax()) if array.size else ():
+        if abs(float(array.flat[extreme])) > LARGEST:
+            index = tuple(map(int, np.unravel_index(extreme, array.shape)))
+            where = index[0] if len(index) == 1 else index
+            refuse(owner, argument, f"stay within ±{LARGEST:g}", f"{array.flat[extreme]:g} at index {where}", "Rescale it.")
+
+
 def numeric_array(value: object, owner: str, argument: str, *, ndim: int | tuple[int, ...]) -> Array:
     """A finite numeric array with an allowed number of dimensions."""
     array = as_array(value, owner, argument)
@@ -106,6 +116,13 @@ def require_number(
     return number
 
 
+def whole_seed(seed: object, owner: str) -> int:
+    """A seed that NumPy and torch both take, as a plain int."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
+        refuse(owner, "seed", "be a whole number ≥ 0 and < 2⁶³", repr(seed))
+    return int(seed)
+
+
 def resolved_task(task: str, outputs: Array, targets: Array, owner: str) -> str:
     """The task named, or inferred from dtypes and shapes where that is not a guess.
 
@@ -142,6 +159,14 @@ def resolved_task(task: str, outputs: Array, targets: Array, owner: str) -> str:
             "Pass task='classification' (soft labels) or task='regression'.",
         )
     return "regression"
+
+
+def require_output_columns(outputs: Array, task: str, owner: str) -> None:
+    """Softmax needs a column per class, a binary task one logit."""
+    if task == "classification" and outputs.shape[1] < 2:
+        refuse(owner, "outputs", "have at least 2 columns in classification", f"shape {outputs.shape}", "Pass task='binary' for one logit.")
+    if task == "binary" and outputs.shape[1] != 1:
+        refuse(owner, "outputs", "have one column in a binary task", f"shape {outputs.shape}", "Pass task='classification'.")
 
 
 def class_targets(targets: Array, classes: int, owner: str) -> Array:

@@ -1,5 +1,6 @@
 """The command line: parse, call, write. Exit 0 fine, 1 a gate said no, 2 wrong input, 3 a numerical failure."""
 
+import contextlib
 import importlib
 import json
 import sys
@@ -12,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from noshadow.audit import Target, audit_signals, audit_target
@@ -19,7 +21,10 @@ from noshadow.checks import InputError, NumericalError
 from noshadow.demo import demo_audit
 from noshadow.report import write_report
 from noshadow.results import Audit, load, require_writable_folder
-from noshadow.signals import load_splits
+from noshadow.signals import SUFFIXES, load_splits
+
+# click's UsageError, wherever the installed typer keeps it.
+USAGE_ERROR: type[BaseException] = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -45,16 +50,16 @@ Out = Annotated[Path, typer.Option("--out", help="Folder to write: audit.json, r
 Force = Annotated[bool, typer.Option("--force", help="Replace an audit that is already there.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of training (demo) and bootstrap intervals.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of training (demo) and bootstrap intervals.")]
 
 
-@app.command()
+@app.command(epilog="Example: noshadow demo --out demo-audit")
 def demo(out: Out = Path("demo-audit"), force: Force = False, seed: Seed = 0, quiet: Quiet = False, as_json: Json = False) -> None:
     """Train a small network on half of scikit-learn's digits, audit it and write the report. Takes seconds."""
     _finish(lambda: demo_audit(seed=seed, progress=not quiet), out, force=force, quiet=quiet, as_json=as_json)
 
 
-@app.command()
+@app.command(epilog="Example: noshadow audit signals.npz --out my-audit  ·  noshadow audit package.module:function --out my-audit")
 def audit(
     what: Annotated[str, typer.Argument(help="signals.npz, signals.safetensors, or package.module:function returning noshadow.Target.")],
     out: Out,
@@ -84,7 +89,9 @@ def audit(
     }
 
     def run() -> Audit:
-        if ":" in what and not Path(what).exists():
+        if ":" in what and Path(what).suffix not in SUFFIXES:
+            if not intercept:
+                raise InputError(f"audit: --no-intercept must come with a file of signals; got '{what}'. The model's own head is read.")
             return audit_target(_target(what), layers=layers, **options)
         if layers != "last":
             raise InputError(f"audit: --layers must be 'last' for a file of signals; got '{layers}'. Pass a module:function.")
@@ -94,7 +101,7 @@ def audit(
     _finish(run, out, force=force, quiet=quiet, as_json=as_json)
 
 
-@app.command()
+@app.command(epilog="Example: noshadow report my-audit")
 def report(folder: Annotated[Path, typer.Argument(help="An audit folder.")], quiet: Quiet = False) -> None:
     """Rebuild report.html from an audit folder; model and data are not needed."""
     path = write_report(load(folder), folder / "report.html")
@@ -102,7 +109,7 @@ def report(folder: Annotated[Path, typer.Argument(help="An audit folder.")], qui
         typer.echo(path)
 
 
-@app.command()
+@app.command(epilog="Example: noshadow gate my-audit --max-tnr 0.05 --max-auc 0.6")
 def gate(
     folder: Annotated[Path, typer.Argument(help="An audit folder.")],
     max_predicted_tpr: Annotated[float | None, typer.Option("--max-predicted-tpr", help="Limit on the predicted attack TPR.")] = None,
@@ -132,14 +139,16 @@ def gate(
 def main() -> None:
     """Run a command and turn the house's exceptions into exit codes and one sentence."""
     try:
-        app()
+        sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False))
+    except USAGE_ERROR as error:
+        _fail(f"{error.format_message()} Try --help.", 2)  # type: ignore[attr-defined]
     except InputError as error:
         _fail(error, 2)
     except NumericalError as error:
         _fail(error, 3)
 
 
-def _fail(error: Exception, code: int) -> None:
+def _fail(error: Exception | str, code: int) -> None:
     print(f"noshadow: {' '.join(str(error).split())}", file=sys.stderr)
     sys.exit(code)
 
@@ -155,23 +164,26 @@ def _checked(audited: Audit, name: str, limit: float) -> dict[str, Any]:
 def _target(what: str) -> Target:
     module_name, _, function_name = what.partition(":")
     sys.path.insert(0, str(Path.cwd()))
-    try:
-        function = getattr(importlib.import_module(module_name), function_name)
-    except Exception as error:
-        raise InputError(f"audit: '{what}' must be importable from here; {_story(error)}. Give package.module:function.") from error
-    try:
-        made = function()
-    except Exception as error:
-        raise InputError(f"audit: '{what}' must return a noshadow.Target; it raised {_story(error)}.") from error
+    # What the user's code prints is not the result: it may not mix with --json on standard output.
+    with contextlib.redirect_stdout(sys.stderr):
+        try:
+            function = getattr(importlib.import_module(module_name), function_name)
+        except (Exception, SystemExit) as error:
+            raise InputError(f"audit: '{what}' must be importable from here; got {_story(error)}. Give package.module:function.") from error
+        try:
+            made = function()
+        except (Exception, SystemExit) as error:
+            raise InputError(f"audit: '{what}' must return a noshadow.Target; it raised {_story(error)}.") from error
     if not isinstance(made, Target):
         raise InputError(f"audit: '{what}' must return a noshadow.Target; got {type(made).__name__}. Return Target(model, train, test).")
     return made
 
 
-def _story(error: Exception) -> str:
-    """What went wrong and where, in one clause."""
+def _story(error: BaseException) -> str:
+    """What went wrong and, in the user's code, where, in one clause."""
     last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} (line {last.lineno} of {Path(last.filename).name})"
+    where = "" if last.filename == __file__ or "importlib" in last.filename else f" (line {last.lineno} of {Path(last.filename).name})"
+    return f"{type(error).__name__}: {error}".removesuffix(".") + where
 
 
 def _finish(run: Callable[[], Audit], out: Path, *, force: bool, quiet: bool, as_json: bool) -> None:
@@ -194,24 +206,29 @@ def _summary(audited: Audit, page: Path) -> dict[str, Any]:
 
 
 def _print(audited: Audit, page: Path, seconds: float) -> None:
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     risk = audited.model_risk
     if risk is None:
-        console.print(f"Model risk: {audited.not_applicable['model_risk']}")
+        console.print(f"Model risk: {_harmless(audited.not_applicable['model_risk'])}")
     else:
         low, high = risk.tnr_interval
         console.print(f"Loss-tail TNR at level {risk.fpr:g}: [bold]{risk.tnr:.3f}[/bold]  (95 % interval {low:.3f}–{high:.3f})")
         console.print(f"Loss AUC: [bold]{risk.auc:.3f}[/bold]  (95 % interval {risk.auc_interval[0]:.3f}–{risk.auc_interval[1]:.3f})")
     if audited.ranked_by is None:
-        console.print(f"Record scores: {audited.not_applicable['rank']}")
+        console.print(f"Record scores: {_harmless(audited.not_applicable['rank'])}")
     else:
         table = Table(title=f"Most exposed records, by {audited.ranked_by}", title_justify="left")
         shown = [c for c in ("rank", "id", "target", "loss", "leverage", audited.ranked_by) if c in audited.records]
         for name in shown:
             table.add_column(name, justify="right")
         for row in audited.records.nsmallest(5, "rank")[shown].itertuples(index=False):
-            table.add_row(*(f"{value:.4g}" if isinstance(value, float) else str(value) for value in row))
+            table.add_row(*(f"{value:.4g}" if isinstance(value, float) else _harmless(value) for value in row))
         console.print(table)
     for note in audited.notes:
-        console.print(f"Note: {note}.")
-    console.print(f"Report: {page}  ({seconds:.1f} s)")
+        console.print(f"Note: {_harmless(note).removesuffix('.')}.")
+    console.print(f"Report: {_harmless(page)}  ({seconds:.1f} s)")
+
+
+def _harmless(value: object) -> str:
+    """Text of others without rich's markup or a terminal's control characters."""
+    return escape("".join(c if c.isprintable() else "�" for c in str(value)))

@@ -5,7 +5,7 @@ import torch
 from sklearn.datasets import load_digits
 
 from noshadow.audit import audit
-from noshadow.checks import Array
+from noshadow.checks import Array, whole_seed
 from noshadow.progress import tracked
 from noshadow.results import Audit
 
@@ -19,8 +19,12 @@ def demo_audit(*, seed: int = 0, progress: bool = True) -> Audit:
     A two-layer network (64 → 64 → 10), full-batch Adam, weight decay 1e-4, 200 epochs: it fits its training
     half almost perfectly, as many models in use do. The other half stands for the people it has not seen.
 
+    Raises:
+        InputError: the seed is not a whole number ≥ 0.
+
     Cost: a few seconds on two cores.
     """
+    whole_seed(seed, "demo_audit")
     train, test = digit_halves(seed)
     model = train_network(*train, seed=seed, progress=progress)
     ids = [f"digit-{row}" for row in half_rows(seed)[0]]

@@ -5,6 +5,7 @@ Rows are held as (row, record) so that every product below is one matrix multipl
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,7 @@ from noshadow.checks import Array, NumericalError
 
 JITTER_LADDER = (0.0, 1e-14, 1e-12, 1e-10, 1e-8)
 _PANEL_ROWS = 1024
+_THREADED_FROM = 200_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,25 +53,48 @@ def spd_inverse(matrix: Array, owner: str) -> SpdInverse:
     if not (diagonal > 0).all() or not np.isfinite(diagonal).all():
         raise NumericalError(f"{owner}: the curvature has {int((~(diagonal > 0)).sum())} non-positive diagonal entries. Raise the damping.")
     scale = 1.0 / np.sqrt(diagonal)
-    scaled = matrix * scale[:, None]
-    scaled *= scale
-    norm = float(np.abs(scaled).sum(0).max())
+    scaled = _scaled_on_both_sides(matrix.copy(), scale)
+    # scaled is symmetric, so its transpose is the column-ordered matrix that LAPACK wants, without a copy
+    norm = lapack.dlange("1", scaled.T)
     for jitter in JITTER_LADDER:
         scaled.flat[:: len(scaled) + 1] = 1.0 + jitter
-        # scaled is symmetric, so its transpose is the Fortran-ordered matrix LAPACK wants without a copy of layout
         factor, info = lapack.dpotrf(scaled.T, lower=1, clean=0)
         if info == 0:
             break
     else:
         raise NumericalError(f"{owner}: the curvature is not positive definite even with jitter {JITTER_LADDER[-1]:g}. Raise the damping.")
+    del scaled
     reciprocal_condition, _ = lapack.dpocon(factor, norm, uplo="L")
     lower, info = lapack.dpotri(factor, lower=1, overwrite_c=1)
     if info != 0:
         raise NumericalError(f"{owner}: inverting the Cholesky factor failed at pivot {info}. Raise the damping.")
-    upper = lower.T
-    upper *= scale[:, None]
-    upper *= scale
-    return SpdInverse(_mirrored(upper), jitter, float(1.0 / max(reciprocal_condition, np.finfo(float).tiny)))
+    inverse = _mirrored(_scaled_on_both_sides(lower.T, scale))
+    return SpdInverse(inverse, jitter, float(1.0 / max(reciprocal_condition, np.finfo(float).tiny)))
+
+
+def _scaled_on_both_sides(matrix: Array, scale: Array) -> Array:
+    """diag(scale)·matrix·diag(scale) in place; by torch, whose element-wise loops use all threads."""
+    tensor, factor = torch.from_numpy(matrix), torch.from_numpy(scale)
+    tensor.mul_(factor[:, None]).mul_(factor)
+    return matrix
+
+
+def batched_cholesky(matrices: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Cholesky factors of (b, m, m) and the info codes; the batch is shared out over torch's threads.
+
+    LAPACK is called one small matrix at a time, so the batch, not the matrix, is what can run in parallel.
+    """
+    threads = torch.get_num_threads()
+    if threads == 1 or matrices.numel() < _THREADED_FROM:
+        return _factored(matrices)
+    with ThreadPoolExecutor(threads) as pool:
+        parts = list(pool.map(_factored, matrices.chunk(4 * threads)))
+    return torch.cat([factor for factor, _ in parts]), torch.cat([info for _, info in parts])
+
+
+def _factored(matrices: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    factor, info = torch.linalg.cholesky_ex(matrices)
+    return factor, info
 
 
 def _mirrored(upper: Array, block: int = 512) -> Array:

@@ -64,7 +64,7 @@ def tnr_at_fnr(member_losses: object, nonmember_losses: object, fnr: float) -> f
 
     Exact when: always.
     Cost: O(n).
-    Reference: [TAIL] Eq. 4, read by its words (erratum 6: the printed inequality counts members).
+    Reference: [TAIL] Eq. 4, read by its words (erratum 4: the printed inequality counts members).
 
     Example:
         >>> tnr_at_fnr([0.1, 0.2, 0.3, 5.0], [0.2, 0.4, 2.0, 6.0], fnr=0.25)
@@ -91,7 +91,7 @@ def loss_threshold(member_losses: object, fnr: float) -> float:
 
     Exact when: always.
     Cost: O(n).
-    Reference: [TAIL] §5 (τ chosen for a false-negative rate), erratum 6.
+    Reference: [TAIL] §5 (τ chosen for a false-negative rate), erratum 4.
 
     Example:
         >>> loss_threshold([0.1, 0.2, 0.3, 5.0], fnr=0.25)

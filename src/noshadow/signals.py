@@ -12,9 +12,10 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from noshadow.checks import Array, InputError, as_array, numeric_array, refuse, require_same_length
+from noshadow.checks import Array, InputError, as_array, numeric_array, refuse, require_same_length, require_squarable
 
 FIELDS = ("features", "outputs", "targets", "ids")
+SUFFIXES = (".npz", ".safetensors")
 SPLIT_KEYS = frozenset(f"{split}_{field}" for split in ("train", "test") for field in FIELDS) | {"loss_traces"}
 
 
@@ -47,6 +48,9 @@ class Signals:
         y = numeric_array(targets, "Signals", "targets", ndim=(1, 2))
         x = None if features is None else _floating(numeric_array(features, "Signals", "features", ndim=2))
         n = require_same_length("Signals", outputs=out, targets=y, features=x)
+        for name, array in (("features", x), ("outputs", out), ("targets", y)):
+            if array is not None:
+                require_squarable(array, "Signals", name)
         if out.shape[1] == 0:
             refuse("Signals", "outputs", "have at least one column", f"shape {out.shape}")
         identifiers = _identifiers(ids, n)
@@ -76,15 +80,22 @@ def save_splits(path: str | Path, train: Signals, test: Signals, *, loss_traces:
 
     Keys: `train_features, train_outputs, train_targets, train_ids` and the same for `test`, optional
     `loss_traces`. Text ids go to safetensors as zero-padded UTF-8 rows.
+
+    Raises:
+        InputError: another suffix, or a place that cannot be written.
     """
     arrays = {f"train_{k}": v for k, v in _fields(train)} | {f"test_{k}": v for k, v in _fields(test)}
     if loss_traces is not None:
         arrays["loss_traces"] = numeric_array(loss_traces, "save_splits", "loss_traces", ndim=2)
-    if _suffix(path, "save_splits") == ".npz":
-        np.savez(path, **arrays)  # type: ignore[arg-type]
-    else:
-        packed = {k: _text_to_bytes(v) if v.dtype.kind in "US" else v for k, v in arrays.items()}
-        save_file({k: np.ascontiguousarray(v) for k, v in packed.items()}, str(path))
+    suffix = _suffix(path, "save_splits")
+    try:
+        if suffix == ".npz":
+            np.savez(path, **arrays)  # type: ignore[arg-type]
+        else:
+            packed = {k: _text_to_bytes(v) if v.dtype.kind in "US" else v for k, v in arrays.items()}
+            save_file({k: np.ascontiguousarray(v) for k, v in packed.items()}, str(path))
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"save_splits: path must be writable; got '{path}' ({error}). Choose another place.") from error
 
 
 def load_splits(path: str | Path) -> tuple[Signals, Signals, Array | None]:
@@ -120,8 +131,7 @@ def _read_only(array: Array) -> Array:
 def _identifiers(ids: object, n: int) -> Array:
     if ids is None:
         return np.arange(n)
-    named = isinstance(ids, (list, tuple, np.ndarray)) and np.asarray(ids).dtype == object
-    given = as_array([str(i) for i in ids] if named else ids, "Signals", "ids")  # type: ignore[attr-defined]
+    given = as_array([str(i) for i in ids] if _are_objects(ids) else ids, "Signals", "ids")  # type: ignore[attr-defined]
     array = _text(given) if given.dtype.kind in "US" else given
     if array.ndim != 1 or array.dtype.kind not in "iuU":
         refuse("Signals", "ids", "be a 1-dimensional list of integers or strings", f"shape {array.shape}, dtype {array.dtype}")
@@ -130,6 +140,15 @@ def _identifiers(ids: object, n: int) -> Array:
     if len(values) < n:
         refuse("Signals", "ids", "be unique", f"{values[counts.argmax()]!r} {int(counts.max())} times")
     return array
+
+
+def _are_objects(ids: object) -> bool:
+    """Whether these are ids of mixed kinds, as pandas holds them; `as_array` has the words for rows of unequal length."""
+    try:
+        array = np.asarray(ids)
+    except ValueError:
+        return False
+    return array.dtype == object and array.ndim == 1
 
 
 def _text(ids: Array) -> Array:
@@ -154,18 +173,20 @@ def _split(arrays: Mapping[str, Array], split: str) -> Signals:
 
 def _suffix(path: str | Path, owner: str) -> str:
     suffix = Path(path).suffix
-    if suffix not in (".npz", ".safetensors"):
-        refuse(owner, "path", "end in .npz or .safetensors", f"'{path}'")
+    if suffix not in SUFFIXES:
+        hint = "A model is given as package.module:function." if owner == "load_splits" else ""
+        refuse(owner, "path", f"end in {' or '.join(SUFFIXES)}", f"'{path}'", hint)
     return suffix
 
 
 def _read_npz(path: str | Path) -> dict[str, Array]:
     try:
-        archive = np.load(path, allow_pickle=False)
-        if isinstance(archive, np.ndarray):
-            raise ValueError("one bare array, not an archive of named ones")
-        with archive:
-            return {key: np.asarray(archive[key]) for key in archive.files}
+        with Path(path).open("rb") as file:  # np.load leaves a file it opened itself open when the archive is broken
+            archive = np.load(file, allow_pickle=False)
+            if isinstance(archive, np.ndarray):
+                raise ValueError("one bare array, not an archive of named ones")
+            with archive:
+                return {key: np.asarray(archive[key]) for key in archive.files}
     except (ValueError, OSError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         raise InputError(
             f"load_splits: file must be a .npz archive of plain arrays; got '{path}' ({error}). "
@@ -177,7 +198,7 @@ def _read_safetensors(path: str | Path) -> dict[str, Array]:
     try:
         loaded: dict[str, Any] = load_file(str(path))
     except (SafetensorError, OSError, TypeError, KeyError) as error:  # the last two: number formats NumPy does not have
-        raise InputError(f"load_splits: file must be a safetensors file; got '{path}' ({error}).") from error
+        raise InputError(f"load_splits: file must be a safetensors file NumPy can read; got '{path}' ({error}).") from error
     return loaded
 
 

@@ -63,7 +63,7 @@ def model_risk(
         (nominal 95 % covered 93 % at 5 and 78 % at 1 in simulation: raise fpr for a firmer answer); those of KS and
         Wasserstein lean upwards when the two samples hardly differ.
     Cost: O(n log n + resamples · min(n, 4096)); a few seconds for two million losses.
-    Reference: [TAIL] §5, Eq. 4 with erratum 6, Table 1.
+    Reference: [TAIL] §5, Eq. 4 with erratum 4, Table 1.
 
     Example:
         >>> risk = model_risk([0.1, 0.2, 0.3, 5.0], [0.2, 0.4, 2.0, 6.0])

@@ -45,7 +45,7 @@ def expected_gap(h_bar: object, error: object, *, noise_variance: object, n: flo
 
     Example:
         >>> round(float(expected_gap(3.0, 1.5, noise_variance=1.0, n=50, p=5)), 4)
-        0.3069
+        0.2919
     """
     owner = "expected_gap"
     h, e, v = _gap_inputs(owner, h_bar, error, noise_variance, outputs)
@@ -108,7 +108,7 @@ def tradeoff(alpha: object, h_bar: object, error: object, *, noise_variance: obj
 
     Example:
         >>> round(float(tradeoff(0.1, 20.0, 1.0, noise_variance=1.0, n=105, p=5)), 4)
-        0.7866
+        0.8616
     """
     owner = "tradeoff"
     h, e, v = _gap_inputs(owner, h_bar, error, noise_variance, outputs)
@@ -217,7 +217,7 @@ def predicted_tpr(
 
     Example:
         >>> predicted_tpr(0.01, [0.05, 0.5, 1.0], [2.0, 2.0, 0.0], noise_variance=1.0, n=100, dof=5).round(4)
-        array([0.0231, 0.0259, 1.    ])
+        array([0.0247, 0.257 , 1.    ])
     """
     owner = "predicted_tpr"
     growth, error, variance = _plug_in(owner, leverage, residual_norm, noise_variance, n, dof, outputs)
@@ -261,23 +261,25 @@ def privacy_curve(
 
     Example:
         >>> privacy_curve([0.0, 1.0], [0.01, 0.5], [1.0, 3.0], noise_variance=1.0, n=100, dof=5).round(3)
-        array([[0.042, 0.   ],
-               [0.847, 0.728]])
+        array([[0.04 , 0.   ],
+               [0.957, 0.943]])
     """
     owner = "privacy_curve"
     eps = _numbers(epsilon, owner, "epsilon", low=0, high=700)
     if eps.ndim != 1:
         refuse(owner, "epsilon", "be 1-dimensional", f"shape {eps.shape}")
-    points = int(require_number(thresholds, owner, "thresholds", low=2))
+    _whole(thresholds, owner, "thresholds", least=2)
     fitted = [np.atleast_1d(a) for a in _plug_in(owner, leverage, residual_norm, noise_variance, n, dof, outputs)]
     if fitted[0].ndim != 1:
         refuse(owner, "leverage, residual_norm and noise_variance", "be at most 1-dimensional", f"shape {fitted[0].shape}")
     growth, delta, drift, apart = _standardised(*fitted)
     delta_lower_bound = np.zeros((len(growth), len(eps)))
-    rows = max(1, BLOCK // (points * (1 if outputs == 1 else GAUSS_NODES)))
+    rows = max(1, BLOCK // (thresholds * (1 if outputs == 1 else GAUSS_NODES)))
     for start in range(0, len(growth), rows):
         part = slice(start, start + rows)
-        delta_lower_bound[part] = _threshold_deltas(np.exp(eps), growth[part, None], delta[part, None], drift[part, None], points, outputs)
+        delta_lower_bound[part] = _threshold_deltas(
+            np.exp(eps), growth[part, None], delta[part, None], drift[part, None], thresholds, outputs
+        )
     return np.where(apart[:, None], 1.0, delta_lower_bound)
 
 
@@ -442,8 +444,8 @@ def _log_chi_square_rule(k: float, h_bar: Array) -> tuple[Array, Array, Array]:
     """Nodes log V and trapezoid weights for E[f(V)] and E[f(V)/V], V ~ χ²_k, f bounded and constant for V ≪ min(h̄, 1).
 
     x = log(V/k) has density ∝ exp((k/2)(x − eˣ + 1)); f may add up to e^{−2x}. Both ends are cut where e^{−42} is left, by
-    eˣ − 1 − x ≥ x²/2 on the right and ≥ x²/(2 + 2|x|/3) on the left. For k ≤ 8 the left end is a pure exponential long before it is
-    negligible: its infinite trapezoid sum is the geometric series folded into the first weight.
+    eˣ − 1 − x ≥ x²/2 on the right and ≥ x²/(2 + 2|x|/3) on the left. For k ≤ 8 the left end is a pure exponential
+    long before it is negligible: its infinite trapezoid sum is the geometric series folded into the first weight.
     """
     step = min(0.2, 0.6 * float(np.sqrt(2 / k)))
     if k > 8:
@@ -501,9 +503,9 @@ def _degrees(owner: str, n: float, p: float) -> float:
     return size - used
 
 
-def _whole(outputs: object, owner: str) -> None:
-    if isinstance(outputs, bool) or not isinstance(outputs, (int, np.integer)) or outputs < 1:
-        refuse(owner, "outputs", "be a whole number ≥ 1", repr(outputs))
+def _whole(value: object, owner: str, argument: str = "outputs", *, least: int = 1) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        refuse(owner, argument, f"be a whole number ≥ {least}", repr(value))
 
 
 def _numbers(value: object, owner: str, argument: str, *, low: float = -np.inf, high: float = np.inf, open_ends: bool = False) -> Array:

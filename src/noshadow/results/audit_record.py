@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from noshadow.checks import Array, refuse
+from noshadow.checks import Array
 from noshadow.results.folder import read_folder, write_folder
 from noshadow.results.model_risk import ModelRisk
 
@@ -77,9 +77,7 @@ def load(folder: str | Path) -> Audit:
     Raises:
         InputError: not an audit, of another format, or altered since it was written.
     """
-    manifest, files = read_folder(folder, "load")
-    if manifest.get("format") != FORMAT:
-        refuse("load", "folder", f"be of format {FORMAT}", manifest.get("format"), "Run the audit again with this version.")
+    manifest, files = read_folder(folder, "load", form=FORMAT, names=("records.parquet", "losses.npz"))
     with np.load(io.BytesIO(files["losses.npz"]), allow_pickle=False) as losses:
         member, nonmember = losses["member"], losses["nonmember"]
     risk = manifest["model_risk"]

@@ -1,19 +1,21 @@
 """Folders that are either whole or not there: written under a temporary name, checked by digest when read."""
 
+import contextlib
 import errno
 import hashlib
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from noshadow.checks import InputError, refuse
 
 MANIFEST = "audit.json"
 OWN_FILES = frozenset({MANIFEST, "records.parquet", "losses.npz", "report.html"})
+UNFINISHED_REPORT = ".report.html.partial-"  # what a run killed while writing the report leaves
 
 
 def strict_json(value: object) -> bytes:
@@ -32,12 +34,19 @@ def require_writable_folder(folder: str | Path, *, overwrite: bool, owner: str) 
     An existing folder is only ever replaced when it is empty or holds an audit and nothing else.
     """
     path = Path(folder)
-    if path.exists() and not path.is_dir():
-        refuse(owner, "folder", "be a folder", f"the file '{path}'")
-    held = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
+    path = path if path.name not in ("", "..") else path.resolve()
+    try:
+        if path.exists() and not path.is_dir():
+            refuse(owner, "folder", "be a folder", f"the file '{path}'")
+        held = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
+        above = next(parent for parent in (*path.absolute().parents, path) if parent.exists())
+    except OSError as error:
+        raise _unwritable(path, error, owner) from error
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        refuse(owner, "folder", "be writable", f"'{path}' under '{above}'", "Choose another place.")
     if held and not overwrite:
         refuse(owner, "folder", "not exist yet", f"'{path}'", "Choose another name, or overwrite it (--force, overwrite=True).")
-    foreign = sorted(held - OWN_FILES)
+    foreign = sorted(name for name in held - OWN_FILES if not name.startswith(UNFINISHED_REPORT))
     if foreign or (held and MANIFEST not in held):
         refuse(owner, "folder", "hold an audit and nothing else to be overwritten", f"'{path}' with {', '.join(foreign or sorted(held))}")
     return path
@@ -46,10 +55,12 @@ def require_writable_folder(folder: str | Path, *, overwrite: bool, owner: str) 
 def write_folder(folder: str | Path, manifest: Mapping[str, Any], files: Mapping[str, bytes], *, overwrite: bool, owner: str) -> Path:
     """Write files and then the manifest with their digests, and move the whole into place.
 
-    A run that is killed leaves at most a folder named `.NAME.partial-…` beside the target, never a half audit.
+    A run that is killed leaves at most a folder named `.NAME.partial-…` beside the target, never a half audit; killed
+    between the two renames of an overwrite, the old audit is whole under `.NAME.retired-…`.
     """
     path = require_writable_folder(folder, overwrite=overwrite, owner=owner)
     stamped = dict(manifest) | {"files": {name: digest(content) for name, content in files.items()}}
+    stamped["files"][MANIFEST] = _own_digest(stamped)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=f".{path.name}.partial-", dir=path.parent))
@@ -61,42 +72,70 @@ def write_folder(folder: str | Path, manifest: Mapping[str, Any], files: Mapping
         finally:
             shutil.rmtree(partial, ignore_errors=True)
     except OSError as error:
-        reason = "the disk is full" if error.errno == errno.ENOSPC else str(error)
-        raise InputError(f"{owner}: folder must be writable; got '{path}' ({reason}). Choose another place.") from error
+        raise _unwritable(path, error, owner) from error
     return path
 
 
-def read_folder(folder: str | Path, owner: str) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """The manifest and the files it vouches for; anything missing or altered is refused."""
+def read_folder(folder: str | Path, owner: str, *, form: int, names: Iterable[str]) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """The manifest, of format `form`, and the named files it vouches for; anything missing or altered is refused."""
     path = Path(folder)
-    if not (path / MANIFEST).is_file():
-        refuse(owner, "folder", f"hold an audit ({MANIFEST})", f"'{path}'")
     try:
-        manifest = json.loads((path / MANIFEST).read_bytes())
-    except ValueError as error:
-        raise InputError(f"{owner}: {MANIFEST} must be JSON; got '{path}' ({error}). Run the audit again.") from error
-    if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
-        refuse(owner, MANIFEST, "list the audit's files", f"'{path}'", "Run the audit again.")
-    files = {}
-    for name, expected in manifest["files"].items():
-        content = (path / name).read_bytes() if name in OWN_FILES and (path / name).is_file() else b""
-        if digest(content) != expected:
-            refuse(owner, "folder", "be as it was written", f"'{path}' with {name} missing or altered", "Run the audit again.")
-        files[name] = content
+        manifest = _read_manifest(path, owner)
+        contents = {name: (path / name).read_bytes() if (path / name).is_file() else None for name in names}
+    except OSError as error:
+        raise InputError(f"{owner}: folder must be readable; got '{path}' ({error}).") from error
+    if manifest.get("format") != form:
+        refuse(owner, "folder", f"be of format {form}", manifest.get("format"), "Run the audit again with this version.")
+    expected = manifest["files"]
+    files = {name: content for name, content in contents.items() if content is not None and digest(content) == expected.get(name)}
+    altered = [name for name in contents if name not in files] + [MANIFEST] * (_own_digest(manifest) != expected.get(MANIFEST))
+    if altered:
+        refuse(owner, "folder", "be as it was written", f"'{path}' with {', '.join(altered)} missing or altered", "Run the audit again.")
     return manifest, files
 
 
 def write_file(path: str | Path, content: bytes, owner: str) -> Path:
     """Replace one file in one step."""
     target = Path(path)
+    if target.is_dir():
+        refuse(owner, "path", "be a file", f"the folder '{target}'")
     partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
     try:
         _write_through(partial, content)
         partial.replace(target)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
         raise InputError(f"{owner}: path must be writable; got '{target}' ({error}). Choose another place.") from error
     return target
+
+
+def _read_manifest(path: Path, owner: str) -> dict[str, Any]:
+    if not (path / MANIFEST).is_file():
+        refuse(owner, "folder", f"hold an audit ({MANIFEST})", f"'{path}'")
+    try:
+        manifest = json.loads((path / MANIFEST).read_bytes(), parse_constant=_refuse_constant)
+    except ValueError as error:
+        raise InputError(f"{owner}: {MANIFEST} must be JSON; got '{path}' ({error}). Run the audit again.") from error
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
+        refuse(owner, MANIFEST, "list the audit's files", f"'{path}'", "Run the audit again.")
+    return manifest
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _own_digest(manifest: Mapping[str, Any]) -> str:
+    """Digest of the manifest's findings; `timings` differ between equal runs and `files` holds the digest itself."""
+    # Through JSON once, so that what is hashed when writing is what is hashed when reading.
+    plain = json.loads(strict_json(manifest))
+    return digest(strict_json({name: value for name, value in plain.items() if name not in ("files", "timings")}))
+
+
+def _unwritable(path: Path, error: OSError, owner: str) -> InputError:
+    reason = "the disk is full" if error.errno == errno.ENOSPC else str(error)
+    return InputError(f"{owner}: folder must be writable; got '{path}' ({reason}). Choose another place.")
 
 
 def _write_through(path: Path, content: bytes) -> None:
@@ -117,12 +156,10 @@ def _move_into_place(partial: Path, path: Path) -> None:
         partial.rename(path)
         return
     retired = Path(tempfile.mkdtemp(prefix=f".{path.name}.retired-", dir=path.parent))
-    path.rename(retired / path.name)
     try:
+        path.rename(retired / path.name)
         partial.rename(path)
-    except OSError:
-        (retired / path.name).rename(path)
-        raise
     finally:
-        if path.exists():
-            shutil.rmtree(retired, ignore_errors=True)
+        if not path.exists():
+            (retired / path.name).rename(path)
+        shutil.rmtree(retired, ignore_errors=True)

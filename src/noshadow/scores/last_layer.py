@@ -1,4 +1,4 @@
-"""`record_scores`: every exact last-layer column of SPEC §1 from features, outputs and targets."""
+"""`record_scores`: every exact last-layer column from features, outputs and targets."""
 
 import time
 from collections.abc import Sequence

@@ -63,7 +63,7 @@ def leverage_matrices(
         space: "probability" or "logit".
 
     Exact when: the last layer alone responds to the label. Cost: as `record_scores` without the gaps, float64.
-    Reference: [GLS] Definition 4.1, Props. 4.5, C.1 and C.2 (probability space: erratum 5).
+    Reference: [GLS] Definition 4.1, Props. 4.5, C.1 and C.2 (probability space: erratum 3).
 
     Example:
         >>> import numpy as np, noshadow as ns

@@ -38,7 +38,7 @@ def margin_leverages(problem: SoftmaxProblem, *, block_size: int | None, progres
     label is the most probable class.
 
     Cost: min(n, (m−1)r)³ flops beside building the matrix; float64 throughout.
-    Reference: SPEC §2b restricted to the last layer (ours).
+    Reference: ours; the one-output Gauss–Newton problem of φ, restricted to the last layer.
     """
     n, contrasts = len(problem.design), (problem.classes - 1) * problem.design.rank
     all_penalised = problem.damping > 0 and bool((problem.design.penalised > 0).all())

@@ -13,7 +13,7 @@ class RecordScores:
     """Scores of n training records and how they were obtained; larger = riskier in every column.
 
     Columns are float64 (n,), or None where not applicable or not asked for (`not_applicable` says why).
-    `newton`, `loo` and `shift` are +inf for an interpolated record (leverage 1, SPEC §1).
+    `newton`, `loo` and `shift` are +inf for an interpolated record (leverage 1).
 
     Attributes:
         damping_used: λ on the sum over records. damping_source: where it comes from.

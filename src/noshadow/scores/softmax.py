@@ -18,7 +18,7 @@ import torch
 from scipy.linalg import helmert
 
 from noshadow.checks import Array, InputError
-from noshadow.linalg import PairForms, SpdInverse, add_pair_gram, pair_form_values, pair_forms, pair_products, spd_inverse
+from noshadow.linalg import PairForms, SpdInverse, add_pair_gram, batched_cholesky, pair_form_values, pair_forms, pair_products, spd_inverse
 from noshadow.progress import tracked
 from noshadow.scores.baselines import as_blocks_of, block_residuals
 from noshadow.scores.design import Design, block_length, blocks
@@ -88,10 +88,10 @@ def contrast_curvature(
     total = torch.zeros((pairs, r * (r + 1) // 2), dtype=torch.float64)
     for start, stop in tracked(blocks(len(design), size), "curvature", show=progress):
         add_pair_gram(total, pair_weights(problem, start, stop, dtype), design.rows(start, stop, dtype))
-    return _laplacian_incontrasts(total, m, r, problem.damping * design.penalty)
+    return _laplacian_in_contrasts(total, m, r, problem.damping * design.penalty)
 
 
-def _laplacian_incontrasts(total: torch.Tensor, m: int, r: int, penalty: torch.Tensor) -> Array:
+def _laplacian_in_contrasts(total: torch.Tensor, m: int, r: int, penalty: torch.Tensor) -> Array:
     """Bᵀ·Laplacian·B for every pair of coordinates, laid out as ((m−1)r)², plus the penalty per contrast."""
     u, v = torch.triu_indices(m, m, 1)
     laplacian = total.new_zeros((m, m, total.shape[1]))
@@ -193,7 +193,7 @@ def newton_step(square: torch.Tensor, probabilities: torch.Tensor, residuals: to
     v = c * z - root * lift - 0.5 * c**2 * (u * z).sum(1, keepdim=True) * u
     matrix = torch.baddbmm(scaled, torch.stack([u, v], 2), torch.stack([v, u], 1), beta=-1.0)
     matrix.diagonal(dim1=1, dim2=2).add_(1.0)
-    factor, info = torch.linalg.cholesky_ex(matrix)
+    factor, info = batched_cholesky(matrix)
     interpolated = (info > 0) | (factor.diagonal(dim1=1, dim2=2).amin(1) ** 2 < _INTERPOLATED[square.dtype])
 
     def applied(zero_sum: torch.Tensor) -> torch.Tensor:
@@ -222,7 +222,7 @@ def block_columns(
 ) -> tuple[dict[str, torch.Tensor], torch.Tensor | None]:
     """Score columns of one block, and the Newton directions (b, m) when the gaps were asked for.
 
-    Reference: leverage [GLS] Prop. C.2 in probability space (erratum 5); influence and newton [RET] Props. B.3–B.4.
+    Reference: leverage [GLS] Prop. C.2 in probability space (erratum 3); influence and newton [RET] Props. B.3–B.4.
     """
     dtype = differences.dtype
     logits = as_blocks_of(problem.outputs, start, stop)

@@ -1,0 +1,48 @@
+# One door: `make demo` and `make test` set everything up on a machine that has Python, make and git.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO := demo-audit
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test check format lint types docs benchmarks screenshot clean
+
+demo: $(STAMP)
+	$(BIN)/noshadow demo --out $(DEMO) --force
+
+test: $(STAMP)
+	$(BIN)/python -m pytest
+
+check: lint types test docs
+
+lint: $(STAMP)
+	$(BIN)/ruff format --check src tests examples benchmarks docs
+	$(BIN)/ruff check src tests examples benchmarks docs
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+docs: $(STAMP)
+	$(BIN)/python docs/render_benchmarks.py --check
+	$(BIN)/mkdocs build --strict --quiet
+
+format: $(STAMP)
+	$(BIN)/ruff format src tests examples benchmarks docs
+	$(BIN)/ruff check --fix src tests examples benchmarks docs
+
+benchmarks: $(STAMP)
+	$(BIN)/pip install --quiet -c constraints.txt -e .[bench]
+	$(BIN)/python benchmarks/last_layer.py
+	$(BIN)/python benchmarks/loo_refits.py
+	$(BIN)/python docs/render_benchmarks.py
+
+screenshot: demo
+	$(BIN)/python docs/report_screenshot.py $(DEMO)/report.html docs/images/report.png
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet -c constraints.txt -e .[dev,docs]
+	touch $@
+
+clean:
+	rm -rf $(VENV) $(DEMO) site

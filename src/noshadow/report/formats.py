@@ -1,0 +1,115 @@
+"""Numbers and text as a reader sees them."""
+
+import math
+import re
+from typing import Any
+
+from markupsafe import Markup
+
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_NARROW_SPACE = "\u202f"
+# C0 and C1 controls and lone surrogates do not survive HTML; bidirectional overrides make an id look like another one.
+_UNSHOWABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+_WORD = re.compile(r"[a-z]{2,}[ :,]")
+_UTC_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
+
+
+def number(value: float, *, padded: bool = False) -> str:
+    """A number to three significant digits; whole from a thousand on, as a power of ten when very small or large.
+
+    Whole numbers of type int are given in full. `padded` keeps zeros at the end, so that columns line up.
+
+    Example:
+        >>> number(0.0745), number(2894.6), number(1.26e-8), number(float("inf")), number(-0.5), number(0.5, padded=True)
+        ('0.0745', '2,895', '1.26\u202f×\u202f10⁻⁸', '∞', '−0.5', '0.500')
+    """
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("∞" if value > 0 else "−∞")
+    if isinstance(value, int):
+        return f"{value:,}".replace("-", "−")
+    size = abs(value)
+    if size == 0:
+        return "0"
+    if 1e-4 <= size < 1e6:
+        text = f"{value:,.0f}" if size >= 999.5 else f"{value:#.3g}"
+        return _trimmed(text, padded).replace("-", "−")
+    mantissa, exponent = f"{value:.2e}".split("e")
+    return f"{_trimmed(mantissa, padded).replace('-', '−')}{_NARROW_SPACE}×{_NARROW_SPACE}{power_of_ten(int(exponent))}"
+
+
+def _trimmed(text: str, padded: bool) -> str:
+    return text.rstrip("0").rstrip(".") if "." in text and not padded else text.rstrip(".")
+
+
+def power_of_ten(exponent: int) -> str:
+    """10 with a superscript.
+
+    Example:
+        >>> power_of_ten(-12)
+        '10⁻¹²'
+    """
+    return "10" + str(exponent).translate(_SUPERSCRIPTS)
+
+
+def figure(value: float) -> dict[str, str]:
+    """A number twice: as shown, and exactly, for whoever reads the page by machine."""
+    return {"text": number(value, padded=True), "exact": repr(value)}
+
+
+def interval(ends: tuple[float, float]) -> str:
+    """Both ends of an interval."""
+    return f"{number(ends[0], padded=True)} to {number(ends[1], padded=True)}"
+
+
+def out_of_a_hundred(share: float) -> str:
+    """A share in words for people who do not read fractions; out of 10,000 when it is below one in a hundred.
+
+    Example:
+        >>> out_of_a_hundred(0.0746), out_of_a_hundred(0.506), out_of_a_hundred(0.00123), out_of_a_hundred(1e-6)
+        ('7.5 in 100', '51 in 100', '12 in 10,000', 'fewer than 1 in 10,000')
+    """
+    if 0 < share < 1e-4:
+        return "fewer than 1 in 10,000"
+    many = 100 if share >= 0.01 or share == 0 else 10_000
+    return f"{share * many:.2g} in {many:,}" if share < 0.995 else f"{share * 100:.4g} in 100"
+
+
+def at_most_one_in(share: float) -> str:
+    """The level of an error in words that stay true: one in ⌊1/share⌋, or the share itself when that is coarse.
+
+    Example:
+        >>> at_most_one_in(1 / 898), at_most_one_in(0.0015), at_most_one_in(0.3)
+        ('one in 898 members', 'one in 666 members', 'a share of 0.3 of the members')
+    """
+    if share > 0.1:
+        return f"a share of {number(share)} of the members"
+    return f"one in {math.floor((1 + 1e-9) / share):,} members"
+
+
+def sentence(text: str) -> str:
+    """Text with a full stop at its end, and a capital at its start where that is a word and not a symbol.
+
+    Example:
+        >>> sentence("features are constant"), sentence("n·weight_decay, nominal.")
+        ('Features are constant.', 'n·weight_decay, nominal.')
+    """
+    stripped = text.strip()
+    start = stripped[:1].upper() if _WORD.match(stripped) else stripped[:1]
+    return start + stripped[1:] + ("" if stripped.endswith((".", "!", "?")) else ".")
+
+
+def timestamp(created: str) -> str:
+    """An ISO time in UTC with the T and offset spelled out; anything else as it is."""
+    return f"{created[:10]} {created[11:19]} UTC" if _UTC_STAMP.fullmatch(created) else created
+
+
+def shown(value: Any) -> Any:
+    r"""Text with characters that HTML cannot hold, or that reorder their neighbours, written as escapes.
+
+    Example:
+        >>> shown("ab\u202ecd\x00")
+        'ab\\u202ecd\\u0000'
+    """
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    return _UNSHOWABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", value)

@@ -1,0 +1,82 @@
+"""The riskiest records as rows of text."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from noshadow.checks import Array
+from noshadow.report.formats import figure, number
+from noshadow.results import Audit
+
+ROWS = 20
+TARGET_COLUMNS = 6
+_MEASURES = ("loss", "leverage", "shift", "loo", "margin_leverage", "predicted_tpr", "lt_iqr")
+_LONG_ID = 32
+
+
+def top_records(audit: Audit) -> dict[str, Any]:
+    """The first rows by rank: identity, and each measure with its percentile among all training records.
+
+    A percentile is the share of records with a smaller or equal value, in per cent, rounded down to one decimal so
+    that only the largest value reads 100.0.
+    """
+    assert audit.ranked_by is not None
+    table = audit.records.sort_values("rank", kind="stable").head(ROWS)
+    measures = _measures(audit.records, audit.ranked_by)
+    texts, hidden = _identity_columns(table, audit.provenance.get("class_names"), audit.task)
+    cells = {name: _measure_cells(table[name].to_numpy(), audit.records[name].to_numpy()) for name in measures}
+    rows = [
+        {
+            "rank": number(int(rank)),
+            "id": str(identifier),
+            "identity": [column[i] for column in texts.values()],
+            "measures": [{"name": name} | cells[name][i] for name in measures],
+        }
+        for i, (rank, identifier) in enumerate(zip(table["rank"], table["id"], strict=True))
+    ]
+    return {
+        "rows": rows,
+        "identity_names": list(texts),
+        "measure_names": measures,
+        "hidden_targets": hidden,
+        "ranked_by": audit.ranked_by,
+        "total": number(len(audit.records)),
+        "has_infinite": bool(np.isinf(table[measures].to_numpy(dtype=np.float64)).any()),
+        "has_long_id": any(len(row["id"]) > _LONG_ID for row in rows),
+    }
+
+
+def _measures(records: pd.DataFrame, ranked_by: str) -> list[str]:
+    """Measures to show: the ranking first, then loss, leverage and the others the audit holds."""
+    rest = [name for name in _MEASURES if name in records.columns and name not in (ranked_by, "shift", "loo")]
+    return [ranked_by, *rest]
+
+
+def _measure_cells(values: Array, everyone: Array) -> list[dict[str, Any]]:
+    counts = np.searchsorted(np.sort(everyone), values, side="right")
+    parts = [int(count) * 1000 // len(everyone) for count in counts]
+    return [figure(float(value)) | {"percentile": f"{part / 10:.1f}"} for value, part in zip(values, parts, strict=True)]
+
+
+def _identity_columns(table: pd.DataFrame, class_names: list[str] | None, task: str) -> tuple[dict[str, list[str]], int]:
+    """Label or targets and group of each row as text, and how many target columns are left out."""
+    columns: dict[str, list[str]] = {}
+    if "target" in table:
+        columns["target" if task == "regression" else "label"] = [_label(value, class_names, task) for value in table["target"]]
+    several = [name for name in table.columns if re.fullmatch(r"target_\d+", str(name))]
+    for name in several[:TARGET_COLUMNS]:
+        columns[name] = [number(float(value)) for value in table[name]]
+    if "group" in table:
+        columns["group"] = [str(value) for value in table["group"]]
+    return columns, max(len(several) - TARGET_COLUMNS, 0)
+
+
+def _label(value: Any, class_names: list[str] | None, task: str) -> str:
+    if task == "regression":
+        return number(float(value))
+    whole = float(value).is_integer()
+    if class_names is not None and whole and 0 <= int(value) < len(class_names):
+        return class_names[int(value)]
+    return str(int(value)) if whole else number(float(value))

@@ -96,7 +96,7 @@ def test_the_model_and_the_data_are_left_alone():
     assert all(p.grad is None for p in model.parameters())
     assert torch.equal(x, held[0]) and torch.equal(y, held[1]) and torch.equal(torch.random.get_rng_state(), state)
     two = audit(model, (x[A], y[A]), (x[B], y[B]), progress=False)  # dropout is off: the same numbers
-    pd.testing.assert_frame_equal(one.records, two.records)
+    pd.testing.assert_frame_equal(one.records, two.records, check_exact=True)
 
 
 def test_arrays_given_as_signals_are_left_alone():
@@ -151,7 +151,7 @@ def test_signals_of_a_model_audit_like_the_model(outputs):
     train, test = ((X[part].astype(np.float32), y[part]) for part in (A, B))
     whole = audit(model, train, test, weight_decay=1e-2, ids=range(100, 140), progress=False)
     parts = audit_signals(collect_signals(model, train), collect_signals(model, test), weight_decay=1e-2, ids=range(100, 140))
-    pd.testing.assert_frame_equal(whole.records, parts.records)
+    pd.testing.assert_frame_equal(whole.records, parts.records, check_exact=True)
     assert whole.model_risk == parts.model_risk and whole.notes == parts.notes
     assert whole.not_applicable == parts.not_applicable
     assert whole.provenance["hashes"]["train"] == parts.provenance["hashes"]["train"]
@@ -162,7 +162,7 @@ def test_a_shuffling_loader_is_read_in_the_order_of_its_data():
     model, data = network(), torch.utils.data.TensorDataset(torch.tensor(X[A], dtype=torch.float32), torch.tensor(LABELS[A]))
     loader = torch.utils.data.DataLoader(data, batch_size=7, shuffle=True)
     shuffled, plain = (audit(model, given, None, batch_size=16, progress=False) for given in (loader, data))
-    pd.testing.assert_frame_equal(shuffled.records, plain.records)
+    pd.testing.assert_frame_equal(shuffled.records, plain.records, check_exact=True)
 
 
 # Columns
@@ -541,7 +541,7 @@ def test_a_target_is_audited_with_what_it_states():
     stated = audit(
         model, train, test, weight_decay=0.1, ids=range(7, 47), groups=["a", "b"] * 20, loss_traces=traces, seed=3, progress=False
     )
-    pd.testing.assert_frame_equal(result.records, stated.records)
+    pd.testing.assert_frame_equal(result.records, stated.records, check_exact=True)
     assert result.model_risk == stated.model_risk
 
 

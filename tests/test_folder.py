@@ -49,7 +49,7 @@ def strict(path):
 
 
 def assert_same_audit(one, two):
-    pd.testing.assert_frame_equal(one.records, two.records)
+    pd.testing.assert_frame_equal(one.records, two.records, check_exact=True)
     np.testing.assert_array_equal(one.member_losses, two.member_losses)
     np.testing.assert_array_equal(one.nonmember_losses, two.nonmember_losses)
     assert json.loads(json.dumps(one.manifest())) == json.loads(json.dumps(two.manifest()))

@@ -10,6 +10,7 @@ from scipy import special, stats
 
 from noshadow import theory
 from noshadow.checks import InputError, NotApplicable
+from noshadow.theory import laws
 
 MODEL = {"noise_variance": 1.0, "n": 105, "p": 5}  # k = 100
 FIT = {"noise_variance": 1.0, "n": 100, "dof": 5.5}
@@ -154,7 +155,7 @@ def test_tradeoff_of_many_outputs_is_the_noncentral_chi_square(q):
 def test_far_law_agrees_with_scipy_where_both_apply(q):
     for delta in 20 + np.sqrt(q) + np.array([0.0, 5.0, 60.0]):
         w = np.linspace(-8, 8, 33) + q / (np.sqrt(delta**2 + q) + delta)
-        cdf, sf, density = theory._far_law(w, np.full(33, delta), q)
+        cdf, sf, density = laws._far_law(w, np.full(33, delta), q)
         square = (delta + w) ** 2
         # promised 1e-11 for the quadrature; scipy itself drifts to 1e-12 here
         np.testing.assert_allclose(cdf, stats.ncx2.cdf(square, q, delta**2), rtol=1e-11)

@@ -123,6 +123,13 @@ def whole_seed(seed: object, owner: str) -> int:
     return int(seed)
 
 
+def require_whole(value: object, owner: str, argument: str, *, low: int) -> int:
+    """A whole number from `low` on; returns it as an int."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
+        refuse(owner, argument, f"be a whole number ≥ {low}", repr(value))
+    return int(value)
+
+
 def resolved_task(task: str, outputs: Array, targets: Array, owner: str) -> str:
     """The task named, or inferred from dtypes and shapes where that is not a guess.
 

@@ -150,13 +150,13 @@ def add_pair_gram(total: torch.Tensor, weights: torch.Tensor, rows: torch.Tensor
 
 @dataclass(frozen=True, eq=False)
 class PairForms:
-    """k quadratic forms over d coordinates, laid out for fast evaluation on blocks of records.
+    """`count` = k quadratic forms over d coordinates, laid out for fast evaluation on blocks of records.
 
     `dense` holds (k, d(d+1)/2) vech coefficients when k ≥ d; otherwise `panels` holds, for each run of
     rows, the coefficients as one matrix.
     """
 
-    d: int
+    count: int
     dense: torch.Tensor | None
     panels: Sequence[tuple[int, int, torch.Tensor]]
 
@@ -165,7 +165,7 @@ def pair_forms(coefficients: torch.Tensor, d: int) -> PairForms:
     """Lay out forms given by vech coefficients (k, d(d+1)/2), off-diagonal entries already doubled."""
     k = len(coefficients)
     if k >= d:
-        return PairForms(d, coefficients, ())
+        return PairForms(k, coefficients, ())
     offsets = vech_offsets(d)
     panel = max(1, _PANEL_ROWS // k)
     panels = []
@@ -175,17 +175,16 @@ def pair_forms(coefficients: torch.Tensor, d: int) -> PairForms:
         for i in range(low, high):
             block[i - low, :, i - low :] = coefficients[:, offsets[i] : offsets[i + 1]]
         panels.append((low, high, block.flatten(0, 1)))
-    return PairForms(d, None, panels)
+    return PairForms(k, None, panels)
 
 
 def pair_form_values(forms: PairForms, rows: torch.Tensor) -> torch.Tensor:
     """Values (k, b) of the forms at the columns of `rows` (d, b)."""
     if forms.dense is not None:
         return forms.dense @ pair_products(rows)
-    values: torch.Tensor | None = None
+    values = rows.new_zeros((forms.count, rows.shape[1]))
     for low, high, block in forms.panels:
-        partial = (block @ rows[low:]).view(high - low, -1, rows.shape[1])
-        term = (partial * rows[low:high, None, :]).sum(0)
-        values = term if values is None else values.add_(term)
-    assert values is not None
+        partial = (block @ rows[low:]).view(high - low, *values.shape)
+        for i in range(low, high):
+            values.addcmul_(partial[i - low], rows[i])  # one read of the product, no write
     return values

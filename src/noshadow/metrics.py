@@ -5,7 +5,7 @@ import math
 import numpy as np
 from scipy.special import betaincinv
 
-from noshadow.checks import Array, NotApplicable, as_array, numeric_array, refuse, require_number, require_same_length
+from noshadow.checks import Array, NotApplicable, as_array, numeric_array, refuse, require_number, require_same_length, require_whole
 
 # Decimal levels are not binary fractions (0.29 · 100 < 29): products are compared to twelve digits.
 RELATIVE_SLACK = 1e-12
@@ -224,8 +224,8 @@ def clopper_pearson(successes: int, trials: int, *, level: float = 0.95) -> tupl
         >>> low, round(high, 4)
         (0.0, 0.3085)
     """
-    n = _whole(trials, "trials", low=1)
-    k = _whole(successes, "successes", low=0)
+    n = require_whole(trials, "clopper_pearson", "trials", low=1)
+    k = require_whole(successes, "clopper_pearson", "successes", low=0)
     if k > n:
         refuse("clopper_pearson", "successes", f"be at most trials ({n})", str(k))
     outside = (1 - require_number(level, "clopper_pearson", "level", low=0, high=1, low_open=True, high_open=True)) / 2
@@ -303,9 +303,3 @@ def _top_probability(values: Array, places: int) -> Array:
     above, tied = values > edge, values == edge
     probability: Array = above + tied * ((places - above.sum()) / tied.sum())
     return probability
-
-
-def _whole(value: object, argument: str, *, low: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
-        refuse("clopper_pearson", argument, f"be a whole number ≥ {low}", repr(value))
-    return int(value)

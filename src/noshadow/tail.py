@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from noshadow.checks import Array, as_array, numeric_array, refuse, require_number, require_same_length
+from noshadow.checks import Array, as_array, numeric_array, refuse, require_number, require_same_length, require_whole
 from noshadow.metrics import error_budget, loss_auc
 from noshadow.results import Interval, ModelRisk, TnrCurve
 
@@ -75,11 +75,11 @@ def model_risk(
     used = _resolved_level(fpr, min(sizes))
     shares = _correct_shares(member_correct, nonmember_correct, sizes)
     _require_member_scores(scores, len(members))
-    _whole(references, "references", low=1)
+    require_whole(references, "model_risk", "references", low=1)
     bootstrap = _Bootstrap(
-        resamples=_whole(resamples, "resamples", low=100),
+        resamples=require_whole(resamples, "model_risk", "resamples", low=100),
         level=require_number(level, "model_risk", "level", low=0, high=1, low_open=True, high_open=True),
-        seed=_whole(seed, "seed", low=0),
+        seed=require_whole(seed, "model_risk", "seed", low=0),
     )
     return _measured(members, nonmembers, fpr=used, correct_shares=shares, bootstrap=bootstrap)
 
@@ -331,9 +331,3 @@ def _require_member_scores(scores: object, n: int) -> None:
     if not given:
         refuse("model_risk", "scores", "be the record scores of the members", type(scores).__name__)
     require_same_length("model_risk", member_losses=range(n), **given)
-
-
-def _whole(value: object, argument: str, *, low: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
-        refuse("model_risk", argument, f"be a whole number ≥ {low}", repr(value))
-    return int(value)

@@ -21,6 +21,7 @@ def test_spd_inverse_is_the_inverse(size):
     np.testing.assert_array_equal(result.matrix, result.matrix.T)
     np.testing.assert_array_equal(matrix, before)
     assert result.jitter == 0.0
+    np.testing.assert_array_equal(spd_inverse(matrix.copy(), "test", overwrite=True).matrix, result.matrix)
 
 
 def test_condition_is_that_of_the_scaled_matrix():

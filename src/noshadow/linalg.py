@@ -34,26 +34,27 @@ class SpdInverse:
     condition: float
 
 
-def spd_inverse(matrix: Array, owner: str) -> SpdInverse:
+def spd_inverse(matrix: Array, owner: str, *, overwrite: bool = False) -> SpdInverse:
     """Inverse by Cholesky of the matrix scaled to unit diagonal, with a reported jitter ladder.
 
     Scaling to unit diagonal bounds the rounding error by the condition of the scaled matrix, which for
     curvatures of rare classes is far below that of the matrix itself.
 
     Args:
-        matrix: (N, N) symmetric, float64; left untouched.
+        matrix: (N, N) symmetric, float64; left untouched unless `overwrite`.
         owner: name of the calling function, for the error.
+        overwrite: use the matrix as work space, for callers that have no more need of it.
 
     Raises:
         NumericalError: not positive definite even with the largest jitter.
 
-    Cost: N³ flops, two further N × N matrices.
+    Cost: N³ flops, one or two further N × N matrices.
     """
     diagonal = matrix.diagonal()
     if not (diagonal > 0).all() or not np.isfinite(diagonal).all():
         raise NumericalError(f"{owner}: the curvature has {int((~(diagonal > 0)).sum())} non-positive diagonal entries. Raise the damping.")
     scale = 1.0 / np.sqrt(diagonal)
-    scaled = _scaled_on_both_sides(matrix.copy(), scale)
+    scaled = _scaled_on_both_sides(matrix if overwrite else matrix.copy(), scale)
     # scaled is symmetric, so its transpose is the column-ordered matrix that LAPACK wants, without a copy
     norm = lapack.dlange("1", scaled.T)
     for jitter in JITTER_LADDER:

@@ -59,7 +59,7 @@ def _pairs(problem: SoftmaxProblem, start: int, stop: int, dtype: torch.dtype) -
 def _primal(problem: SoftmaxProblem, *, block_size: int | None, progress: bool) -> Array:
     # float64: diagonals of this Laplacian are differences of its off-diagonals
     curvature = contrast_curvature(problem, _pairs, dtype=torch.float64, block_size=block_size, progress=progress)
-    inverse = spd_inverse(curvature, OWNER)
+    inverse = spd_inverse(curvature, OWNER, overwrite=True)
     forms = difference_forms(inverse, problem.classes, problem.design.rank, torch.float64)
     leverage = np.empty(len(problem.design))
     walk = difference_blocks(problem, forms, dtype=torch.float64, block_size=block_size, progress=progress)
@@ -87,5 +87,5 @@ def _dual(kernel: torch.Tensor, damping: float) -> Array:
     """h = diag(K_w(K_w + λI)⁻¹), as a row product so that small h keep their digits."""
     damped = kernel.clone()
     damped.diagonal().add_(damping)
-    inverse = torch.from_numpy(spd_inverse(damped.numpy(), OWNER).matrix)
+    inverse = torch.from_numpy(spd_inverse(damped.numpy(), OWNER, overwrite=True).matrix)
     return (kernel * inverse).sum(1).clamp(0.0, 1.0).numpy()

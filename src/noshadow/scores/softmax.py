@@ -259,4 +259,4 @@ def block_columns(
 def softmax_inverse(problem: SoftmaxProblem, *, dtype: torch.dtype, block_size: int | None, progress: bool, owner: str) -> SpdInverse:
     """Inverse cross-entropy curvature in the contrast basis."""
     curvature = contrast_curvature(problem, cross_entropy_pairs, dtype=dtype, block_size=block_size, progress=progress)
-    return spd_inverse(curvature, owner)
+    return spd_inverse(curvature, owner, overwrite=True)

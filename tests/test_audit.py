@@ -192,6 +192,10 @@ def test_ids_and_groups_label_the_rows():
     assert audit_signals(*splits()).records["id"].tolist() == list(range(40))
 
 
+def test_groups_may_be_a_tensor():
+    assert audit_signals(*splits(), groups=torch.arange(40) % 2).records["group"].tolist() == ["0", "1"] * 20
+
+
 def test_loss_traces_add_their_interquartile_range():
     traces = RNG.exponential(size=(40, 7))
     frame = pd.DataFrame(traces)
@@ -429,7 +433,7 @@ def bad(array, place, value):
         ({"weight_decay": -0.1}, "weight_decay must be a number ≥ 0; got -0.1"),
         ({"sample_weight": -np.ones(40)}, "sample_weight must be ≥ 0 and not all zero; got minimum -1"),
         ({"sample_weight": np.zeros(40)}, "sample_weight must be ≥ 0 and not all zero"),
-        ({"sample_weight": np.ones(39)}, "lengths features 40, sample_weight 39"),
+        ({"sample_weight": np.ones(39)}, "lengths train 40, sample_weight 39"),
         (
             {"sample_weight": bad(np.ones(40), 3, np.nan)},
             "sample_weight must be finite; got 1 NaN or infinite values, the first at index 3",
@@ -442,6 +446,9 @@ def bad(array, place, value):
         ({"seed": 0.5}, "seed must be a whole number"),
         ({"ids": range(39)}, "outputs and ids must have one row per record; got lengths outputs 40, ids 39"),
         ({"ids": [1] * 40}, "ids must be unique"),
+        ({"sample_weight": -np.ones(40), "features": None}, "sample_weight must be ≥ 0"),
+        ({"groups": "a" * 40}, "groups must be one name a record; got 'aaa"),
+        ({"groups": 5}, "groups must be one name a record; got 5"),
         ({"groups": ["a"] * 39}, "train and groups must have one row per record; got lengths train 40, groups 39"),
         ({"loss_traces": np.ones((39, 3))}, "train and loss_traces must have one row per record"),
         ({"loss_traces": np.ones((40, 1))}, "loss_traces must have at least 2 columns"),

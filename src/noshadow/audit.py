@@ -3,7 +3,7 @@
 import importlib.metadata
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
@@ -16,12 +16,12 @@ from noshadow.checks import (
     TASKS,
     Array,
     NotApplicable,
-    numeric_array,
     refuse,
     require_choice,
     require_number,
     require_output_columns,
     require_same_length,
+    require_weights,
     resolved_task,
     whole_seed,
 )
@@ -157,7 +157,7 @@ def audit(
         owner="audit",
     )
     if sample_weight is not None:
-        seen = replace(seen, sample_weight=numeric_array(sample_weight, "audit", "sample_weight", ndim=1))
+        seen = replace(seen, sample_weight=require_weights(sample_weight, len(seen.train), "audit"))
     return _audit_view(seen, options, ids=ids, groups=groups, loss_traces=loss_traces, signal_seconds=time.perf_counter() - started)
 
 
@@ -201,7 +201,7 @@ def audit_signals(
         penalize_intercept=penalize_intercept,
         damping=penalty,
         damping_source="" if penalty is None else f"weight_decay={weight_decay:g} of the training objective",
-        sample_weight=None if sample_weight is None else numeric_array(sample_weight, owner, "sample_weight", ndim=1),
+        sample_weight=None if sample_weight is None else require_weights(sample_weight, len(train), owner),
         class_names=None,
         not_applicable=None if train.features is not None else "no features were given, and record scores need the last layer's inputs",
         notes=(),
@@ -330,7 +330,9 @@ def _identity_columns(train: Signals, targets: Array, task: str, groups: Sequenc
     else:
         table["target"] = targets[:, 0] if task == "regression" else hard_labels(targets)
     if groups is not None:
-        table["group"] = [str(group) for group in groups]
+        if isinstance(groups, str) or not isinstance(groups, Iterable):
+            refuse(owner, "groups", "be one name a record", repr(groups))
+        table["group"] = [str(group) for group in (groups.tolist() if hasattr(groups, "tolist") else groups)]
         require_same_length(owner, train=range(len(train)), groups=table["group"])
     return table
 

@@ -116,6 +116,15 @@ def require_number(
     return number
 
 
+def require_weights(value: object, n: int, owner: str) -> Array:
+    """Sample weights of n records: ≥ 0 and not all zero, float64 (n,)."""
+    weight: Array = numeric_array(value, owner, "sample_weight", ndim=1).astype(np.float64)
+    require_same_length(owner, train=range(n), sample_weight=weight)
+    if (weight < 0).any() or not (weight > 0).any():
+        refuse(owner, "sample_weight", "be ≥ 0 and not all zero", f"minimum {weight.min():g}, maximum {weight.max():g}")
+    return weight
+
+
 def whole_seed(seed: object, owner: str) -> int:
     """A seed that NumPy and torch both take, as a plain int."""
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:

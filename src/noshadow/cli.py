@@ -141,7 +141,7 @@ def main() -> None:
     try:
         sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False))
     except USAGE_ERROR as error:
-        _fail(f"{error.format_message()} Try --help.", 2)  # type: ignore[attr-defined]
+        _fail(f"{error.format_message().removesuffix('.')}. Try --help.", 2)  # type: ignore[attr-defined]
     except InputError as error:
         _fail(error, 2)
     except NumericalError as error:

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from noshadow.checks import NumericalError
-from noshadow.linalg import add_pair_gram, pair_form_values, pair_forms, pair_products, spd_inverse, vech_offsets
+from noshadow.linalg import add_pair_gram, batched_spd_solve, pair_form_values, pair_forms, pair_products, spd_inverse, vech_offsets
 
 
 def random_spd(size, condition, rng):
@@ -41,7 +41,7 @@ def test_jitter_is_reported():
 def test_indefinite_matrices_fail_with_a_sentence():
     with pytest.raises(NumericalError, match=r"caller: the curvature is not positive definite even with jitter 1e-08\. Raise the dam"):
         spd_inverse(np.array([[1.0, 2.0], [2.0, 1.0]]), "caller")
-    with pytest.raises(NumericalError, match="caller: the curvature has 1 non-positive diagonal entries"):
+    with pytest.raises(NumericalError, match="caller: the curvature has 1 non-positive or infinite diagonal entries"):
         spd_inverse(np.diag([1.0, 0.0]), "caller")
 
 
@@ -66,3 +66,17 @@ def test_pair_gram_and_forms_equal_their_definitions(k, d):
     coefficients = torch.randn((k, len(i)), generator=generator, dtype=torch.float64)
     values = pair_form_values(pair_forms(coefficients, d), rows)
     torch.testing.assert_close(values, coefficients @ (rows[i] * rows[j]), rtol=1e-12, atol=1e-9)
+
+
+@pytest.mark.parametrize("batch", [3, 300])  # 300 × 30 × 30 numbers are shared out over threads
+def test_batched_solves_equal_single_ones_and_flag_the_indefinite(batch):
+    generator = torch.Generator().manual_seed(batch)
+    root = torch.randn((batch, 30, 30), generator=generator, dtype=torch.float64)
+    matrices = root @ root.mT + torch.eye(30, dtype=torch.float64)
+    matrices[1] -= 10 * torch.eye(30, dtype=torch.float64)
+    right = torch.randn((batch, 30), generator=generator, dtype=torch.float64)
+    solutions, pivots = batched_spd_solve(matrices, right)
+    for i in {0, 2, batch - 1}:
+        torch.testing.assert_close(solutions[i], torch.linalg.solve(matrices[i], right[i]), rtol=1e-9, atol=1e-10)
+        assert pivots[i] == pytest.approx(float(torch.linalg.cholesky(matrices[i]).diagonal().min()) ** 2)
+    assert pivots[1] == 0

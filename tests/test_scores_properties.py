@@ -199,7 +199,7 @@ def test_errors_name_the_rule():
         scored("classification", features, outputs, targets, precision="float16")
     with pytest.raises(ns.InputError, match="record_scores: sample_weight must be ≥ 0 and not all zero"):
         scored("classification", features, outputs, targets, sample_weight=-np.ones(len(features)))
-    with pytest.raises(ns.InputError, match="record_scores: block_size must be a number ≥ 1; got 0"):
+    with pytest.raises(ns.InputError, match="record_scores: block_size must be a whole number ≥ 1; got 0"):
         scored("classification", features, outputs, targets, block_size=0)
     with pytest.raises(ns.InputError, match=r"outputs must have at least 2 columns in classification.*Pass task='binary'"):
         scored("classification", features, outputs[:, :1], targets)
@@ -209,6 +209,10 @@ def test_errors_name_the_rule():
         scored("classification", features * 0, outputs, targets, fit_intercept=False)
     with pytest.raises(ns.InputError, match="features must have at least one column when fit_intercept=False"):
         scored("classification", features[:, :0], outputs, targets, fit_intercept=False)
+    with pytest.raises(ns.InputError, match="record_scores: features must stay within"):
+        scored("classification", features * 1e160, outputs, targets)
+    with pytest.raises(ns.NumericalError, match="non-positive or infinite diagonal entries"):
+        scored("classification", features * 1e-160, outputs, targets, damping=0.0, fit_intercept=False)
     with pytest.raises(ns.NumericalError, match="Raise the damping"):
         scored("classification", features, np.eye(outputs.shape[1])[targets] * 1e4, targets, damping=0.0)
     with pytest.raises(ns.InputError, match="leverage_matrices: records must be row numbers from 0 to"):

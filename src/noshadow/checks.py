@@ -3,7 +3,8 @@
 Every message is one sentence of the form "function: argument must rule; got value. Next step."
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
@@ -31,6 +32,18 @@ def refuse(owner: str, argument: str, rule: str, got: object, hint: str = "") ->
     """Raise the house's one-sentence InputError."""
     tail = f" {hint}" if hint else ""
     raise InputError(f"{owner}: {argument} must {rule}; got {got}.{tail}")
+
+
+@contextmanager
+def users_code(owner: str, rule: str) -> Iterator[None]:
+    """Turn whatever the user's model or transform raises into one sentence that says so."""
+    try:
+        yield
+    except (InputError, NumericalError, NotApplicable):
+        raise
+    except Exception as error:
+        reason = (str(error).strip() or "no message").splitlines()[0].rstrip(".")
+        raise InputError(f"{owner}: {rule}; got {type(error).__name__} ({reason}).") from error
 
 
 def as_array(value: object, owner: str, argument: str) -> Array:

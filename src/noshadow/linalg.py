@@ -51,20 +51,23 @@ def spd_inverse(matrix: Array, owner: str, *, overwrite: bool = False) -> SpdInv
     Cost: N³ flops, one or two further N × N matrices.
     """
     diagonal = matrix.diagonal()
-    if not (diagonal > 0).all() or not np.isfinite(diagonal).all():
-        raise NumericalError(f"{owner}: the curvature has {int((~(diagonal > 0)).sum())} non-positive diagonal entries. Raise the damping.")
+    usable = (diagonal > 0) & np.isfinite(diagonal)
+    if not usable.all():
+        raise NumericalError(
+            f"{owner}: the curvature has {int((~usable).sum())} non-positive or infinite diagonal entries. Raise the damping."
+        )
     scale = 1.0 / np.sqrt(diagonal)
     scaled = _scaled_on_both_sides(matrix if overwrite else matrix.copy(), scale)
-    # scaled is symmetric, so its transpose is the column-ordered matrix that LAPACK wants, without a copy
-    norm = lapack.dlange("1", scaled.T)
+    norm = max(float(np.abs(scaled[low : low + 256]).sum(1).max()) for low in range(0, len(scaled), 256))
     for jitter in JITTER_LADDER:
         scaled.flat[:: len(scaled) + 1] = 1.0 + jitter
-        factor, info = lapack.dpotrf(scaled.T, lower=1, clean=0)
+        # Symmetric, so its transpose is the column-ordered matrix that LAPACK wants; factored in place, in one triangle.
+        factor, info = lapack.dpotrf(scaled.T, lower=1, clean=0, overwrite_a=1)
         if info == 0:
             break
+        _mirrored(scaled.T)  # the other triangle still holds the matrix
     else:
         raise NumericalError(f"{owner}: the curvature is not positive definite even with jitter {JITTER_LADDER[-1]:g}. Raise the damping.")
-    del scaled
     reciprocal_condition, _ = lapack.dpocon(factor, norm, uplo="L")
     lower, info = lapack.dpotri(factor, lower=1, overwrite_c=1)
     if info != 0:
@@ -80,22 +83,27 @@ def _scaled_on_both_sides(matrix: Array, scale: Array) -> Array:
     return matrix
 
 
-def batched_cholesky(matrices: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cholesky factors of (b, m, m) and the info codes; the batch is shared out over torch's threads.
+def batched_spd_solve(matrices: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Solve many small symmetric positive definite systems, (b, m, m) and (b, m), by Cholesky.
 
-    LAPACK is called one small matrix at a time, so the batch, not the matrix, is what can run in parallel.
+    LAPACK works on one small matrix at a time, so it is the batch that is shared out over torch's threads.
+
+    Returns:
+        (solutions (b, m), smallest pivots (b,)); a matrix that is not positive definite has pivot 0 and a
+        meaningless solution.
     """
     threads = torch.get_num_threads()
     if threads == 1 or matrices.numel() < _THREADED_FROM:
-        return _factored(matrices)
+        return _spd_solve(matrices, right)
     with ThreadPoolExecutor(threads) as pool:
-        parts = list(pool.map(_factored, matrices.chunk(4 * threads)))
-    return torch.cat([factor for factor, _ in parts]), torch.cat([info for _, info in parts])
+        parts = list(pool.map(_spd_solve, matrices.chunk(2 * threads), right.chunk(2 * threads)))
+    return torch.cat([solution for solution, _ in parts]), torch.cat([pivots for _, pivots in parts])
 
 
-def _factored(matrices: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _spd_solve(matrices: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     factor, info = torch.linalg.cholesky_ex(matrices)
-    return factor, info
+    pivots = factor.diagonal(dim1=1, dim2=2).amin(1) ** 2
+    return torch.cholesky_solve(right[:, :, None], factor)[:, :, 0], torch.where(info > 0, torch.zeros_like(pivots), pivots)
 
 
 def _mirrored(upper: Array, block: int = 512) -> Array:

@@ -67,9 +67,9 @@ def blocks(n: int, size: int) -> list[tuple[int, int]]:
     return [(start, min(start + size, n)) for start in range(0, n, size)]
 
 
-def block_length(numbers_per_record: int, *, low: int = 64, high: int = 32768) -> int:
-    """Records per block so that a block's temporaries stay near 2²⁴ numbers."""
-    return int(min(max((1 << 24) // max(numbers_per_record, 1), low), high))
+def block_length(numbers_per_record: int, *, low: int = 64, high: int = 32768, numbers: int = 1 << 24) -> int:
+    """Records per block so that a block's temporaries stay near `numbers` numbers."""
+    return int(min(max(numbers // max(numbers_per_record, 1), low), high))
 
 
 def whitened_design(features: Array, *, fit_intercept: bool, penalize_intercept: bool, owner: str) -> Design:

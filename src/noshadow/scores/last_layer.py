@@ -11,17 +11,20 @@ from noshadow.checks import (
     numeric_array,
     refuse,
     require_choice,
-    require_number,
+    require_output_columns,
     require_same_length,
+    require_squarable,
     require_two_classes,
+    require_weights,
+    require_whole,
     resolved_task,
 )
 from noshadow.scores.baselines import gradient_norms, hard_labels, record_entropies, record_losses, task_targets
+from noshadow.scores.curvature import SoftmaxProblem
 from noshadow.scores.damping import HeadFit, head_fit, mean_curvature, resolved_damping
 from noshadow.scores.design import Design, whitened_design
 from noshadow.scores.result import COLUMNS, RecordScores, Solved
 from noshadow.scores.single_output import binary_columns, regression_columns, weighted_leverage
-from noshadow.scores.softmax import SoftmaxProblem
 from noshadow.scores.softmax_solver import softmax_columns
 
 NONLINEAR_HEAD = 1e-3
@@ -92,14 +95,16 @@ def record_scores(
     out = given[:, None] if given.ndim == 1 else given
     raw_targets = numeric_array(targets, OWNER, "targets", ndim=(1, 2))
     n = require_same_length(OWNER, features=x, outputs=out, targets=raw_targets)
+    for name, array in (("features", x), ("outputs", out), ("targets", raw_targets)):
+        require_squarable(array, OWNER, name)
     wanted = _requested(columns)
     require_choice(precision, ("auto", "float64", "mixed"), OWNER, "precision")
     if block_size is not None:
-        require_number(block_size, OWNER, "block_size", low=1)
+        require_whole(block_size, OWNER, "block_size", low=1)
     if n < 2:
         refuse(OWNER, "features", "have at least 2 records", n)
     task, y = _task_and_targets(task, out, raw_targets)
-    weight = _weights(sample_weight, n)
+    weight = None if sample_weight is None else require_weights(sample_weight, n, OWNER)
     design = whitened_design(x, fit_intercept=fit_intercept, penalize_intercept=penalize_intercept, owner=OWNER)
     scale = mean_curvature(design, out, weight, task) if isinstance(damping, str) else 0.0
     value, source = resolved_damping(damping, scale, damping_source)
@@ -142,24 +147,11 @@ def _requested(columns: Sequence[str] | None) -> tuple[str, ...]:
 
 def _task_and_targets(task: str, outputs: Array, targets: Array) -> tuple[str, Array]:
     task = resolved_task(task, outputs, targets, OWNER)
-    if task == "classification" and outputs.shape[1] < 2:
-        refuse(OWNER, "outputs", "have at least 2 columns in classification", f"shape {outputs.shape}", "Pass task='binary' for one logit.")
-    if task == "binary" and outputs.shape[1] != 1:
-        refuse(OWNER, "outputs", "have one column in a binary task", f"shape {outputs.shape}", "Pass task='classification'.")
+    require_output_columns(outputs, task, OWNER)
     y = task_targets(outputs, targets, task, OWNER)
     if task != "regression":
         require_two_classes(hard_labels(y) if task == "classification" else y > 0.5, OWNER)
     return task, y
-
-
-def _weights(sample_weight: object, n: int) -> Array | None:
-    if sample_weight is None:
-        return None
-    weight: Array = numeric_array(sample_weight, OWNER, "sample_weight", ndim=1).astype(np.float64)
-    require_same_length(OWNER, features=range(n), sample_weight=weight)
-    if (weight < 0).any() or not (weight > 0).any():
-        refuse(OWNER, "sample_weight", "be ≥ 0 and not all zero", f"minimum {weight.min():g}, maximum {weight.max():g}")
-    return weight
 
 
 def _single_output(

@@ -6,13 +6,23 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from noshadow.checks import Array, numeric_array, refuse, require_choice, require_same_length, resolved_task
+from noshadow.checks import (
+    Array,
+    numeric_array,
+    refuse,
+    require_choice,
+    require_output_columns,
+    require_same_length,
+    require_weights,
+    resolved_task,
+)
 from noshadow.linalg import pair_form_values
 from noshadow.scores.baselines import task_targets
+from noshadow.scores.curvature import SoftmaxProblem, difference_forms, require_memory, softmax_inverse
 from noshadow.scores.damping import mean_curvature, resolved_damping
 from noshadow.scores.design import whitened_design
 from noshadow.scores.single_output import weighted_leverage
-from noshadow.scores.softmax import SoftmaxProblem, difference_forms, require_memory, softmax_inverse, square_differences
+from noshadow.scores.softmax import square_differences
 
 OWNER = "leverage_matrices"
 
@@ -81,8 +91,8 @@ def leverage_matrices(
     chosen = _chosen(records, n)
     task = resolved_task(task, out, raw_targets, OWNER)
     y = task_targets(out, raw_targets, task, OWNER)
-    weight = None if sample_weight is None else numeric_array(sample_weight, OWNER, "sample_weight", ndim=1).astype(np.float64)
-    require_same_length(OWNER, features=x, sample_weight=weight)
+    require_output_columns(out, task, OWNER)
+    weight = None if sample_weight is None else require_weights(sample_weight, n, OWNER)
     design = whitened_design(x, fit_intercept=fit_intercept, penalize_intercept=penalize_intercept, owner=OWNER)
     scale = mean_curvature(design, out, weight, task) if isinstance(damping, str) else 0.0
     value, source = resolved_damping(damping, scale, None)
@@ -125,9 +135,9 @@ def _curvature_weights(outputs: Array, weight: Array | None, task: str) -> Array
 
 def _softmax_matrices(problem: SoftmaxProblem, chosen: Array, space: str, max_memory: float) -> Array:
     require_memory(problem, max_memory, OWNER)
-    inverse = softmax_inverse(problem, dtype=torch.float64, block_size=None, progress=False, owner=OWNER)
+    contrast = softmax_inverse(problem, dtype=torch.float64, block_size=None, progress=False, owner=OWNER)
     m = problem.classes
-    forms = difference_forms(inverse, m, problem.design.rank, torch.float64)
+    forms = difference_forms(contrast, m, problem.design.rank, torch.float64)
     centring = torch.eye(m, dtype=torch.float64) - 1.0 / m
     matrices = np.empty((len(chosen), m, m))
     for k, i in enumerate(map(int, chosen)):

@@ -6,14 +6,9 @@ import torch
 from noshadow.checks import Array
 from noshadow.linalg import pair_products, spd_inverse
 from noshadow.scores.baselines import as_blocks_of, margins
+from noshadow.scores.curvature import SoftmaxProblem, contrast_inverse, difference_blocks, difference_forms
 from noshadow.scores.design import blocks
-from noshadow.scores.softmax import (
-    SoftmaxProblem,
-    contrast_curvature,
-    difference_blocks,
-    difference_forms,
-    square_differences,
-)
+from noshadow.scores.softmax import square_differences
 
 OWNER = "record_scores"
 DUAL_LIMIT = 1e7
@@ -58,8 +53,7 @@ def _pairs(problem: SoftmaxProblem, start: int, stop: int, dtype: torch.dtype) -
 
 def _primal(problem: SoftmaxProblem, *, block_size: int | None, progress: bool) -> Array:
     # float64: diagonals of this Laplacian are differences of its off-diagonals
-    curvature = contrast_curvature(problem, _pairs, dtype=torch.float64, block_size=block_size, progress=progress)
-    inverse = spd_inverse(curvature, OWNER, overwrite=True)
+    inverse = contrast_inverse(problem, _pairs, dtype=torch.float64, block_size=block_size, progress=progress, owner=OWNER)
     forms = difference_forms(inverse, problem.classes, problem.design.rank, torch.float64)
     leverage = np.empty(len(problem.design))
     walk = difference_blocks(problem, forms, dtype=torch.float64, block_size=block_size, progress=progress)

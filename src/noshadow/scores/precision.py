@@ -4,19 +4,18 @@ import numpy as np
 import torch
 
 from noshadow.checks import Array
-from noshadow.linalg import SpdInverse
 from noshadow.scores.baselines import as_blocks_of, block_residuals
+from noshadow.scores.curvature import ContrastInverse, SoftmaxProblem
 from noshadow.scores.design import block_length, blocks
-from noshadow.scores.softmax import SoftmaxProblem, contrasts
 
 
-def probe_records(columns: dict[str, Array], *, each: int = 8) -> Array:
+def probe_records(columns: dict[str, Array], *, each: int = 5) -> Array:
     """Records with the largest Newton gap and with the largest leverage, the ones a top-k list depends on."""
     newton, leverage = columns["newton"], columns["leverage"]
     return np.unique(np.concatenate([np.argsort(-newton)[:each], np.argsort(-leverage)[:each]]))
 
 
-def newton_error(problem: SoftmaxProblem, inverse: SpdInverse, probes: Array, directions: torch.Tensor, newton: Array) -> float:
+def newton_error(problem: SoftmaxProblem, contrast: ContrastInverse, probes: Array, directions: torch.Tensor, newton: Array) -> float:
     """Largest relative error of the Newton gap over the probed records, to first order.
 
     For record i let x = g_i ⊗ g̃_i and v = 𝓗⁻¹(direction_i ⊗ g̃_i), the step taken with the approximate
@@ -32,10 +31,10 @@ def newton_error(problem: SoftmaxProblem, inverse: SpdInverse, probes: Array, di
     rows = torch.cat([design.rows(int(i), int(i) + 1, torch.float64) for i in probes], 1).T  # (k, r)
     own = torch.cat([_residual(problem, int(i)) for i in probes])
     right = directions[:, :, None] * rows[:, None, :]  # (k, m, r)
-    basis = contrasts(m)
-    reduced = torch.einsum("am,kmr->kar", basis, right).reshape(k, -1)
-    solution = (reduced @ torch.from_numpy(inverse.matrix)).view(k, m - 1, design.rank)
-    steps = torch.einsum("am,kar->kmr", basis, solution)  # v, (k, m, r)
+    reduced = right[:, contrast.others].reshape(k, -1)
+    steps = torch.zeros_like(right)
+    steps[:, contrast.others] = (reduced @ torch.from_numpy(contrast.inverse.matrix)).view(k, m - 1, design.rank)
+    steps -= steps.mean(1, keepdim=True)  # v, (k, m, r), summing to zero over classes
     image = problem.damping * (steps @ design.penalty)
     for start, stop in blocks(len(design), block_length(4 * m * k, high=8192)):
         image += _curvature_product(problem, start, stop, steps)

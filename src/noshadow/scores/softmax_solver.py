@@ -7,20 +7,13 @@ import numpy as np
 import torch
 
 from noshadow.checks import Array
-from noshadow.linalg import PairForms, SpdInverse, pair_form_values
+from noshadow.linalg import PairForms, pair_form_values
+from noshadow.scores.curvature import ContrastInverse, SoftmaxProblem, difference_blocks, difference_forms, require_memory, softmax_inverse
 from noshadow.scores.margin import margin_leverages
 from noshadow.scores.precision import newton_error, probe_records
 from noshadow.scores.result import Solved
-from noshadow.scores.softmax import (
-    SoftmaxProblem,
-    block_columns,
-    difference_blocks,
-    difference_forms,
-    require_memory,
-    softmax_inverse,
-)
+from noshadow.scores.softmax import block_columns
 
-GAPS = frozenset({"newton", "loo", "shift"})
 # Below this many flops float64 takes about a second: not worth a second precision.
 MIXED_FROM_FLOPS = 4e10
 MIXED_TOLERANCE = 1e-4
@@ -44,10 +37,10 @@ def softmax_columns(
     """
     require_memory(problem, max_memory, owner)
     chosen = _automatic_precision(problem) if precision == "auto" else precision
-    solved = _at_precision(problem, wanted, chosen, block_size=block_size, progress=progress, owner=owner)
+    solved = _at_precision(problem, chosen, block_size=block_size, progress=progress, owner=owner)
     if precision == "auto" and solved.precision_error is not None and not solved.precision_error <= MIXED_TOLERANCE:
         note = f"float32 products moved the largest Newton gaps by {solved.precision_error:.1e}, so everything was redone in float64"
-        redone = _at_precision(problem, wanted, "float64", block_size=block_size, progress=progress, owner=owner)
+        redone = _at_precision(problem, "float64", block_size=block_size, progress=progress, owner=owner)
         solved = replace(redone, notes=(note,))
     if "margin_leverage" in wanted:
         extra = {"margin_leverage": margin_leverages(problem, block_size=block_size, progress=progress)}
@@ -60,24 +53,21 @@ def _automatic_precision(problem: SoftmaxProblem) -> str:
     return "mixed" if len(problem.design) * m * (m - 1) * r * (r + 1) > MIXED_FROM_FLOPS else "float64"
 
 
-def _at_precision(
-    problem: SoftmaxProblem, wanted: Sequence[str], precision: str, *, block_size: int | None, progress: bool, owner: str
-) -> Solved:
+def _at_precision(problem: SoftmaxProblem, precision: str, *, block_size: int | None, progress: bool, owner: str) -> Solved:
     mixed = precision == "mixed"
     dtype = torch.float32 if mixed else torch.float64
-    inverse = softmax_inverse(problem, dtype=dtype, block_size=block_size, progress=progress, owner=owner)
-    forms = difference_forms(inverse, problem.classes, problem.design.rank, dtype)
-    gaps = mixed or bool(GAPS & set(wanted))
+    contrast = softmax_inverse(problem, dtype=dtype, block_size=block_size, progress=progress, owner=owner)
+    forms = difference_forms(contrast, problem.classes, problem.design.rank, dtype)
     columns: dict[str, Array] = {}
     for start, stop, differences in difference_blocks(problem, forms, dtype=dtype, block_size=block_size, progress=progress):
-        values, _ = block_columns(problem, start, stop, differences, gaps=gaps)
+        values, _ = block_columns(problem, start, stop, differences)
         for name, value in values.items():
             columns.setdefault(name, np.empty(len(problem.design)))[start:stop] = value.numpy()
-    error = _mixed_error(problem, inverse, forms, columns) if mixed else None
-    return Solved(columns, inverse, float(columns["leverage"].sum()), precision, error)
+    error = _mixed_error(problem, contrast, forms, columns) if mixed else None
+    return Solved(columns, contrast.inverse, float(columns["leverage"].sum()), precision, error)
 
 
-def _mixed_error(problem: SoftmaxProblem, inverse: SpdInverse, forms: PairForms, columns: dict[str, Array]) -> float:
+def _mixed_error(problem: SoftmaxProblem, contrast: ContrastInverse, forms: PairForms, columns: dict[str, Array]) -> float:
     """Measured relative error of the top records; infinite when float32 saw a record as interpolated."""
     if np.isinf(columns["newton"]).any():
         return float("inf")
@@ -85,7 +75,6 @@ def _mixed_error(problem: SoftmaxProblem, inverse: SpdInverse, forms: PairForms,
     directions = []
     for i in map(int, probes):
         differences = pair_form_values(forms, problem.design.rows(i, i + 1, torch.float32))
-        _, direction = block_columns(problem, i, i + 1, differences, gaps=True)
-        assert direction is not None
+        _, direction = block_columns(problem, i, i + 1, differences)
         directions.append(direction)
-    return newton_error(problem, inverse, probes, torch.cat(directions), columns["newton"][probes])
+    return newton_error(problem, contrast, probes, torch.cat(directions), columns["newton"][probes])

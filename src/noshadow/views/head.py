@@ -8,7 +8,7 @@ from typing import NoReturn
 import torch
 from torch import Tensor, nn
 
-from noshadow.checks import InputError, refuse
+from noshadow.checks import refuse, users_code
 from noshadow.views.loading import Batch, moved
 
 CANDIDATES_NAMED = 12
@@ -39,10 +39,12 @@ def described(name: str, layer: nn.Linear) -> str:
     return f"Linear '{name or 'model'}' ({layer.in_features} → {layer.out_features})"
 
 
-def called(model: nn.Module, batch: Batch, device: torch.device) -> object:
+def called(model: nn.Module, batch: Batch, device: torch.device, owner: str) -> object:
     """The model's output for one batch, moved to the device and, where floating, to the parameters' dtype."""
     dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.get_default_dtype())
-    return model(*moved(batch.args, device, dtype), **moved(batch.kwargs, device, dtype))
+    advice = "integer inputs stay integers, so pass floats if it expects them" if _has_integers(batch) else "check the inputs"
+    with users_code(owner, f"model must accept the data's batches ({advice})"):
+        return model(*moved(batch.args, device, dtype), **moved(batch.kwargs, device, dtype))
 
 
 def found_head(model: nn.Module, batch: Batch, device: torch.device, *, layer: str, owner: str) -> Head:
@@ -107,11 +109,7 @@ def _probed(model: nn.Module, batch: Batch, device: torch.device, owner: str) ->
 
     hooks = [m.register_forward_hook(partial(note, name)) for name, m in model.named_modules() if isinstance(m, nn.Linear)]
     try:
-        return called(model, batch, device), ran
-    except (RuntimeError, TypeError) as error:
-        reason = str(error).strip().splitlines()[0].rstrip(".")
-        hint = "Integer inputs stay integers: pass floats if the model expects them." if _has_integers(batch) else "Check the inputs."
-        raise InputError(f"{owner}: model must accept the data's batches; got {type(error).__name__} ({reason}). {hint}") from error
+        return called(model, batch, device, owner), ran
     finally:
         for hook in hooks:
             hook.remove()

@@ -16,7 +16,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from noshadow.checks import TASKS, Array, InputError, as_array, numeric_array, refuse, require_choice, require_same_length
+from noshadow.checks import TASKS, Array, InputError, as_array, numeric_array, refuse, require_choice, require_same_length, users_code
 from noshadow.signals import Signals
 from noshadow.views.penalty import Penalty, penalty_of
 from noshadow.views.view import Settings, View, no_records
@@ -176,18 +176,20 @@ def _signals(fitted: _Fitted, X: Any, y: Array, owner: str, argument: str) -> tu
         targets = numeric_array(y, owner, f"{argument} y", ndim=(1, 2)).astype(np.float64)
     else:
         targets = _class_numbers(y, fitted.last.classes_, owner, argument)
-    for step in fitted.steps:
-        X = step.transform(X)
+    with users_code(owner, f"model must accept {argument} X"):
+        for step in fitted.steps:
+            X = step.transform(X)
     X = X if hasattr(X, "shape") else np.asarray(X)
     width = getattr(fitted.last, "n_features_in_", None)
     if width is not None and X.shape[1:] != (width,):
         refuse(owner, f"{argument} X", f"have the {width} columns {fitted.name} was fitted on", f"shape {tuple(X.shape)}")
-    if fitted.headless is None:
-        features, outputs = _head_signals(fitted.last, X, owner, argument)
-        return Signals(features, outputs, targets), 0
-    if fitted.task == "regression":
-        return Signals(None, fitted.last.predict(X), targets), 0
-    probabilities = np.asarray(fitted.last.predict_proba(X), dtype=np.float64)
+    with users_code(owner, f"model must accept {argument} X"):
+        if fitted.headless is None:
+            features, outputs = _head_signals(fitted.last, X, owner, argument)
+            return Signals(features, outputs, targets), 0
+        if fitted.task == "regression":
+            return Signals(None, fitted.last.predict(X), targets), 0
+        probabilities = np.asarray(fitted.last.predict_proba(X), dtype=np.float64)
     logs = np.log(np.maximum(probabilities, LEAST_PROBABILITY))
     return Signals(None, logs, targets), int((probabilities < LEAST_PROBABILITY).sum())
 

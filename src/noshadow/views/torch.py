@@ -169,7 +169,7 @@ def _collected(model: nn.Module, head: Head, records: Records, device: torch.dev
             for batch in batches:
                 target = as_array(batch.target, owner, f"{argument} targets")
                 last.clear()
-                called(model, batch, device)
+                called(model, batch, device, owner)
                 shape = tuple(last[0][1].shape) if last else "nothing"
                 size = len(target) if target.ndim else 0
                 if shape != (size, outputs.shape[1]) or rows + size > records.count:

@@ -1,10 +1,10 @@
-"""From a trained model to an Audit: view, score, gather."""
+"""One view of a model, its scores and its risk, gathered into an Audit."""
 
 import importlib.metadata
 import platform
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
@@ -21,7 +21,6 @@ from noshadow.checks import (
     require_number,
     require_output_columns,
     require_same_length,
-    require_weights,
     resolved_task,
     whole_seed,
 )
@@ -32,7 +31,7 @@ from noshadow.scores.result import COLUMNS, RecordScores
 from noshadow.scores.traces import loss_trace_iqr
 from noshadow.signals import Signals
 from noshadow.tail import model_risk
-from noshadow.views import View, view
+from noshadow.views import View
 
 RANKED_BY = {"regression": "loo", "classification": "shift", "binary": "shift"}
 RECORD_COLUMNS = tuple(c for c in COLUMNS if c not in ("loss", "entropy"))
@@ -40,26 +39,8 @@ NO_ENTROPY = "not applicable: a regression predicts no class probabilities"
 _VERSIONS = ("noshadow", "torch", "numpy", "scipy", "pandas", "scikit-learn")
 
 
-@dataclass(frozen=True, eq=False)
-class Target:
-    """What a `package.module:function` hands to `noshadow audit`: a model, its data and how it was trained.
-
-    Attributes: as the arguments of `audit`; `train_fn(indices, seed) -> model` is for reference models.
-    """
-
-    model: object
-    train: object
-    test: object
-    task: str = "auto"
-    weight_decay: float | None = None
-    ids: Sequence[object] | None = None
-    groups: Sequence[object] | None = None
-    loss_traces: object = None
-    train_fn: Callable[..., object] | None = None
-
-
 @dataclass(frozen=True)
-class _Options:
+class Options:
     """What the caller asked for, apart from model and data; recorded in the audit as given."""
 
     task: str
@@ -84,162 +65,25 @@ class _Options:
             object.__setattr__(self, name, value)
 
 
-def audit(
-    model: object,
-    train: object,
-    test: object,
-    *,
-    task: str = "auto",
-    layers: str = "last",
-    layer: str = "auto",
-    damping: float | str = "auto",
-    weight_decay: float | None = None,
-    fpr: float | str = "auto",
-    ids: Sequence[object] | None = None,
-    groups: Sequence[object] | None = None,
-    loss_traces: object = None,
-    sample_weight: object = None,
-    batch_size: int = 256,
-    device: object = None,
-    progress: bool = True,
-    seed: int = 0,
-) -> Audit:
-    """Audit one trained model: how exposed it is, and which of its training records are.
-
-    Args:
-        model: nn.Module whose output comes from a final nn.Linear, or a fitted scikit-learn estimator.
-        train: the training records, (X, y), a Dataset or a DataLoader (its order is fixed by us).
-        test: records the model has not seen, in the same form; may be empty (no model-level risk then).
-        task: "auto", "regression", "classification" or "binary".
-        layers: "last"; scores over more layers are not in this version.
-        layer: name of the head to use instead of the one found.
-        damping: "auto" (the training's own λ if known) or λ ≥ 0 on the sum over records.
-        weight_decay: of the optimiser, for mean(loss) + (wd/2)‖θ‖²; gives λ.
-        fpr: "auto" or the false-positive level of the attack in question.
-        ids: record ids, row numbers by default. groups: a group name a record.
-        loss_traces: (n, epochs + 1) losses over training, adds `lt_iqr`.
-        sample_weight: (n,) weights the training used.
-        batch_size: records per forward pass. device: where to run the model.
-        progress: bars on a terminal. seed: of bootstrap intervals and of data transforms.
-
-    Returns:
-        Audit.
-
-    Raises:
-        InputError: an argument breaks a rule. NumericalError: a factorisation failed.
-
-    Cost: one forward pass over both splits and `record_scores`.
-
-    Example:
-        >>> import noshadow as ns
-        >>> from sklearn.datasets import load_iris
-        >>> from sklearn.linear_model import LogisticRegression
-        >>> x, y = load_iris(return_X_y=True)
-        >>> result = ns.audit(LogisticRegression(max_iter=1000).fit(x[::2], y[::2]), (x[::2], y[::2]), (x[1::2], y[1::2]))
-        >>> result.ranked_by, len(result.records)
-        ('shift', 75)
-    """
-    if layers != "last":
-        refuse("audit", "layers", "be 'last' in this version", repr(layers), "Scores over more layers are not built yet.")
-    options = _Options(task, damping, weight_decay, fpr, seed, progress, "audit")
-    started = time.perf_counter()
-    seen = view(
-        model,
-        train,
-        test,
-        task=task,
-        weight_decay=weight_decay,
-        layer=layer,
-        batch_size=batch_size,
-        device=device,
-        progress=progress,
-        seed=seed,
-        owner="audit",
-    )
-    if sample_weight is not None:
-        seen = replace(seen, sample_weight=require_weights(sample_weight, len(seen.train), "audit"))
-    return _audit_view(seen, options, ids=ids, groups=groups, loss_traces=loss_traces, signal_seconds=time.perf_counter() - started)
-
-
-def audit_signals(
-    train: Signals,
-    test: Signals,
-    *,
-    task: str = "auto",
-    damping: float | str = "auto",
-    weight_decay: float | None = None,
-    fpr: float | str = "auto",
-    ids: Sequence[object] | None = None,
-    groups: Sequence[object] | None = None,
-    loss_traces: object = None,
-    fit_intercept: bool = True,
-    penalize_intercept: bool = True,
-    sample_weight: object = None,
-    progress: bool = True,
-    seed: int = 0,
-) -> Audit:
-    """Audit any framework's model from arrays: Signals of the training records and of unseen ones.
-
-    Arguments as in `audit`; `fit_intercept` and `penalize_intercept` describe the head the outputs came from.
-    Without features the model-level risk remains and record scores read "not applicable".
-    """
-    owner = "audit_signals"
-    options = _Options(task, damping, weight_decay, fpr, seed, progress, owner)
-    for name, split in (("train", train), ("test", test)):
-        if not isinstance(split, Signals):
-            refuse(owner, name, "be Signals", type(split).__name__, "Build it with ns.Signals(features, outputs, targets).")
-    if train.outputs.shape[1] != test.outputs.shape[1]:
-        refuse(owner, "test", f"have the {train.outputs.shape[1]} outputs of train", f"{test.outputs.shape[1]}")
-    resolved = resolved_task(task, train.outputs, train.targets, owner)
-    penalty = None if weight_decay is None else _weight_decay_damping(weight_decay, len(train), train.outputs.shape[1], resolved)
-    seen = View(
-        train=train,
-        test=test,
-        task=resolved,
-        head=None,
-        fit_intercept=fit_intercept,
-        penalize_intercept=penalize_intercept,
-        damping=penalty,
-        damping_source="" if penalty is None else f"weight_decay={weight_decay:g} of the training objective",
-        sample_weight=None if sample_weight is None else require_weights(sample_weight, len(train), owner),
-        class_names=None,
-        not_applicable=None if train.features is not None else "no features were given, and record scores need the last layer's inputs",
-        notes=(),
-        weights_sha256="",
-    )
-    return _audit_view(seen, options, ids=ids, groups=groups, loss_traces=loss_traces, signal_seconds=0.0)
-
-
-def audit_target(target: Target, **options: Any) -> Audit:
-    """Audit what a user's function returned; options complete what the target states and may not contradict it."""
-    stated = {name: getattr(target, name) for name in ("task", "weight_decay", "ids", "groups", "loss_traces")}
-    for name, open_value in (("task", "auto"), ("weight_decay", None)):
-        asked = options.pop(name, open_value)
-        if stated[name] == open_value:
-            stated[name] = asked
-        elif asked not in (open_value, stated[name]):
-            refuse("audit", name, f"agree with the Target's {stated[name]!r}", repr(asked), "Leave one of the two out.")
-    return audit(target.model, target.train, target.test, **stated, **options)
-
-
 def _is_auto(value: object) -> bool:
     return isinstance(value, str) and value == "auto"
 
 
-def _weight_decay_damping(weight_decay: float, n: int, outputs: int, task: str) -> float:
+def weight_decay_damping(weight_decay: float, n: int, outputs: int, task: str) -> float:
     """λ on the sum for mean(loss) + (wd/2)‖θ‖²; MSELoss averages over outputs."""
     return n * weight_decay * (outputs / 2 if task == "regression" else 1.0)
 
 
-def _audit_view(
+def audit_view(
     seen: View,
-    options: _Options,
+    options: Options,
     *,
     ids: Sequence[object] | None,
     groups: Sequence[object] | None,
     loss_traces: object,
     signal_seconds: float,
 ) -> Audit:
+    """Check what belongs to the records, score them, measure the risk, put the table and the stamps together."""
     train, owner = seen.train if ids is None else seen.train.with_ids(ids), options.owner
     if len(train) < 2:
         refuse(owner, "train", "hold at least 2 records", len(train))
@@ -258,7 +102,9 @@ def _audit_view(
     table |= {} if task == "regression" else {"entropy": record_entropies(train.outputs, task)}
     if scores is not None:
         table |= {name: values for name, values in scores.columns().items() if name in RECORD_COLUMNS}
-        if task == "regression":
+        if task == "regression" and seen.sample_weight is not None:
+            absent["predicted_tpr"] = "not applicable: the Gaussian theory has equal weights, and this head was trained with sample weights"
+        elif task == "regression":
             extra, why = _predicted_tpr(scores, targets - train.outputs, options.fpr if risk is None else risk.fpr)
             table, absent = table | extra, absent | why
     table |= traces
@@ -279,7 +125,7 @@ def _audit_view(
     )
 
 
-def _scores(seen: View, train: Signals, task: str, options: _Options) -> tuple[RecordScores | None, dict[str, str]]:
+def _scores(seen: View, train: Signals, task: str, options: Options) -> tuple[RecordScores | None, dict[str, str]]:
     if seen.not_applicable is not None:
         wanted = (*RECORD_COLUMNS, *(("predicted_tpr",) if task == "regression" else ()), "rank")
         return None, dict.fromkeys(wanted, f"not applicable: {seen.not_applicable}")
@@ -301,7 +147,7 @@ def _scores(seen: View, train: Signals, task: str, options: _Options) -> tuple[R
 
 
 def _risk(
-    members: Array, seen: View, train: Signals, targets: Array, task: str, scores: RecordScores | None, options: _Options
+    members: Array, seen: View, train: Signals, targets: Array, task: str, scores: RecordScores | None, options: Options
 ) -> tuple[ModelRisk | None, Array, dict[str, str]]:
     test = seen.test
     if len(test) == 0:
@@ -374,11 +220,11 @@ def _ranks(score: Array) -> Array:
     return ranks
 
 
-def _provenance(seen: View, train: Signals, options: _Options, scores: RecordScores | None) -> dict[str, Any]:
+def _provenance(seen: View, train: Signals, options: Options, scores: RecordScores | None) -> dict[str, Any]:
     asked = {name: getattr(options, name) for name in ("task", "damping", "weight_decay", "fpr", "seed")}
     stamp: dict[str, Any] = {
         "arguments": asked | {"layers": "last", "call": options.owner},
-        "head": seen.head or "given as arrays",
+        "head": seen.head or ("given as arrays" if seen.not_applicable is None else "none was read"),
         "class_names": None if seen.class_names is None else list(seen.class_names),
         "hashes": {"train": train.sha256(), "test": seen.test.sha256(), "weights": seen.weights_sha256 or None},
         "versions": {name: importlib.metadata.version(name) for name in _VERSIONS} | {"python": platform.python_version()},

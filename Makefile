@@ -34,6 +34,7 @@ benchmarks: $(STAMP)
 	$(BIN)/pip install --quiet -c constraints.txt -e .[bench]
 	$(BIN)/python benchmarks/last_layer.py
 	$(BIN)/python benchmarks/loo_refits.py
+	$(BIN)/python benchmarks/tnr_coverage.py
 	$(BIN)/python docs/render_benchmarks.py
 
 screenshot: demo

@@ -373,3 +373,14 @@ def test_regression_targets_must_be_finite_numbers():
         view(Ridge().fit(X, REAL), (X, np.where(np.arange(N) == 3, np.nan, REAL)), None)
     with pytest.raises(InputError, match="train y must be numeric"):
         view(Ridge().fit(X, REAL), (X, BINARY), None)
+
+
+def test_what_scikit_learn_refuses_is_one_sentence():
+    pipe = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, THREE)
+    broken = X.copy()
+    broken[3, 1] = np.nan
+    for data in ((broken, THREE), (X[:, :3], THREE), (X.astype(str).astype(object), THREE)):
+        bad = data if data[0].dtype != object else (np.full(X.shape, "many"), THREE)
+        with pytest.raises(InputError, match=r"audit: model must accept train X; got ValueError") as caught:
+            view(pipe, bad, (X, THREE), owner="audit")
+        assert "\n" not in str(caught.value)

@@ -24,6 +24,7 @@ from torch.utils.data import (
 
 from noshadow import InputError
 from noshadow.views import collect_signals, view
+from noshadow.views.torch import PROBE_RECORDS
 
 N, D, M = 23, 4, 3
 RNG = np.random.default_rng(11)
@@ -437,9 +438,9 @@ class OwnLoader(DataLoader):
         ((1.0, Y), "train X must have one row per record; got a single number"),
         ((np.array(["a"] * N), Y), "train X must be numeric; got dtype <U1"),
         ((X[:0], Y[:0]), "train must hold at least one record; got none"),
-        ((X.astype(int), Y), r"model must accept the data's batches; got RuntimeError .*Integer inputs stay integers"),
-        ((X[:, :2], Y), r"model must accept the data's batches; got RuntimeError .*Check the inputs"),
-        (({"z": X}, Y), "model must accept the data's batches; got TypeError"),
+        ((X.astype(int), Y), r"model must accept the data's batches \(integer inputs stay integers.*got RuntimeError"),
+        ((X[:, :2], Y), r"model must accept the data's batches \(check the inputs\); got RuntimeError"),
+        (({"z": X}, Y), r"model must accept the data's batches \(check the inputs\); got TypeError"),
         ((X * np.nan, Y), "model must give finite outputs"),
         (DataLoader(DATA, collate_fn=lambda b: (torch.stack([x for x, _ in b]), 0)), "one row of outputs per record"),
         (
@@ -504,3 +505,21 @@ def test_other_models_are_refused(model, got):
 def test_the_owner_of_a_sentence_can_be_named():
     with pytest.raises(InputError, match=r"^audit: train must hold"):
         view(net(), (X[:0], Y[:0]), None, owner="audit")
+
+
+def test_a_model_that_fails_on_a_later_batch_or_on_the_test_split_is_one_sentence():
+    class Fussy(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 3)
+
+        def forward(self, x):
+            if x.shape[0] > PROBE_RECORDS:
+                raise KeyError("weights\nof the second page")
+            return self.layer(x)
+
+    with pytest.raises(InputError, match=r"audit: model must accept .*got KeyError \('weights") as caught:
+        view(Fussy(), (X, Y), (X, Y), progress=False, owner="audit")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(InputError, match=r"audit: model must accept the data's batches .*got RuntimeError"):
+        view(torch.nn.Linear(X.shape[1], 3), (X, Y), (X[:, :2], Y), progress=False, owner="audit")

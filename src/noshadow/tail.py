@@ -60,7 +60,7 @@ def model_risk(
         distinct losses.
     Approximates: beyond that, losses are gathered into 4,096 atoms by pooled quantile, an atom's losses moving by a
         Gaussian of their own variance. The interval of TNR is too short when fewer than about 5 members may exceed τ
-        (nominal 95 % covered 93 % at 5 and 78 % at 1 in simulation: raise fpr for a firmer answer); those of KS and
+        (raise fpr for a firmer answer; benchmarks/tnr_coverage.py measures by how much); those of KS and
         Wasserstein lean upwards when the two samples hardly differ.
     Cost: O(n log n + resamples · min(n, 4096)); a few seconds for two million losses.
     Reference: [TAIL] §5, Eq. 4 with erratum 4, Table 1.

@@ -528,7 +528,7 @@ def test_unknown_columns_are_refused():
 
 def test_a_curvature_that_vanishes_is_a_numerical_error():
     refused(
-        "the curvature has 10 non-positive diagonal entries. Raise the damping",
+        "the curvature has 10 non-positive or infinite diagonal entries",
         audit_signals,
         *splits(outputs=1e5 * LOGITS),
         damping=0.0,

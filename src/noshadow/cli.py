@@ -146,6 +146,8 @@ def main() -> None:
         _fail(error, 2)
     except NumericalError as error:
         _fail(error, 3)
+    except typer.Abort:
+        _fail("stopped.", 130)
 
 
 def _fail(error: Exception | str, code: int) -> None:

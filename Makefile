@@ -24,7 +24,7 @@ types: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python docs/render_benchmarks.py --check
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 format: $(STAMP)
 	$(BIN)/ruff format src tests examples benchmarks docs

@@ -6,23 +6,12 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from noshadow.checks import (
-    Array,
-    numeric_array,
-    refuse,
-    require_choice,
-    require_output_columns,
-    require_same_length,
-    require_squarable,
-    require_two_classes,
-    require_weights,
-    require_whole,
-    resolved_task,
-)
-from noshadow.scores.baselines import gradient_norms, hard_labels, record_entropies, record_losses, task_targets
+from noshadow.checks import Array, refuse, require_choice, require_whole
+from noshadow.scores.baselines import gradient_norms, record_entropies, record_losses
 from noshadow.scores.curvature import SoftmaxProblem
 from noshadow.scores.damping import HeadFit, head_fit, mean_curvature, resolved_damping
 from noshadow.scores.design import Design, whitened_design
+from noshadow.scores.inputs import head_inputs
 from noshadow.scores.result import COLUMNS, RecordScores, Solved
 from noshadow.scores.single_output import binary_columns, regression_columns, weighted_leverage
 from noshadow.scores.softmax_solver import softmax_columns
@@ -90,21 +79,12 @@ def record_scores(
         (2.0, True)
     """
     started = time.perf_counter()
-    x = numeric_array(features, OWNER, "features", ndim=2)
-    given = numeric_array(outputs, OWNER, "outputs", ndim=(1, 2))
-    out = given[:, None] if given.ndim == 1 else given
-    raw_targets = numeric_array(targets, OWNER, "targets", ndim=(1, 2))
-    n = require_same_length(OWNER, features=x, outputs=out, targets=raw_targets)
-    for name, array in (("features", x), ("outputs", out), ("targets", raw_targets)):
-        require_squarable(array, OWNER, name)
     wanted = _requested(columns)
     require_choice(precision, ("auto", "float64", "mixed"), OWNER, "precision")
     if block_size is not None:
         require_whole(block_size, OWNER, "block_size", low=1)
-    if n < 2:
-        refuse(OWNER, "features", "have at least 2 records", n)
-    task, y = _task_and_targets(task, out, raw_targets)
-    weight = None if sample_weight is None else require_weights(sample_weight, n, OWNER)
+    head = head_inputs(features, outputs, targets, task=task, sample_weight=sample_weight, owner=OWNER)
+    x, out, y, weight, task = head.features, head.outputs, head.targets, head.sample_weight, head.task
     design = whitened_design(x, fit_intercept=fit_intercept, penalize_intercept=penalize_intercept, owner=OWNER)
     scale = mean_curvature(design, out, weight, task) if isinstance(damping, str) else 0.0
     value, source = resolved_damping(damping, scale, damping_source)
@@ -143,15 +123,6 @@ def _requested(columns: Sequence[str] | None) -> tuple[str, ...]:
     if unknown:
         refuse(OWNER, "columns", f"be among {', '.join(COLUMNS)}", ", ".join(map(repr, unknown)))
     return tuple(columns)
-
-
-def _task_and_targets(task: str, outputs: Array, targets: Array) -> tuple[str, Array]:
-    task = resolved_task(task, outputs, targets, OWNER)
-    require_output_columns(outputs, task, OWNER)
-    y = task_targets(outputs, targets, task, OWNER)
-    if task != "regression":
-        require_two_classes(hard_labels(y) if task == "classification" else y > 0.5, OWNER)
-    return task, y
 
 
 def _single_output(

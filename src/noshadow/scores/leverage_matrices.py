@@ -6,21 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from noshadow.checks import (
-    Array,
-    numeric_array,
-    refuse,
-    require_choice,
-    require_output_columns,
-    require_same_length,
-    require_weights,
-    resolved_task,
-)
+from noshadow.checks import Array, numeric_array, refuse, require_choice
 from noshadow.linalg import pair_form_values
-from noshadow.scores.baselines import task_targets
 from noshadow.scores.curvature import SoftmaxProblem, difference_forms, require_memory, softmax_inverse
 from noshadow.scores.damping import mean_curvature, resolved_damping
 from noshadow.scores.design import whitened_design
+from noshadow.scores.inputs import head_inputs
 from noshadow.scores.single_output import weighted_leverage
 from noshadow.scores.softmax import square_differences
 
@@ -83,16 +74,9 @@ def leverage_matrices(
         ((1, 2, 2), True)
     """
     require_choice(space, ("probability", "logit"), OWNER, "space")
-    x = numeric_array(features, OWNER, "features", ndim=2)
-    given = numeric_array(outputs, OWNER, "outputs", ndim=(1, 2))
-    out = given[:, None] if given.ndim == 1 else given
-    raw_targets = numeric_array(targets, OWNER, "targets", ndim=(1, 2))
-    n = require_same_length(OWNER, features=x, outputs=out, targets=raw_targets)
-    chosen = _chosen(records, n)
-    task = resolved_task(task, out, raw_targets, OWNER)
-    y = task_targets(out, raw_targets, task, OWNER)
-    require_output_columns(out, task, OWNER)
-    weight = None if sample_weight is None else require_weights(sample_weight, n, OWNER)
+    head = head_inputs(features, outputs, targets, task=task, sample_weight=sample_weight, owner=OWNER)
+    x, out, y, weight, task = head.features, head.outputs, head.targets, head.sample_weight, head.task
+    chosen = _chosen(records, len(x))
     design = whitened_design(x, fit_intercept=fit_intercept, penalize_intercept=penalize_intercept, owner=OWNER)
     scale = mean_curvature(design, out, weight, task) if isinstance(damping, str) else 0.0
     value, source = resolved_damping(damping, scale, None)

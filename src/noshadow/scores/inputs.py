@@ -1,0 +1,51 @@
+"""The arrays every exact score starts from, checked once."""
+
+from dataclasses import dataclass
+
+from noshadow.checks import (
+    Array,
+    numeric_array,
+    refuse,
+    require_output_columns,
+    require_same_length,
+    require_squarable,
+    require_two_classes,
+    require_weights,
+    resolved_task,
+)
+from noshadow.scores.baselines import hard_labels, task_targets
+
+
+@dataclass(frozen=True, eq=False)
+class HeadInputs:
+    """A head seen through its arrays: (n, d−1) features, (n, m) outputs, targets as the task wants them, weights or None."""
+
+    features: Array
+    outputs: Array
+    targets: Array
+    sample_weight: Array | None
+    task: str
+
+
+def head_inputs(features: object, outputs: object, targets: object, *, task: str, sample_weight: object, owner: str) -> HeadInputs:
+    """Check features, outputs, targets and weights of a head against each other and against the task.
+
+    Raises:
+        InputError: not finite, of different lengths, fewer than two records or classes, or not what the task wants.
+    """
+    x = numeric_array(features, owner, "features", ndim=2)
+    given = numeric_array(outputs, owner, "outputs", ndim=(1, 2))
+    out = given[:, None] if given.ndim == 1 else given
+    raw = numeric_array(targets, owner, "targets", ndim=(1, 2))
+    n = require_same_length(owner, features=x, outputs=out, targets=raw)
+    for name, array in (("features", x), ("outputs", out), ("targets", raw)):
+        require_squarable(array, owner, name)
+    if n < 2:
+        refuse(owner, "features", "have at least 2 records", n)
+    task = resolved_task(task, out, raw, owner)
+    require_output_columns(out, task, owner)
+    y = task_targets(out, raw, task, owner)
+    if task != "regression":
+        require_two_classes(hard_labels(y) if task == "classification" else y > 0.5, owner)
+    weight = None if sample_weight is None else require_weights(sample_weight, n, owner)
+    return HeadInputs(x, out, y, weight, task)

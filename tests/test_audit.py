@@ -12,7 +12,9 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
+from torch.utils.data import DataLoader, Subset, SubsetRandomSampler, TensorDataset
 
+import noshadow as ns
 from noshadow import InputError, NumericalError, Signals, Target, audit, audit_signals, collect_signals, record_scores, theory
 from noshadow.audit import audit_target
 
@@ -568,3 +570,72 @@ def test_options_complete_a_target_and_may_not_contradict_it():
         Target(model, data, data, weight_decay=0.1),
         weight_decay=0.2,
     )
+
+
+def small_problem(n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(n, 3))
+    return features, rng.integers(0, 2, n)
+
+
+def notes_of(audit):
+    return " | ".join(audit.notes)
+
+
+def test_splits_that_share_records_or_are_swapped_are_noted():
+    features, labels = small_problem(400)
+    model = LogisticRegression(C=100.0).fit(features[:40], labels[:40])
+    inside, outside = (features[:40], labels[:40]), (features[200:], labels[200:])
+    apart = notes_of(ns.audit(model, inside, outside, progress=False))
+    assert "training record" not in apart and "swapped" not in apart
+    assert "every test record has the outputs and target" in notes_of(ns.audit(model, inside, inside, progress=False))
+    mixed = (np.concatenate([features[:10], features[200:]]), np.concatenate([labels[:10], labels[200:]]))
+    assert "10 of 210 test records have the outputs and target" in notes_of(ns.audit(model, inside, mixed, progress=False))
+    forest = RandomForestClassifier(random_state=0).fit(features[:200], labels[:200])
+    swapped = ns.audit(forest, (features[200:], labels[200:]), (features[:200], labels[:200]), progress=False)
+    assert "are the two splits swapped?" in notes_of(swapped)
+
+
+def test_an_interval_that_rests_on_one_member_is_noted():
+    features, labels = small_problem(200)
+    model = LogisticRegression().fit(features[:100], labels[:100])
+    splits = (features[:100], labels[:100]), (features[100:], labels[100:])
+    assert "rests on one member's loss" in notes_of(ns.audit(model, *splits, progress=False))
+    assert "rests on one member's loss" not in notes_of(ns.audit(model, *splits, fpr=0.1, progress=False))
+
+
+def test_an_unknown_damping_is_noted():
+    features, labels = small_problem()
+    train = ns.Signals(features, np.column_stack([features[:, 0], -features[:, 0]]), labels)
+    test = ns.Signals(features + 1, np.column_stack([features[:, 0], -features[:, 1]]), labels)
+    assert "pass weight_decay=" in notes_of(ns.audit_signals(train, test, progress=False))
+    assert "pass weight_decay=" not in notes_of(ns.audit_signals(train, test, weight_decay=1e-3, progress=False))
+
+
+def test_class_names_become_labels_and_binary_targets_are_whole_numbers():
+    features, labels = small_problem()
+    names = np.array(["healthy", "ill"])[labels]
+    model = LogisticRegression().fit(features, names)
+    records = ns.audit(model, (features, names), (features + 1, names), progress=False).records
+    assert records["label"].tolist() == names.tolist()
+    assert records["target"].tolist() == labels.tolist()
+    assert records["target"].dtype == np.int64
+
+
+def test_ids_follow_the_data_set_behind_subsets_and_the_index_of_a_frame():
+    features, labels = small_problem()
+    data = TensorDataset(torch.tensor(features, dtype=torch.float32), torch.tensor(labels))
+    model = torch.nn.Linear(3, 2)
+    rows = [50, 7, 33, 8, 9]
+    ids = {
+        "sampler": DataLoader(data, sampler=SubsetRandomSampler(rows)),
+        "subset": Subset(data, rows),
+        "nested": Subset(Subset(data, [50, 7, 33, 8, 9, 11]), [0, 2, 4]),
+    }
+    found = {name: ns.collect_signals(model, split).ids.tolist() for name, split in ids.items()}
+    assert found == {"sampler": sorted(rows), "subset": rows, "nested": [50, 33, 9]}
+    frame = pd.DataFrame(features, index=[f"patient-{i}" for i in range(60)], columns=["a", "b", "c"])
+    signals = ns.collect_signals(LogisticRegression().fit(frame, labels), (frame, labels))
+    assert signals.ids.tolist() == frame.index.tolist()
+    plain = frame.reset_index(drop=True)
+    assert ns.collect_signals(LogisticRegression().fit(plain, labels), (plain, labels)).ids.tolist() == list(range(60))

@@ -433,8 +433,8 @@ def test_the_gate_speaks_json(run, saved):
     assert json.loads(out) == {
         "passed": False,
         "limits": [
-            {"figure": "tnr", "value": risk.tnr, "limit": 1.0, "passed": True},
-            {"figure": "auc", "value": risk.auc, "limit": 0.01, "passed": False},
+            {"figure": "tnr", "value": risk.tnr, "interval": list(risk.tnr_interval), "limit": 1.0, "passed": True},
+            {"figure": "auc", "value": risk.auc, "interval": list(risk.auc_interval), "limit": 0.01, "passed": False},
         ],
     }
 

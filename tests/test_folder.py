@@ -141,7 +141,7 @@ def test_a_folder_with_other_files_is_never_touched(tmp_path, overwrite):
 def test_what_stands_in_the_way_is_named_when_overwriting(tmp_path):
     folder = made().save(tmp_path / "a")
     (folder / "notes").mkdir()
-    refused("hold an audit and nothing else to be overwritten; got '.*a' with notes", made().save, folder, overwrite=True)
+    refused("not exist yet, or hold an audit and nothing else; got '.*a' with notes", made().save, folder, overwrite=True)
 
 
 @pytest.mark.parametrize("overwrite", [False, True])

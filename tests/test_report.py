@@ -173,7 +173,7 @@ def test_the_headline_says_what_tnr_means(tmp_path):
 def test_the_headline_of_a_model_that_gives_nothing_away(tmp_path):
     members, nonmembers = np.linspace(1, 2, 50), np.linspace(0.1, 0.9, 50)
     root = page_of(handmade(members, nonmembers), tmp_path)
-    assert root.one("h1").text.startswith("No people who were not in the training data can be told apart")
+    assert root.one("h1").text.startswith("At the level measured, no people who were not in the training data can be told apart")
     assert "at most one in 50 members is missed" in root.one("h1").text
     assert "does not rule out that the attack does no better" in root.one("header").text
 
@@ -503,7 +503,7 @@ def test_diagnostics_and_provenance(classified, tmp_path):
     assert classified.timings["created"] in text and "audit_signals" in text
 
 
-@pytest.mark.parametrize(("value", "words"), [(0.4, "Below 1: what is left over is smaller"), (3.0, "the head is not at its minimum")])
+@pytest.mark.parametrize(("value", "words"), [(0.4, "Below 1: what is left over is smaller"), (3.0, "that this head has not reached")])
 def test_stationarity_is_judged_against_one_record(value, words, tmp_path, classified):
     provenance = classified.provenance | {"scores": classified.provenance["scores"] | {"stationarity": value}}
     assert words in page_of(replace(classified, provenance=provenance), tmp_path).one("table", class_="diagnostics").text

@@ -157,3 +157,82 @@ def test_interpolated_records_are_infinite_and_noted():
     assert scores.leverage[4] == pytest.approx(1.0)
     assert any("1 interpolated records" in note for note in scores.notes)
     assert not any(np.isnan(column).any() for column in scores.columns().values())
+
+
+def test_timestamps_and_other_offsets_keep_their_directions():
+    """Columns whose mean is a million times their spread: the refits, on centred columns, are the truth."""
+    rng = np.random.default_rng(0)
+    times = 1.7e9 + np.sort(rng.uniform(0, 3000, 40))
+    features = np.column_stack([rng.normal(size=40), times])
+    targets = features[:, 0] + np.sin((times - 1.7e9) / 500) + (times - 1.7e9) / 1000 + 0.3 * rng.normal(size=40)
+    centred = oracles.with_bias(features - features.mean(0))
+    predictions, loo, shift = refit_columns(centred, targets, np.array([1.0, 1.0, 0.0]))
+    scores = ns.record_scores(features, predictions, targets, damping=1.0, penalize_intercept=False)
+    np.testing.assert_allclose(scores.loo, loo, rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(scores.shift, shift, rtol=1e-8, atol=1e-12)
+    assert scores.rank == 3
+    assert scores.head_residual < 1e-6
+    assert scores.stationarity < 1e-6
+
+
+@pytest.mark.parametrize("degree", [8, 10, 12])
+def test_polynomials_keep_their_rank(degree):
+    features = np.vander(np.linspace(0, 1, 60), degree + 1)[:, :-1]
+    scores = ns.record_scores(features, np.zeros(60), np.linspace(2, 3, 60), damping=0.0)
+    orthonormal, _ = np.linalg.qr(np.polynomial.legendre.legvander(np.linspace(-1, 1, 60), degree))
+    assert scores.rank == degree + 1
+    # the monomials' condition of 1e10 times rounding
+    np.testing.assert_allclose(scores.leverage, (orthonormal**2).sum(1), rtol=1e-4)
+
+
+@pytest.mark.parametrize("constant", [1e-6, 1e-8, 1e-9, 1e-12, 1e9])
+@pytest.mark.parametrize("penalize_intercept", [True, False])
+def test_a_constant_column_only_shares_the_bias(constant, penalize_intercept):
+    rng = np.random.default_rng(8)
+    x, targets = rng.normal(size=(12, 2)), rng.normal(size=12)
+    both = ns.record_scores(
+        np.column_stack([x, np.full(12, constant)]), 0 * targets, targets, damping=1.0, penalize_intercept=penalize_intercept
+    )
+    # two ways to a constant with unit penalties: as one bias column of length √(1 + c²); free if the bias is
+    scale = np.hypot(1.0, constant)
+    design = np.column_stack([x, np.full(12, scale)])
+    penalty = np.diag([1.0, 1.0, float(penalize_intercept)])
+    expected = np.einsum("ij,ij->i", design @ np.linalg.inv(design.T @ design + penalty), design)
+    np.testing.assert_allclose(both.leverage, expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize("factor", [10.0, 1e-6])
+def test_a_scaled_copy_of_a_column_is_one_longer_column(factor):
+    rng = np.random.default_rng(9)
+    x, targets = rng.normal(size=(30, 2)), rng.normal(size=30)
+    doubled = ns.record_scores(np.column_stack([x, factor * x[:, 0]]), 0 * targets, targets, damping=1.0)
+    longer = ns.record_scores(x * [np.hypot(1.0, factor), 1.0], 0 * targets, targets, damping=1.0)
+    np.testing.assert_allclose(doubled.leverage, longer.leverage, rtol=1e-7)
+
+
+@pytest.mark.parametrize("extra", ["constant", "copy", "one-hot", "wide"])
+def test_a_fitted_head_is_stationary_whatever_its_rank(extra):
+    rng = np.random.default_rng(10)
+    n = 40
+    x = rng.normal(size=(n, 3))
+    columns = {"constant": np.ones((n, 1)), "copy": 10 * x[:, :1], "one-hot": np.eye(4)[np.arange(n) % 4], "wide": rng.normal(size=(n, 60))}
+    features = np.column_stack([x, columns[extra]])
+    targets = x @ [1.0, 2.0, 3.0] + rng.normal(size=n) + 5
+    fit = Ridge(alpha=10.0, solver="svd").fit(features, targets)
+    scores = ns.record_scores(features, fit.predict(features), targets, damping=10.0, penalize_intercept=False)
+    assert scores.stationarity < 1e-9
+    assert not any("not at a minimum" in note for note in scores.notes)
+    off = ns.record_scores(features, fit.predict(features) + 0.5 * x[:, 0], targets, damping=10.0, penalize_intercept=False)
+    assert off.stationarity > 1
+    assert any("not at a minimum" in note for note in off.notes)
+
+
+def test_whole_number_features_and_constant_outputs():
+    rng = np.random.default_rng(11)
+    features = rng.integers(-5, 5, size=(20, 2)) * 2_000_000_000
+    targets = rng.normal(size=20)
+    scores = ns.record_scores(features, np.full(20, 0.1), targets, damping=1.0)
+    floats = ns.record_scores(features.astype(float), np.full(20, 0.1), targets, damping=1.0)
+    np.testing.assert_array_equal(scores.gradient_norm, floats.gradient_norm)
+    assert scores.head_residual < 1e-3
+    assert not any("linear function" in note for note in scores.notes)

@@ -178,7 +178,7 @@ def test_automatic_precision_keeps_float32_where_it_holds(monkeypatch):
     scores = ns.record_scores(features, logits, labels, damping=1.0)
     assert scores.precision == "mixed"
     assert scores.precision_error < 1e-5
-    assert not scores.notes
+    assert not any("float64" in note for note in scores.notes)
 
 
 def test_rare_classes_do_not_drown_the_others_in_float32():
@@ -214,3 +214,54 @@ def test_memory_is_refused_before_it_is_taken():
     features, _, logits, labels = head(30, 3, 3, seed=13)
     with pytest.raises(ns.InputError, match=r"record_scores: \(classes − 1\) × features must be small enough.*Raise max_memory"):
         ns.record_scores(features, logits, labels, max_memory=1000)
+
+
+def test_float32_is_not_trusted_with_a_class_that_never_occurs(monkeypatch):
+    """Its logit's variance is the prior's, and the difference that moves it is lost in float32: shift must not be ranked on that."""
+    monkeypatch.setattr("noshadow.scores.softmax_solver.MIXED_FROM_FLOPS", 0)
+    rng = np.random.default_rng(0)
+    features, labels = rng.normal(size=(300, 3)), np.arange(300) % 4
+    logits = np.column_stack([features @ rng.normal(size=(3, 4)), features[:, 0] - 26])
+    exact = ns.record_scores(features, logits, labels, damping=1e-8, precision="float64")
+    assert ns.record_scores(features, logits, labels, damping=1e-8, precision="mixed").precision_error > 1e-4
+    automatic = ns.record_scores(features, logits, labels, damping=1e-8)
+    assert automatic.precision == "float64"
+    np.testing.assert_array_equal(automatic.shift, exact.shift)
+
+
+@pytest.mark.parametrize(("scale", "offset", "damping"), [(20.0, 0.0, 1e-8), (1.0, -50.0, 1e-12), (1.0, -30.0, 1e-6)])
+def test_gls_trace_equals_leverage_for_saturated_and_rare_classes(scale, offset, damping):
+    features, _, logits, labels = head(40, 2, 3, seed=30)
+    logits = logits * scale
+    logits[:, 2] += offset
+    labels[labels == 2] = 0
+    scores = ns.record_scores(features, logits, labels, damping=damping, columns=["leverage"])
+    gls = ns.leverage_matrices(features, logits, labels, damping=damping)
+    np.testing.assert_allclose(gls.trace, scores.leverage, rtol=1e-7)
+    np.testing.assert_allclose(gls.matrix.sum(1), 0, atol=1e-9 * np.abs(gls.matrix).max())
+
+
+def test_margin_leverage_that_cannot_be_factored_leaves_the_rest():
+    features, _, logits, labels = head(40, 2, 3, seed=31)
+    logits[:, 2] -= 60
+    labels[labels == 2] = 0
+    scores = ns.record_scores(features, logits, labels, damping=0.0)
+    assert scores.margin_leverage is None
+    assert scores.not_applicable["margin_leverage"].startswith("not available: ")
+    assert np.isfinite(scores.leverage).all()
+
+
+def test_one_hot_floats_are_labels_and_soft_rows_are_scaled_to_one():
+    features, _, logits, labels = head(30, 3, 3, seed=32)
+    logits[:3] *= 40
+    one_hot = ns.record_scores(features, logits, np.eye(3)[labels], task="classification", damping=1.0)
+    plain = ns.record_scores(features, logits, labels, damping=1.0)
+    for name in COLUMNS:
+        np.testing.assert_array_equal(getattr(one_hot, name), getattr(plain, name), err_msg=name)
+    soft = 0.9 * np.eye(3)[labels] + 0.1 / 3
+    soft[0] *= 1.00005
+    moved = logits.copy()
+    moved[0] += 1e4
+    first = ns.record_scores(features, logits, soft, task="classification", damping=1.0)
+    second = ns.record_scores(features, moved, soft, task="classification", damping=1.0)
+    np.testing.assert_allclose(first.loss, second.loss, rtol=1e-9)

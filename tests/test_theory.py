@@ -452,3 +452,7 @@ def test_quantiles_hold_where_the_density_underflows():
         alpha, expected = ([float(folded_law(a * c, 10, 3)[0]) for a in u] for c in (1, mpmath.mpf("1.2")))
     h, e = 0.2 / 1.2, 10 * np.sqrt(0.2) / 1.2
     np.testing.assert_allclose(theory.predicted_tpr(alpha, h, e, outputs=3, **FIT), expected, rtol=1e-9)
+
+
+def test_fixed_design_at_leverage_one_misses_nobody_however_small_the_level():
+    assert theory.fixed_design_tradeoff([1e-200, 0.3], 1.0).tolist() == [0.0, 0.0]

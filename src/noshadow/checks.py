@@ -100,6 +100,12 @@ def numeric_array(value: object, owner: str, argument: str, *, ndim: int | tuple
     return array
 
 
+def floating(array: Array) -> Array:
+    """The array in float32 or float64: integers and other floats become float64."""
+    values: Array = array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
+    return values
+
+
 def require_same_length(owner: str, **arrays: Array | Sequence[object] | None) -> int:
     """All given arrays have the same number of rows; returns it."""
     lengths = {name: len(a) for name, a in arrays.items() if a is not None}
@@ -208,7 +214,7 @@ def class_targets(targets: Array, classes: int, owner: str) -> Array:
 
 
 def soft_targets(targets: Array, classes: int, owner: str) -> Array:
-    """Rows of probabilities (n, m); several ones in a row (multi-label) are refused."""
+    """Rows of probabilities (n, m), scaled to sum to one, or labels (n,) when every row is one-hot; multi-label is refused."""
     if targets.shape[1] != classes:
         refuse(owner, "targets", f"have one column per output ({classes})", f"shape {targets.shape}")
     sums = targets.sum(1, dtype=np.float64)
@@ -222,7 +228,9 @@ def soft_targets(targets: Array, classes: int, owner: str) -> Array:
             f"row {row} with sum {sums[row]:g}",
             "Multi-label heads are not supported: audit one label at a time as task='binary'.",
         )
-    return targets.astype(np.float64)
+    rows: Array = targets / sums[:, None]
+    # Rows of one 1 and zeros are labels, and labels keep their digits as p → 1.
+    return rows.argmax(1) if bool(((rows == 0) | (rows == 1)).all()) else rows
 
 
 def integer_labels(targets: Array, classes: int, owner: str) -> Array:

@@ -66,6 +66,7 @@ def audit(
     task: Annotated[Task, typer.Option("--task", help="What the model predicts; inferred where that is not a guess.")] = Task.auto,
     fpr: Annotated[float | None, typer.Option("--fpr", help="False-positive level of the attack; default max(1e-3, 1/n).")] = None,
     layers: Annotated[str, typer.Option("--layers", help="Layers to score: 'last'.")] = "last",
+    layer: Annotated[str, typer.Option("--layer", help="For functions: name of the head to use instead of the one found.")] = "auto",
     damping: Annotated[float | None, typer.Option("--damping", help="λ on the sum over records; default: the training's own.")] = None,
     weight_decay: Annotated[float | None, typer.Option("--weight-decay", help="Weight decay of the training, gives λ.")] = None,
     intercept: Annotated[bool, typer.Option("--intercept/--no-intercept", help="For files: whether the head has a bias.")] = True,
@@ -92,7 +93,9 @@ def audit(
         if ":" in what and Path(what).suffix not in SUFFIXES:
             if not intercept:
                 raise InputError(f"audit: --no-intercept must come with a file of signals; got '{what}'. The model's own head is read.")
-            return audit_target(_target(what), layers=layers, **options)
+            return audit_target(_target(what), layers=layers, layer=layer, **options)
+        if layer != "auto":
+            raise InputError(f"audit: --layer must come with a module:function; got '{what}'. A file holds one layer's signals.")
         if layers != "last":
             raise InputError(f"audit: --layers must be 'last' for a file of signals; got '{layers}'. Pass a module:function.")
         train, test, traces = load_splits(what)
@@ -112,13 +115,19 @@ def report(folder: Annotated[Path, typer.Argument(help="An audit folder.")], qui
 @app.command(epilog="Example: noshadow gate my-audit --max-tnr 0.05 --max-auc 0.6")
 def gate(
     folder: Annotated[Path, typer.Argument(help="An audit folder.")],
-    max_predicted_tpr: Annotated[float | None, typer.Option("--max-predicted-tpr", help="Limit on the predicted attack TPR.")] = None,
+    max_predicted_tpr: Annotated[
+        float | None,
+        typer.Option("--max-predicted-tpr", help="Limit on the model's predicted attack TPR (no audit of this version holds it)."),
+    ] = None,
     max_tnr: Annotated[float | None, typer.Option("--max-tnr", help="Limit on the loss attack's TNR.")] = None,
     max_auc: Annotated[float | None, typer.Option("--max-auc", help="Limit on the loss attack's AUC.")] = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Exit 1 when the audit exceeds a limit, 2 when a limit asks for a figure it does not have. For pipelines."""
+    """Exit 1 when the audit exceeds a limit, 2 when a limit asks for a figure it does not have. For pipelines.
+
+    The figure itself is compared, not the end of its interval; a figure equal to its limit passes.
+    """
     limits = {"predicted_tpr": max_predicted_tpr, "tnr": max_tnr, "auc": max_auc}
     asked = {name: limit for name, limit in limits.items() if limit is not None}
     if not asked:
@@ -132,7 +141,8 @@ def gate(
         typer.echo(json.dumps({"passed": all(row["passed"] for row in rows), "limits": rows}))
     elif not quiet:
         for row in rows:
-            typer.echo(f"{'pass' if row['passed'] else 'FAIL'}  {row['figure']} = {row['value']:.4g}, limit {row['limit']:g}")
+            ends = "–".join(f"{end:.4g}" for end in row["interval"])
+            typer.echo(f"{'pass' if row['passed'] else 'FAIL'}  {row['figure']} = {row['value']:.4g} ({ends}), limit {row['limit']:g}")
     raise typer.Exit(0 if all(row["passed"] for row in rows) else 1)
 
 
@@ -160,7 +170,8 @@ def _checked(audited: Audit, name: str, limit: float) -> dict[str, Any]:
     if value is None:
         reason = audited.not_applicable.get("model_risk") or (audited.model_risk.reason if audited.model_risk else "")
         raise InputError(f"gate: the audit must hold {name} for --max-{name.replace('_', '-')}; got none ({reason}). Drop that limit.")
-    return {"figure": name, "value": value, "limit": limit, "passed": value <= limit}
+    low, high = getattr(audited.model_risk, f"{name}_interval") or (None, None)
+    return {"figure": name, "value": value, "interval": [low, high], "limit": limit, "passed": value <= limit}
 
 
 def _target(what: str) -> Target:
@@ -204,7 +215,13 @@ def _finish(run: Callable[[], Audit], out: Path, *, force: bool, quiet: bool, as
 def _summary(audited: Audit, page: Path) -> dict[str, Any]:
     manifest = audited.manifest()
     kept = ("task", "ranked_by", "records", "model_risk", "not_applicable", "notes")
-    return {name: manifest[name] for name in kept} | {"folder": str(page.parent), "report": str(page)}
+    shown = [] if audited.ranked_by is None else audited.records.nsmallest(5, "rank")[["rank", "id"]].to_dict("records")
+    return {name: manifest[name] for name in kept} | {
+        "most_exposed": [{"rank": int(row["rank"]), "id": str(row["id"])} for row in shown],
+        "scores": audited.provenance.get("scores"),
+        "folder": str(page.parent),
+        "report": str(page),
+    }
 
 
 def _print(audited: Audit, page: Path, seconds: float) -> None:
@@ -220,7 +237,8 @@ def _print(audited: Audit, page: Path, seconds: float) -> None:
         console.print(f"Record scores: {_harmless(audited.not_applicable['rank'])}")
     else:
         table = Table(title=f"Most exposed records, by {audited.ranked_by}", title_justify="left")
-        shown = [c for c in ("rank", "id", "target", "loss", "leverage", audited.ranked_by) if c in audited.records]
+        named = "label" if "label" in audited.records else "target"
+        shown = [c for c in ("rank", "id", named, "loss", "leverage", audited.ranked_by) if c in audited.records]
         for name in shown:
             table.add_column(name, justify="right")
         for row in audited.records.nsmallest(5, "rank")[shown].itertuples(index=False):

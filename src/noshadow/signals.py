@@ -12,7 +12,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from noshadow.checks import Array, InputError, as_array, numeric_array, refuse, require_same_length, require_squarable
+from noshadow.checks import Array, InputError, as_array, floating, numeric_array, refuse, require_same_length, require_squarable
 
 FIELDS = ("features", "outputs", "targets", "ids")
 SUFFIXES = (".npz", ".safetensors")
@@ -44,9 +44,9 @@ class Signals:
 
     def __init__(self, features: object, outputs: object, targets: object, ids: object = None) -> None:
         given = numeric_array(outputs, "Signals", "outputs", ndim=(1, 2))
-        out = _floating(given[:, None] if given.ndim == 1 else given)
+        out = floating(given[:, None] if given.ndim == 1 else given)
         y = numeric_array(targets, "Signals", "targets", ndim=(1, 2))
-        x = None if features is None else _floating(numeric_array(features, "Signals", "features", ndim=2))
+        x = None if features is None else floating(numeric_array(features, "Signals", "features", ndim=2))
         n = require_same_length("Signals", outputs=out, targets=y, features=x)
         for name, array in (("features", x), ("outputs", out), ("targets", y)):
             if array is not None:
@@ -117,11 +117,6 @@ def load_splits(path: str | Path) -> tuple[Signals, Signals, Array | None]:
     return _split(arrays, "train"), _split(arrays, "test"), arrays.get("loss_traces")
 
 
-def _floating(array: Array) -> Array:
-    floating: Array = array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
-    return floating
-
-
 def _read_only(array: Array) -> Array:
     view: Array = array.view()
     view.flags.writeable = False
@@ -138,7 +133,7 @@ def _identifiers(ids: object, n: int) -> Array:
     require_same_length("Signals", outputs=range(n), ids=array)
     values, counts = np.unique(array, return_counts=True)
     if len(values) < n:
-        refuse("Signals", "ids", "be unique", f"{values[counts.argmax()]!r} {int(counts.max())} times")
+        refuse("Signals", "ids", "be unique", f"'{values[counts.argmax()]}' {int(counts.max())} times")
     return array
 
 

@@ -24,6 +24,7 @@ from noshadow.checks import (
     resolved_task,
     whole_seed,
 )
+from noshadow.metrics import error_budget
 from noshadow.results import Audit, ModelRisk
 from noshadow.scores.baselines import correct_predictions, hard_labels, record_entropies, record_losses, task_targets
 from noshadow.scores.last_layer import record_scores
@@ -91,6 +92,8 @@ def audit_view(
     require_output_columns(train.outputs, task, owner)
     targets = task_targets(train.outputs, train.targets, task, owner)
     identity = _identity_columns(train, targets, task, groups, owner)
+    if seen.class_names is not None and task != "regression":
+        identity["label"] = [seen.class_names[int(number)] for number in identity["target"]]
     traces = {} if loss_traces is None else {"lt_iqr": _traces(loss_traces, len(train), owner)}
     started = time.perf_counter()
     scores, absent = _scores(seen, train, task, options)
@@ -119,7 +122,7 @@ def audit_view(
         task=task,
         ranked_by=ranked_by,
         not_applicable=absent,
-        notes=seen.notes + (() if scores is None else scores.notes),
+        notes=seen.notes + (() if scores is None else scores.notes) + _split_notes(train, seen.test, risk) + _damping_note(scores),
         provenance=_provenance(seen, train, options, scores),
         timings=_timings(signal_seconds, scored - started, time.perf_counter() - scored),
     )
@@ -174,13 +177,59 @@ def _identity_columns(train: Signals, targets: Array, task: str, groups: Sequenc
     if task == "regression" and targets.shape[1] > 1:
         table |= {f"target_{k}": targets[:, k] for k in range(targets.shape[1])}
     else:
-        table["target"] = targets[:, 0] if task == "regression" else hard_labels(targets)
+        table["target"] = targets[:, 0] if task == "regression" else _labels(targets, task)
     if groups is not None:
         if isinstance(groups, str) or not isinstance(groups, Iterable):
             refuse(owner, "groups", "be one name a record", repr(groups))
         table["group"] = [str(group) for group in (groups.tolist() if hasattr(groups, "tolist") else groups)]
         require_same_length(owner, train=range(len(train)), groups=table["group"])
     return table
+
+
+def _labels(targets: Array, task: str) -> Array:
+    """Whole-number labels; a binary target that is a probability stays one."""
+    hard = task == "classification" or bool(np.isin(targets, (0, 1)).all())
+    labels: Array = hard_labels(targets).astype(np.int64) if hard else targets
+    return labels
+
+
+def _split_notes(train: Signals, test: Signals, risk: ModelRisk | None) -> tuple[str, ...]:
+    """What looks wrong with the two splits, and what makes the TNR interval too short."""
+    notes = []
+    shared = _look_alikes(train, test)
+    if len(test) and shared == len(test):
+        notes.append(
+            "every test record has the outputs and target of a training record: if they are the same records, the model risk means nothing"
+        )
+    elif shared:
+        notes.append(
+            f"{shared} of {len(test)} test records have the outputs and target of a training record: "
+            "if they are the same records, the risk is understated"
+        )
+    if risk is not None and risk.auc_interval[1] < 0.5:
+        notes.append("members have larger losses than non-members (loss AUC below 0.5): are the two splits swapped?")
+    if risk is not None and error_budget(risk.fpr, risk.n_members) <= 1:
+        notes.append("the interval of TNR rests on one member's loss and is too short: more members or a larger level would help")
+    return tuple(notes)
+
+
+def _look_alikes(train: Signals, test: Signals) -> int:
+    """Test records whose outputs, to four digits of their spread, and targets occur in the training split."""
+    if len(test) == 0 or train.targets.ndim != test.targets.ndim:
+        return 0
+    spread = np.maximum(train.outputs.std(0, dtype=np.float64), np.finfo(float).tiny)
+    rows = [
+        np.column_stack([np.round(split.outputs / spread * 1e4), split.targets.reshape(len(split), -1)]).astype(np.float64) + 0.0
+        for split in (train, test)
+    ]
+    known = {row.tobytes() for row in rows[0]}
+    return sum(row.tobytes() in known for row in rows[1])
+
+
+def _damping_note(scores: RecordScores | None) -> tuple[str, ...]:
+    if scores is None or not scores.damping_source.startswith("automatic"):
+        return ()
+    return ("the damping λ of the training is unknown, so a tiny one was taken: pass weight_decay= (or damping=) as the training had it",)
 
 
 def _predicted_tpr(scores: RecordScores, residuals: Array, fpr: float | str) -> tuple[dict[str, Array], dict[str, str]]:
@@ -233,6 +282,8 @@ def _provenance(seen: View, train: Signals, options: Options, scores: RecordScor
         names = ("damping_used", "damping_source", "effective_dof", "rank", "condition", "jitter", "stationarity", "head_residual")
         stamp["scores"] = {name: getattr(scores, name) for name in (*names, "precision", "precision_error")}
         # An estimate whose last digits depend on where the arrays lie in memory: three digits are the same in every run.
+        # Infinite when every record is fitted exactly under a penalty; JSON has no infinity, the notes say it.
+        stamp["scores"]["stationarity"] = scores.stationarity if np.isfinite(scores.stationarity) else None
         stamp["scores"]["condition"] = float(f"{scores.condition:.3g}")
         stamp["scores"] |= {"fit_intercept": seen.fit_intercept, "penalize_intercept": seen.penalize_intercept}
     return stamp

@@ -44,11 +44,11 @@ def require_writable_folder(folder: str | Path, *, overwrite: bool, owner: str) 
         raise _unwritable(path, error, owner) from error
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
         refuse(owner, "folder", "be writable", f"'{path}' under '{above}'", "Choose another place.")
-    if held and not overwrite:
-        refuse(owner, "folder", "not exist yet", f"'{path}'", "Choose another name, or overwrite it (--force, overwrite=True).")
     foreign = sorted(name for name in held - OWN_FILES if not name.startswith(UNFINISHED_REPORT))
     if foreign or (held and MANIFEST not in held):
-        refuse(owner, "folder", "hold an audit and nothing else to be overwritten", f"'{path}' with {', '.join(foreign or sorted(held))}")
+        refuse(owner, "folder", "not exist yet, or hold an audit and nothing else", f"'{path}' with {', '.join(foreign or sorted(held))}")
+    if held and not overwrite:
+        refuse(owner, "folder", "not exist yet", f"'{path}'", "Choose another name, or overwrite it (--force, overwrite=True).")
     return path
 
 

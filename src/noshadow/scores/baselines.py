@@ -44,7 +44,7 @@ def block_losses(outputs: torch.Tensor, targets: torch.Tensor, task: str) -> tor
         return targets * F.softplus(-logit) + (1 - targets) * F.softplus(logit)
     if targets.ndim == 1:
         return F.softplus(-margins(outputs, targets))
-    return torch.logsumexp(outputs, 1) - (targets * outputs).sum(1)
+    return -(targets * torch.log_softmax(outputs, 1)).sum(1)
 
 
 def block_residuals(outputs: torch.Tensor, targets: torch.Tensor, task: str) -> torch.Tensor:

@@ -30,7 +30,7 @@ def resolved_damping(damping: float | str, mean_curvature: float, source: str | 
 def mean_curvature(design: Design, outputs: Array, sample_weight: Array | None, task: str) -> float:
     """Mean eigenvalue of Σ_j W_j ⊗ g̃_jg̃_jᵀ over its (m−1)d, or d, dimensions: its trace over its size."""
     trace = 0.0
-    for start, stop in blocks(len(design), block_length(4 * (design.gram.shape[0] + outputs.shape[1]))):
+    for start, stop in blocks(len(design), block_length(4 * (design.whitening.shape[1] + outputs.shape[1]))):
         lengths = (design.raw(start, stop) ** 2).sum(1)
         if sample_weight is not None:
             lengths = lengths * as_blocks_of(sample_weight, start, stop)
@@ -71,26 +71,30 @@ def head_fit(design: Design, outputs: Array, targets: Array, sample_weight: Arra
     Cost: two passes of O(ndm), float64.
     """
     n, m = outputs.shape
-    walk = blocks(n, block_length(4 * (design.gram.shape[0] + 3 * m)))
-    cross = torch.zeros((len(design.gram), m), dtype=torch.float64)
-    slope, squares = torch.zeros_like(cross), 0.0
+    d = design.whitening.shape[1]
+    walk = blocks(n, block_length(4 * (d + 3 * m)))
+    cross = torch.zeros((d, m), dtype=torch.float64)
+    slope, squares, size = torch.zeros_like(cross), 0.0, 0.0
     for start, stop in walk:
-        rows, out = design.raw(start, stop), as_blocks_of(outputs, start, stop)
-        residuals = block_residuals(out, as_blocks_of(targets, start, stop), task)
+        rows, out = design.shifted(start, stop), _centred(as_blocks_of(outputs, start, stop), task)
+        residuals = block_residuals(as_blocks_of(outputs, start, stop), as_blocks_of(targets, start, stop), task)
         if sample_weight is not None:
             residuals = residuals * as_blocks_of(sample_weight, start, stop)[:, None]
-        cross += rows.T @ _centred(out, task)
+        cross += rows.T @ out
         slope += rows.T @ residuals
-        squares += float(((residuals**2).sum(1) * (rows**2).sum(1)).sum())
-    theta = design.whitening.T @ (design.whitening @ cross) / n
+        squares += float(((residuals**2).sum(1) * (design.raw(start, stop) ** 2).sum(1)).sum())
+        size += float((out**2).sum())
+    theta = design.whitening @ cross / n  # whitened rows have Σ g′g′ᵀ = nI
     penalty = damping * (2.0 if task == "regression" else 1.0)  # λ stands beside GᵀG, half the squared loss' curvature
-    left_over = (slope + penalty * design.penalised[:, None] * theta).norm()
+    left_over = float((design.unwhitening @ (design.whitening @ slope + penalty * design.penalty @ theta)).norm())
     typical = (squares / n) ** 0.5
     off = 0.0
     for start, stop in walk:
-        off += float(((_centred(as_blocks_of(outputs, start, stop), task) - design.raw(start, stop) @ theta) ** 2).sum())
-    spread = float(np.var(outputs, axis=0, dtype=np.float64).sum()) * n
-    return HeadFit(float(left_over) / typical if typical > 0 else 0.0, (off / spread) ** 0.5 if spread > 0 else 0.0)
+        off += float(((_centred(as_blocks_of(outputs, start, stop), task) - design.rows(start, stop, torch.float64).T @ theta) ** 2).sum())
+    # Outputs that do not vary leave nothing to explain: rounding is measured against their size instead.
+    spread = max(float(np.var(outputs, axis=0, dtype=np.float64).sum()) * n, 1e-20 * size)
+    stationarity = left_over / typical if typical > 0 else (np.inf if left_over > 0 else 0.0)
+    return HeadFit(stationarity, (off / spread) ** 0.5 if spread > 0 else 0.0)
 
 
 def _centred(outputs: torch.Tensor, task: str) -> torch.Tensor:

@@ -2,8 +2,8 @@
 
 Everything a linear head can see lies in the row space of G = [features, 1]. We walk it in coordinates
 g′ = A g̃ in which Σ g′g′ᵀ = nI: a change of basis, exact for every score because the penalty is carried
-along as λ·Π. It brings the rounding error from κ(G)² down to about κ(G), as in Cholesky-QR2, and lets
-the large products run in float32.
+along as λ·Π. Means are taken off first when there is a bias to carry them. It brings the rounding error
+from κ(G)² down to about κ(G), as in Cholesky-QR2, and lets the large products run in float32.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,8 @@ import torch
 
 from noshadow.checks import Array, refuse
 
-RANK_TOLERANCE = 1e-13
+# Below this ratio of eigenvalues the second moments have lost too many digits: singular values are taken from a QR instead.
+TRUSTED_RATIO = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,19 +24,21 @@ class Design:
     Attributes:
         features: (n, p) float, the user's array, or an isometric copy with n columns when p > n.
         fit_intercept: whether a column of ones is appended (d = p + 1, else p).
-        whitening: (r, d) float64, A; r is the numerical rank of G.
+        shift: (d,) column means taken off before anything else when there is a bias to carry them, else 0.
+        whitening: (r, d) float64, A, for shifted rows; r is the numerical rank of G.
+        unwhitening: (d, r) maps a gradient in whitened coordinates back to the head's own weights.
         penalty: (r, r) float64, Π: ‖θ‖² of the penalised weights, least over those with equal predictions.
-        gram: (d, d) float64, GᵀG.
-        penalised: (d,) 1 for penalised coordinates, 0 for an unpenalised bias.
+        all_penalised: whether the penalty acts on every weight, the bias too.
         width: d before the isometric reduction.
     """
 
     features: Array
     fit_intercept: bool
+    shift: torch.Tensor
     whitening: torch.Tensor
+    unwhitening: torch.Tensor
     penalty: torch.Tensor
-    gram: torch.Tensor
-    penalised: torch.Tensor
+    all_penalised: bool
     width: int
 
     @property
@@ -50,9 +53,13 @@ class Design:
         """Rows of G, (b, d) float64."""
         return raw_rows(self.features, start, stop, self.fit_intercept)
 
+    def shifted(self, start: int, stop: int) -> torch.Tensor:
+        """Rows of G with the shift taken off, (b, d) float64."""
+        return self.raw(start, stop) - self.shift
+
     def rows(self, start: int, stop: int, dtype: torch.dtype) -> torch.Tensor:
         """Whitened rows as columns, (r, b). Always whitened in float64, then rounded."""
-        return (self.whitening @ self.raw(start, stop).T).to(dtype)
+        return (self.whitening @ self.shifted(start, stop).T).to(dtype)
 
 
 def raw_rows(features: Array, start: int, stop: int, fit_intercept: bool) -> torch.Tensor:
@@ -87,32 +94,73 @@ def whitened_design(features: Array, *, fit_intercept: bool, penalize_intercept:
         triangle: Array = np.asarray(np.linalg.qr(features.astype(np.float64).T, mode="r"))
         features = np.ascontiguousarray(triangle.T)
     d = features.shape[1] + fit_intercept
-    gram = torch.zeros((d, d), dtype=torch.float64)
-    for start, stop in blocks(n, block_length(2 * d)):
-        rows = raw_rows(features, start, stop, fit_intercept)
-        gram += rows.T @ rows
+    shift = torch.zeros(d, dtype=torch.float64)
+    if fit_intercept:
+        shift[:-1] = torch.from_numpy(features.mean(0, dtype=np.float64))
     penalised = torch.ones(d, dtype=torch.float64)
     if fit_intercept and not penalize_intercept:
         penalised[-1] = 0.0
-    whitening, penalty = _whitening(gram, penalised, n, owner)
-    return Design(features, fit_intercept, whitening, penalty, gram, penalised, p + fit_intercept)
+    unit, values, vectors = _principal_directions(features, shift, fit_intercept, owner)
+    whitening, unwhitening, penalty = _whitening(unit, values, vectors, shift, penalised)
+    return Design(features, fit_intercept, shift, whitening, unwhitening, penalty, bool((penalised > 0).all()), p + fit_intercept)
 
 
-def _whitening(gram: torch.Tensor, penalised: torch.Tensor, n: int, owner: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """A (r × d) with A·gram·Aᵀ = nI, and the penalty it carries."""
-    lengths = gram.diagonal().sqrt()
-    if not (lengths > 0).any():
+def _principal_directions(
+    features: Array, shift: torch.Tensor, fit_intercept: bool, owner: str
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Column lengths, eigenvalues of the second moments of unit-length columns (0 below rank), and their directions.
+
+    Unit-length columns first, so that units of measurement cannot be mistaken for collinearity.
+    """
+    n, d = len(features), len(shift)
+    walk = blocks(n, block_length(2 * d))
+    gram = torch.zeros((d, d), dtype=torch.float64)
+    for start, stop in walk:
+        rows = raw_rows(features, start, stop, fit_intercept) - shift
+        gram += rows.T @ rows
+    lengths = (gram.diagonal() / n).sqrt()
+    # What rounding leaves of a constant column is not a feature.
+    seen = lengths > 4 * torch.finfo(torch.float64).eps * (lengths + shift.abs())
+    if not seen.any():
         refuse(owner, "features", "not all be zero", "a design of zeros")
-    unit = torch.where(lengths > 0, lengths, torch.ones_like(lengths)) / n**0.5
-    # Unit-length columns first, so that units of measurement cannot be mistaken for collinearity.
-    values, vectors = torch.linalg.eigh(gram / n / unit[:, None] / unit)
-    kept = values > RANK_TOLERANCE * values[-1]
+    unit = torch.where(seen, lengths, torch.ones_like(lengths))
+    values, vectors = torch.linalg.eigh(torch.where(seen[:, None] & seen, gram / n / unit[:, None] / unit, torch.zeros_like(gram)))
+    count = int(seen.sum())
+    if values[-count] > TRUSTED_RATIO * values[-1]:
+        return unit, torch.where(torch.arange(d) >= d - count, values, torch.zeros_like(values)), vectors
+    triangle = torch.zeros((0, d), dtype=torch.float64)
+    for start, stop in walk:
+        rows = torch.where(seen, (raw_rows(features, start, stop, fit_intercept) - shift) / unit, torch.zeros_like(unit))
+        triangle = torch.linalg.qr(torch.cat([triangle, rows]), mode="r")[1]
+    _, singular, right = torch.linalg.svd(triangle, full_matrices=True)
+    singular = torch.cat([singular, singular.new_zeros(d - len(singular))])
+    tolerance = 4 * torch.finfo(torch.float64).eps * max(n, d) * singular[0]
+    return unit, torch.where(singular > tolerance, singular**2 / n, torch.zeros_like(singular)), right.T
+
+
+def _whitening(
+    unit: torch.Tensor, values: torch.Tensor, vectors: torch.Tensor, shift: torch.Tensor, penalised: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """A (r × d) with Σ(A g̃)(A g̃)ᵀ = nI, the way back for gradients, and the penalty it carries."""
+    kept = values > 0
     whitening = (vectors[:, kept] / values[kept].sqrt()).T / unit
-    dead = vectors[:, ~kept].T / unit
-    penalty = (whitening * penalised) @ whitening.T
+    unwhitening = unit[:, None] * vectors[:, kept] * values[kept].sqrt()
+    unwhitening = unwhitening + torch.outer(shift, unwhitening[-1])  # the shift goes back into the bias' weight
+    root = penalised.sqrt()
+    weights = _unshifted(whitening, shift) * root
+    dead = _unshifted(vectors[:, ~kept].T / unit, shift) * root
+    lengths = dead.norm(dim=1)
+    dead = dead[lengths > 0] / lengths[lengths > 0, None]
     if len(dead):
-        # Directions no record can see are free: minimise the penalty over them (Schur complement).
-        cross = (whitening * penalised) @ dead.T
-        own = (dead * penalised) @ dead.T
-        penalty = penalty - cross @ torch.linalg.solve(own, cross.T)
-    return whitening, (penalty + penalty.T) / 2
+        # Directions no record can see are free: the penalty is least where the weights are orthogonal to them.
+        basis = torch.linalg.qr(dead.T)[0]
+        for _ in range(2):  # twice is enough for orthogonality to rounding
+            weights = weights - (weights @ basis) @ basis.T
+    return whitening, unwhitening, weights @ weights.T
+
+
+def _unshifted(directions: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
+    """The head's own weights for weights of shifted rows: the bias takes back −shift·w."""
+    out = directions.clone()
+    out[:, -1] -= directions @ shift
+    return out

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from noshadow.checks import (
     Array,
+    floating,
     numeric_array,
     refuse,
     require_output_columns,
@@ -33,8 +34,8 @@ def head_inputs(features: object, outputs: object, targets: object, *, task: str
     Raises:
         InputError: not finite, of different lengths, fewer than two records or classes, or not what the task wants.
     """
-    x = numeric_array(features, owner, "features", ndim=2)
-    given = numeric_array(outputs, owner, "outputs", ndim=(1, 2))
+    x = floating(numeric_array(features, owner, "features", ndim=2))
+    given = floating(numeric_array(outputs, owner, "outputs", ndim=(1, 2)))
     out = given[:, None] if given.ndim == 1 else given
     raw = numeric_array(targets, owner, "targets", ndim=(1, 2))
     n = require_same_length(owner, features=x, outputs=out, targets=raw)

@@ -17,6 +17,7 @@ from noshadow.scores.single_output import binary_columns, regression_columns, we
 from noshadow.scores.softmax_solver import softmax_columns
 
 NONLINEAR_HEAD = 1e-3
+DOUBTFUL_CONDITION = 1e12
 OWNER = "record_scores"
 
 
@@ -109,7 +110,7 @@ def record_scores(
         precision_error=solved.precision_error,
         seconds=time.perf_counter() - started,
         notes=_notes(solved, design, fit),
-        not_applicable=_absent(task, wanted),
+        not_applicable=_absent(task, wanted) | solved.absent,
         **{name: held[name] for name in wanted if name in held},
     )
 
@@ -170,6 +171,15 @@ def _notes(solved: Solved, design: Design, fit: HeadFit) -> tuple[str, ...]:
         notes.append(f"features have numerical rank {design.rank} of {design.width}: constant, collinear or more features than records")
     if solved.inverse.jitter > 0:
         notes.append(f"the factorisation needed jitter {solved.inverse.jitter:g} on the unit diagonal: damping is doubtful")
+    if solved.inverse.condition > DOUBTFUL_CONDITION:
+        notes.append(
+            f"the curvature is nearly singular (condition {solved.inverse.condition:.0e}): scores may be inaccurate, raise the damping"
+        )
+    if fit.stationarity >= 1:
+        notes.append(
+            f"the head is not at a minimum of its objective (its left-over gradient is {fit.stationarity:.2g} times one typical record's): "
+            "influence, newton, loo and shift assume one and may be far too large; order is more reliable than size"
+        )
     if fit.residual > NONLINEAR_HEAD:
         notes.append(f"outputs are not a linear function of the features (relative residual {fit.residual:.2g}): is this the right layer?")
     return tuple(notes)

@@ -126,8 +126,14 @@ def _softmax_matrices(problem: SoftmaxProblem, chosen: Array, space: str, max_me
     matrices = np.empty((len(chosen), m, m))
     for k, i in enumerate(map(int, chosen)):
         differences = pair_form_values(forms, problem.design.rows(i, i + 1, torch.float64))
-        logit = centring @ square_differences(differences, m)[0] @ centring * -0.5
+        square = square_differences(differences, m)[0]
         p = torch.softmax(torch.from_numpy(problem.outputs[i].astype(np.float64)), 0)
-        response = problem.weights(i, i + 1) * (torch.diag(p) - torch.outer(p, p)) @ logit
-        matrices[k] = (response if space == "probability" else logit).numpy()
+        top = int(p.argmax())
+        # Covariances against the most probable class: the huge variance of a rare class stays in its own row and column.
+        covariance = 0.5 * (square[:, top, None] + square[top] - square)
+        if space == "logit":
+            matrices[k] = (centring @ covariance @ centring).numpy()
+        else:
+            response = problem.weights(i, i + 1) * p[:, None] * (covariance - p @ covariance)
+            matrices[k] = (response - response.mean(1, keepdim=True)).numpy()
     return matrices

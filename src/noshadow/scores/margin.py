@@ -36,7 +36,7 @@ def margin_leverages(problem: SoftmaxProblem, *, block_size: int | None, progres
     Reference: ours; the one-output Gauss–Newton problem of φ, restricted to the last layer.
     """
     n, contrasts = len(problem.design), (problem.classes - 1) * problem.design.rank
-    all_penalised = problem.damping > 0 and bool((problem.design.penalised > 0).all())
+    all_penalised = problem.damping > 0 and problem.design.all_penalised
     if n < contrasts and all_penalised:
         kernel = _kernel(problem)
         # Unlike the whitened primal, the dual loses eps·‖K_w‖/λ: hand over before that shows.

@@ -1,6 +1,6 @@
 """What the score functions hand back."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from noshadow.checks import Array
 from noshadow.linalg import SpdInverse
@@ -66,3 +66,4 @@ class Solved:
     precision: str = "float64"
     precision_error: float | None = None
     notes: tuple[str, ...] = ()
+    absent: dict[str, str] = field(default_factory=dict)

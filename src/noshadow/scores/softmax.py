@@ -16,6 +16,8 @@ from noshadow.linalg import batched_spd_solve
 from noshadow.scores.baselines import as_blocks_of, block_residuals
 from noshadow.scores.curvature import SoftmaxProblem
 
+# Column beside the scores: how far rounding may have moved `shift`.
+SHIFT_ROUNDING = "shift_rounding"
 # Pivots of I − W^½HW^½ below this mean spectral radius 1: an interpolated record.
 _INTERPOLATED = {torch.float64: 1e-11, torch.float32: 1e-5}
 
@@ -35,14 +37,15 @@ class NewtonStep:
     """One Newton step of leaving each record of a block out.
 
     leverage: (b,) Tr(W_iH_ii). influence: (b,) g_iᵀH_ii g_i. direction: (b, m) (I − W_iH_ii)⁻¹g_i. logits: (b, m) H_ii
-    times that, the move of the record's own logits (up to a shift shared by all classes). interpolated: (b,)
-    spectral radius of W_iH_ii is 1.
+    times that, the move of the record's own logits (up to a shift shared by all classes). rounding: (b, m) how far
+    rounding of D may have moved each of them. interpolated: (b,) spectral radius of W_iH_ii is 1.
     """
 
     leverage: torch.Tensor
     influence: torch.Tensor
     direction: torch.Tensor
     logits: torch.Tensor
+    rounding: torch.Tensor
     interpolated: torch.Tensor
 
 
@@ -86,7 +89,10 @@ def newton_step(square: torch.Tensor, probabilities: torch.Tensor, residuals: to
     interpolated = pivots < _INTERPOLATED[square.dtype]
     back = a * projected(solved)
     direction = residuals + back.scatter(1, top, -back.sum(1, keepdim=True))
-    return NewtonStep(leverage, influence, direction, gauged((square @ direction[:, :, None])[:, :, 0]), interpolated)
+    move = gauged((square @ direction[:, :, None])[:, :, 0])
+    # D of a class that hardly occurs is huge and nearly the same against all others: its move is a difference of such terms.
+    rounding = torch.finfo(square.dtype).eps * square[rows, top[:, 0]] * direction.abs().sum(1, keepdim=True)
+    return NewtonStep(leverage, influence, direction, move, rounding, interpolated)
 
 
 def log_mean_exp(log_weights: torch.Tensor, step: torch.Tensor) -> torch.Tensor:
@@ -99,7 +105,7 @@ def log_mean_exp(log_weights: torch.Tensor, step: torch.Tensor) -> torch.Tensor:
 def block_columns(
     problem: SoftmaxProblem, start: int, stop: int, differences: torch.Tensor
 ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-    """Score columns of one block, and the Newton directions (b, m).
+    """Score columns of one block, the rounding of `shift` beside them, and the Newton directions (b, m).
 
     Reference: leverage [GLS] Prop. C.2 in probability space (erratum 3); influence and newton [RET] Props. B.3–B.4.
     """
@@ -123,6 +129,11 @@ def block_columns(
         "shift": log_mean_exp(log_others, move) - own,
     }
     infinite = torch.full_like(own, torch.inf)
-    columns = {"leverage": step.leverage.double(), "influence": step.influence.double()}
+    others_after = torch.softmax(log_others + move, 1)
+    columns = {
+        "leverage": step.leverage.double().clamp(max=problem.classes - 1.0),  # above by rounding only
+        "influence": step.influence.double(),
+        SHIFT_ROUNDING: log_mean_exp(others_after.log(), step.rounding.double()),
+    }
     columns |= {name: torch.where(step.interpolated, infinite, value) for name, value in gaps.items()}
     return columns, step.direction.double()

@@ -134,9 +134,9 @@ def fixed_design_tradeoff(alpha: object, leverage: object, *, outputs: int = 1) 
     require_whole(outputs, owner, "outputs", low=1)
     a = numbers_within(alpha, owner, "alpha", low=0, high=1, open_ends=True)
     a, h = broadcast(owner, alpha=a, leverage=numbers_within(leverage, owner, "leverage", low=0, high=1))
-    with np.errstate(divide="ignore"):
-        ratio = (1 + h) / (1 - h)
-    return np.asarray(special.gammaincc(outputs / 2, ratio * special.gammaincinv(outputs / 2, a)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        beta = special.gammaincc(outputs / 2, (1 + h) / (1 - h) * special.gammaincinv(outputs / 2, a))
+    return np.where(h == 1, 0.0, beta)  # also where the quantile underflows, and inf·0 would be NaN
 
 
 def fixed_design_statistic(residual: object, leverage: object, *, noise_variance: float) -> Array:

@@ -35,11 +35,15 @@ class Batch:
 
 @dataclass(frozen=True)
 class Records:
-    """A split whose batches can be walked again and again in the same order."""
+    """A split whose batches can be walked again and again in the same order.
+
+    rows: where each record stands in the data set behind Subsets and samplers, when that is not 0 … count − 1.
+    """
 
     count: int
     batches: Callable[[int], Iterable[Batch]]
     notes: tuple[str, ...] = ()
+    rows: tuple[int, ...] | None = None
 
 
 def records_of(data: object, owner: str, argument: str, *, seed: int) -> Records:
@@ -151,7 +155,17 @@ def _records_of_loader(loader: DataLoader[Any], owner: str, argument: str, seed:
         )
         return (_batch(item, owner, argument) for item in ordered)
 
-    return Records(len(kept), batches, _dropped_note(batch_sampler, len(kept)))
+    return Records(len(kept), batches, _dropped_note(batch_sampler, len(kept)), _original_rows(kept))
+
+
+def _original_rows(dataset: object) -> tuple[int, ...] | None:
+    """Row numbers in the data set behind nested Subsets; None without a Subset, or when a row is taken twice."""
+    rows: list[int] | None = None
+    while type(dataset) is Subset:
+        own = [int(i) for i in dataset.indices]
+        rows = own if rows is None else [own[i] for i in rows]
+        dataset = dataset.dataset
+    return tuple(rows) if rows is not None and len(set(rows)) == len(rows) and min(rows, default=0) >= 0 else None
 
 
 def _chosen_rows(sampler: object, rows: int, owner: str, argument: str) -> Sequence[int] | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.sparse import issparse
 from scipy.special import expit
 from sklearn.base import BaseEstimator, is_classifier, is_regressor
@@ -176,6 +177,7 @@ def _signals(fitted: _Fitted, X: Any, y: Array, owner: str, argument: str) -> tu
         targets = numeric_array(y, owner, f"{argument} y", ndim=(1, 2)).astype(np.float64)
     else:
         targets = _class_numbers(y, fitted.last.classes_, owner, argument)
+    ids = _index_ids(X)
     with users_code(owner, f"model must accept {argument} X"):
         for step in fitted.steps:
             X = step.transform(X)
@@ -186,12 +188,20 @@ def _signals(fitted: _Fitted, X: Any, y: Array, owner: str, argument: str) -> tu
     with users_code(owner, f"model must accept {argument} X"):
         if fitted.headless is None:
             features, outputs = _head_signals(fitted.last, X, owner, argument)
-            return Signals(features, outputs, targets), 0
+            return Signals(features, outputs, targets, ids), 0
         if fitted.task == "regression":
-            return Signals(None, fitted.last.predict(X), targets), 0
+            return Signals(None, fitted.last.predict(X), targets, ids), 0
         probabilities = np.asarray(fitted.last.predict_proba(X), dtype=np.float64)
     logs = np.log(np.maximum(probabilities, LEAST_PROBABILITY))
-    return Signals(None, logs, targets), int((probabilities < LEAST_PROBABILITY).sum())
+    return Signals(None, logs, targets, ids), int((probabilities < LEAST_PROBABILITY).sum())
+
+
+def _index_ids(X: object) -> Array | None:
+    """A data frame's own index as record ids, where it says more than the row number and names each record once."""
+    index = getattr(X, "index", None)
+    if not isinstance(index, pd.Index) or isinstance(index, (pd.RangeIndex, pd.MultiIndex)) or not index.is_unique:
+        return None
+    return index.to_numpy() if index.dtype.kind in "iu" else np.array([str(label) for label in index])
 
 
 def _class_numbers(y: Array, classes: Array, owner: str, argument: str) -> Array:

@@ -184,7 +184,8 @@ def _collected(model: nn.Module, head: Head, records: Records, device: torch.dev
             owner, argument, "give every record of its data set", f"{rows} rows from {records.count} records", "Does collate_fn drop some?"
         )
     stacked = np.concatenate(targets)
-    return Signals(features, outputs, stacked[:, 0] if stacked.ndim == 2 and stacked.shape[1] == 1 else stacked)
+    ids = None if records.rows is None else np.array(records.rows)
+    return Signals(features, outputs, stacked[:, 0] if stacked.ndim == 2 and stacked.shape[1] == 1 else stacked, ids)
 
 
 def _weights_sha256(model: nn.Module) -> str:

@@ -639,3 +639,10 @@ def test_ids_follow_the_data_set_behind_subsets_and_the_index_of_a_frame():
     assert signals.ids.tolist() == frame.index.tolist()
     plain = frame.reset_index(drop=True)
     assert ns.collect_signals(LogisticRegression().fit(plain, labels), (plain, labels)).ids.tolist() == list(range(60))
+
+
+def test_constant_outputs_are_compared_by_target_alone():
+    rng = np.random.default_rng(3)
+    train = ns.Signals(rng.normal(size=(20, 2)), np.full(20, 0.1), rng.normal(size=20))
+    test = ns.Signals(rng.normal(size=(20, 2)), np.zeros(20), rng.normal(size=20))
+    assert "training record" not in notes_of(ns.audit_signals(train, test, damping=1.0, progress=False))

@@ -506,7 +506,9 @@ def test_diagnostics_and_provenance(classified, tmp_path):
 @pytest.mark.parametrize(("value", "words"), [(0.4, "Below 1: what is left over is smaller"), (3.0, "that this head has not reached")])
 def test_stationarity_is_judged_against_one_record(value, words, tmp_path, classified):
     provenance = classified.provenance | {"scores": classified.provenance["scores"] | {"stationarity": value}}
-    assert words in page_of(replace(classified, provenance=provenance), tmp_path).one("table", class_="diagnostics").text
+    root = page_of(replace(classified, provenance=provenance), tmp_path)
+    assert words in root.one("table", class_="diagnostics").text
+    assert ("trust the order of the records more than the size of their scores" in root.text) == (value >= 1)
 
 
 def test_glossary_explains_the_words(classified, tmp_path):

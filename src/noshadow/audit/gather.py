@@ -217,7 +217,9 @@ def _look_alikes(train: Signals, test: Signals) -> int:
     """Test records whose outputs, to four digits of their spread, and targets occur in the training split."""
     if len(test) == 0 or train.targets.ndim != test.targets.ndim:
         return 0
-    spread = np.maximum(train.outputs.std(0, dtype=np.float64), np.finfo(float).tiny)
+    spread = train.outputs.std(0, dtype=np.float64)
+    spread[spread < 1e-12 * np.abs(train.outputs).max(0)] = np.inf  # an output that does not vary tells no records apart
+    spread[spread == 0] = np.inf
     rows = [
         np.column_stack([np.round(split.outputs / spread * 1e4), split.targets.reshape(len(split), -1)]).astype(np.float64) + 0.0
         for split in (train, test)

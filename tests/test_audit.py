@@ -587,10 +587,10 @@ def test_splits_that_share_records_or_are_swapped_are_noted():
     model = LogisticRegression(C=100.0).fit(features[:40], labels[:40])
     inside, outside = (features[:40], labels[:40]), (features[200:], labels[200:])
     apart = notes_of(ns.audit(model, inside, outside, progress=False))
-    assert "training record" not in apart and "swapped" not in apart
-    assert "every test record has the outputs and target" in notes_of(ns.audit(model, inside, inside, progress=False))
+    assert "target of a training record" not in apart and "swapped" not in apart
+    assert "every test record has the features and target" in notes_of(ns.audit(model, inside, inside, progress=False))
     mixed = (np.concatenate([features[:10], features[200:]]), np.concatenate([labels[:10], labels[200:]]))
-    assert "10 of 210 test records have the outputs and target" in notes_of(ns.audit(model, inside, mixed, progress=False))
+    assert "10 of 210 test records have the features and target" in notes_of(ns.audit(model, inside, mixed, progress=False))
     forest = RandomForestClassifier(random_state=0).fit(features[:200], labels[:200])
     swapped = ns.audit(forest, (features[200:], labels[200:]), (features[:200], labels[:200]), progress=False)
     assert "are the two splits swapped?" in notes_of(swapped)
@@ -641,8 +641,12 @@ def test_ids_follow_the_data_set_behind_subsets_and_the_index_of_a_frame():
     assert ns.collect_signals(LogisticRegression().fit(plain, labels), (plain, labels)).ids.tolist() == list(range(60))
 
 
-def test_constant_outputs_are_compared_by_target_alone():
+def test_repeats_by_nature_are_not_called_shared_records():
     rng = np.random.default_rng(3)
-    train = ns.Signals(rng.normal(size=(20, 2)), np.full(20, 0.1), rng.normal(size=20))
-    test = ns.Signals(rng.normal(size=(20, 2)), np.zeros(20), rng.normal(size=20))
-    assert "training record" not in notes_of(ns.audit_signals(train, test, damping=1.0, progress=False))
+    constant = [ns.Signals(np.ones((20, 2)), np.full(20, 0.1), rng.normal(size=20)) for _ in range(2)]
+    assert "target of a training record" not in notes_of(ns.audit_signals(*constant, damping=1.0, progress=False))
+    features, labels = small_problem(200)
+    forest = RandomForestClassifier(n_estimators=5, random_state=0).fit(features[:100], labels[:100])
+    splits = (features[:100], labels[:100]), (features[100:], labels[100:])
+    assert "target of a training record" not in notes_of(ns.audit(forest, *splits, progress=False))
+    assert "every test record" in notes_of(ns.audit(forest, splits[0], splits[0], progress=False))

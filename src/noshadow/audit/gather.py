@@ -3,7 +3,7 @@
 import importlib.metadata
 import platform
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -37,6 +37,7 @@ from noshadow.views import View
 RANKED_BY = {"regression": "loo", "classification": "shift", "binary": "shift"}
 RECORD_COLUMNS = tuple(c for c in COLUMNS if c not in ("loss", "entropy"))
 NO_ENTROPY = "not applicable: a regression predicts no class probabilities"
+ROWS_AT_ONCE = 8192
 _VERSIONS = ("noshadow", "torch", "numpy", "scipy", "pandas", "scikit-learn")
 
 
@@ -199,11 +200,11 @@ def _split_notes(train: Signals, test: Signals, risk: ModelRisk | None) -> tuple
     shared = _look_alikes(train, test)
     if len(test) and shared == len(test):
         notes.append(
-            "every test record has the outputs and target of a training record: if they are the same records, the model risk means nothing"
+            "every test record has the features and target of a training record: if they are the same records, the model risk means nothing"
         )
     elif shared:
         notes.append(
-            f"{shared} of {len(test)} test records have the outputs and target of a training record: "
+            f"{shared} of {len(test)} test records have the features and target of a training record: "
             "if they are the same records, the risk is understated"
         )
     if risk is not None and risk.auc_interval[1] < 0.5:
@@ -214,18 +215,29 @@ def _split_notes(train: Signals, test: Signals, risk: ModelRisk | None) -> tuple
 
 
 def _look_alikes(train: Signals, test: Signals) -> int:
-    """Test records whose outputs, to four digits of their spread, and targets occur in the training split."""
+    """Test records whose features, to four digits of their spread, and targets occur in the training split.
+
+    Without features (coarse probabilities repeat by nature) only a split that equals the other as a whole counts.
+    """
     if len(test) == 0 or train.targets.ndim != test.targets.ndim:
         return 0
-    spread = train.outputs.std(0, dtype=np.float64)
-    spread[spread < 1e-12 * np.abs(train.outputs).max(0)] = np.inf  # an output that does not vary tells no records apart
-    spread[spread == 0] = np.inf
-    rows = [
-        np.column_stack([np.round(split.outputs / spread * 1e4), split.targets.reshape(len(split), -1)]).astype(np.float64) + 0.0
-        for split in (train, test)
-    ]
-    known = {row.tobytes() for row in rows[0]}
-    return sum(row.tobytes() in known for row in rows[1])
+    if train.features is None or test.features is None or train.features.shape[1] != test.features.shape[1]:
+        return len(test) if train.sha256()["data"] == test.sha256()["data"] else 0
+    spread = train.features.std(0, dtype=np.float64)
+    spread[spread <= 1e-12 * np.abs(train.features).max(0)] = np.inf  # a feature that does not vary tells no records apart
+    if np.isinf(spread).all():
+        return 0
+    known = set(_row_digests(train, spread))
+    return sum(digest in known for digest in _row_digests(test, spread))
+
+
+def _row_digests(signals: Signals, spread: Array) -> Iterator[int]:
+    assert signals.features is not None
+    for start in range(0, len(signals), ROWS_AT_ONCE):
+        part = slice(start, start + ROWS_AT_ONCE)
+        rounded = np.round(signals.features[part] / spread * 1e4) + 0.0
+        targets = signals.targets[part].reshape(len(rounded), -1)
+        yield from (hash(row.tobytes()) for row in np.column_stack([rounded, targets]))
 
 
 def _damping_note(scores: RecordScores | None) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 import importlib.metadata
 import platform
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from noshadow import theory
+from noshadow.audit.notes import damping_notes, split_notes
 from noshadow.checks import (
     TASKS,
     Array,
@@ -24,7 +25,6 @@ from noshadow.checks import (
     resolved_task,
     whole_seed,
 )
-from noshadow.metrics import error_budget
 from noshadow.results import Audit, ModelRisk
 from noshadow.scores.baselines import correct_predictions, hard_labels, record_entropies, record_losses, task_targets
 from noshadow.scores.last_layer import record_scores
@@ -37,7 +37,6 @@ from noshadow.views import View
 RANKED_BY = {"regression": "loo", "classification": "shift", "binary": "shift"}
 RECORD_COLUMNS = tuple(c for c in COLUMNS if c not in ("loss", "entropy"))
 NO_ENTROPY = "not applicable: a regression predicts no class probabilities"
-ROWS_AT_ONCE = 8192
 _VERSIONS = ("noshadow", "torch", "numpy", "scipy", "pandas", "scikit-learn")
 
 
@@ -123,7 +122,7 @@ def audit_view(
         task=task,
         ranked_by=ranked_by,
         not_applicable=absent,
-        notes=seen.notes + (() if scores is None else scores.notes) + _split_notes(train, seen.test, risk) + _damping_note(scores),
+        notes=seen.notes + (() if scores is None else scores.notes) + split_notes(train, seen.test, risk) + damping_notes(scores),
         provenance=_provenance(seen, train, options, scores),
         timings=_timings(signal_seconds, scored - started, time.perf_counter() - scored),
     )
@@ -192,58 +191,6 @@ def _labels(targets: Array, task: str) -> Array:
     hard = task == "classification" or bool(np.isin(targets, (0, 1)).all())
     labels: Array = hard_labels(targets).astype(np.int64) if hard else targets
     return labels
-
-
-def _split_notes(train: Signals, test: Signals, risk: ModelRisk | None) -> tuple[str, ...]:
-    """What looks wrong with the two splits, and what makes the TNR interval too short."""
-    notes = []
-    shared = _look_alikes(train, test)
-    if len(test) and shared == len(test):
-        notes.append(
-            "every test record has the features and target of a training record: if they are the same records, the model risk means nothing"
-        )
-    elif shared:
-        notes.append(
-            f"{shared} of {len(test)} test records have the features and target of a training record: "
-            "if they are the same records, the risk is understated"
-        )
-    if risk is not None and risk.auc_interval[1] < 0.5:
-        notes.append("members have larger losses than non-members (loss AUC below 0.5): are the two splits swapped?")
-    if risk is not None and error_budget(risk.fpr, risk.n_members) <= 1:
-        notes.append("the interval of TNR rests on one member's loss and is too short: more members or a larger level would help")
-    return tuple(notes)
-
-
-def _look_alikes(train: Signals, test: Signals) -> int:
-    """Test records whose features, to four digits of their spread, and targets occur in the training split.
-
-    Without features (coarse probabilities repeat by nature) only a split that equals the other as a whole counts.
-    """
-    if len(test) == 0 or train.targets.ndim != test.targets.ndim:
-        return 0
-    if train.features is None or test.features is None or train.features.shape[1] != test.features.shape[1]:
-        return len(test) if train.sha256()["data"] == test.sha256()["data"] else 0
-    spread = train.features.std(0, dtype=np.float64)
-    spread[spread <= 1e-12 * np.abs(train.features).max(0)] = np.inf  # a feature that does not vary tells no records apart
-    if np.isinf(spread).all():
-        return 0
-    known = set(_row_digests(train, spread))
-    return sum(digest in known for digest in _row_digests(test, spread))
-
-
-def _row_digests(signals: Signals, spread: Array) -> Iterator[int]:
-    assert signals.features is not None
-    for start in range(0, len(signals), ROWS_AT_ONCE):
-        part = slice(start, start + ROWS_AT_ONCE)
-        rounded = np.round(signals.features[part] / spread * 1e4) + 0.0
-        targets = signals.targets[part].reshape(len(rounded), -1)
-        yield from (hash(row.tobytes()) for row in np.column_stack([rounded, targets]))
-
-
-def _damping_note(scores: RecordScores | None) -> tuple[str, ...]:
-    if scores is None or not scores.damping_source.startswith("automatic"):
-        return ()
-    return ("the damping λ of the training is unknown, so a tiny one was taken: pass weight_decay= (or damping=) as the training had it",)
 
 
 def _predicted_tpr(scores: RecordScores, residuals: Array, fpr: float | str) -> tuple[dict[str, Array], dict[str, str]]:

@@ -12,6 +12,7 @@ from textwrap import dedent
 import numpy as np
 import pytest
 
+import noshadow
 from noshadow import Signals, audit_signals, cli, load, save_splits
 
 RNG = np.random.default_rng(8)
@@ -119,6 +120,11 @@ def test_help_explains_and_gives_an_example(run, command):
     text = " ".join(out.split())
     assert f"noshadow {command[0]}" in text.split("Example: ")[1] if command else "Start with noshadow demo" in text
     assert command or all(name in text for name in (*COMMANDS, "Exit codes"))
+
+
+def test_the_version_is_printed(run):
+    code, out, err = run("--version")
+    assert (code, out, err) == (0, f"noshadow {noshadow.__version__}\n", "")
 
 
 def test_no_arguments_print_the_help(run):

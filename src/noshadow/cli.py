@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import importlib.metadata
 import json
 import sys
 import time
@@ -35,6 +36,19 @@ app = typer.Typer(
     "Start with [bold]noshadow demo --out demo-audit[/bold], then audit your own model with [bold]noshadow audit[/bold].",
     epilog="Exit codes: 0 fine · 1 a gate said no · 2 the input is wrong · 3 a numerical failure.",
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"noshadow {importlib.metadata.version('noshadow')}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Options before any command."""
 
 
 class Task(str, Enum):

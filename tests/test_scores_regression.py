@@ -236,3 +236,12 @@ def test_whole_number_features_and_constant_outputs():
     np.testing.assert_array_equal(scores.gradient_norm, floats.gradient_norm)
     assert scores.head_residual < 1e-3
     assert not any("linear function" in note for note in scores.notes)
+
+
+def test_a_constant_column_of_many_records_stays_constant():
+    rng = np.random.default_rng(12)
+    x, targets = rng.normal(size=(99_991, 2)), rng.normal(size=99_991)
+    scores = ns.record_scores(np.column_stack([x, np.full(99_991, 0.1)]), 0 * targets, targets, damping=1.0, columns=["leverage"])
+    design = np.column_stack([x, np.full(99_991, np.hypot(1.0, 0.1))])
+    expected = np.einsum("ij,ij->i", design @ np.linalg.inv(design.T @ design + np.eye(3)), design)
+    np.testing.assert_allclose(scores.leverage, expected, rtol=1e-12)

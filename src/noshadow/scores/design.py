@@ -96,13 +96,24 @@ def whitened_design(features: Array, *, fit_intercept: bool, penalize_intercept:
     d = features.shape[1] + fit_intercept
     shift = torch.zeros(d, dtype=torch.float64)
     if fit_intercept:
-        shift[:-1] = torch.from_numpy(features.mean(0, dtype=np.float64))
+        shift[:-1] = _column_means(features)
     penalised = torch.ones(d, dtype=torch.float64)
     if fit_intercept and not penalize_intercept:
         penalised[-1] = 0.0
     unit, values, vectors = _principal_directions(features, shift, fit_intercept, owner)
     whitening, unwhitening, penalty = _whitening(unit, values, vectors, shift, penalised)
     return Design(features, fit_intercept, shift, whitening, unwhitening, penalty, bool((penalised > 0).all()), p + fit_intercept)
+
+
+def _column_means(features: Array) -> torch.Tensor:
+    """Means to the last digits: what they miss of a constant column would pass for a feature."""
+    means = torch.zeros(features.shape[1], dtype=torch.float64)
+    for _ in range(2):
+        left = torch.zeros_like(means)
+        for start, stop in blocks(len(features), block_length(2 * features.shape[1] + 1)):
+            left += (raw_rows(features, start, stop, False) - means).sum(0)
+        means = means + left / len(features)
+    return means
 
 
 def _principal_directions(
@@ -120,7 +131,7 @@ def _principal_directions(
         gram += rows.T @ rows
     lengths = (gram.diagonal() / n).sqrt()
     # What rounding leaves of a constant column is not a feature.
-    seen = lengths > 4 * torch.finfo(torch.float64).eps * (lengths + shift.abs())
+    seen = lengths > 256 * torch.finfo(torch.float64).eps * (lengths + shift.abs())
     if not seen.any():
         refuse(owner, "features", "not all be zero", "a design of zeros")
     unit = torch.where(seen, lengths, torch.ones_like(lengths))

@@ -194,7 +194,7 @@ def _labels(targets: Array, task: str) -> Array:
 
 
 def _predicted_tpr(scores: RecordScores, residuals: Array, fpr: float | str) -> tuple[dict[str, Array], dict[str, str]]:
-    """Plug-in TPR of the optimal loss attack on each record, where the theory's n − dof > 2 holds."""
+    """Plug-in TPR of the loss-threshold attack on each record, where the theory's n − dof > 2 holds."""
     n, q = residuals.shape
     level = max(1e-3, 1 / n) if isinstance(fpr, str) else fpr
     squares = (residuals**2).sum(1)

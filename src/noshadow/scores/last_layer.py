@@ -69,7 +69,7 @@ def record_scores(
 
     Exact when: the last layer alone is refitted from a minimum: `loo` equals the refit for (ridge) least squares
         and is one Newton step from it for cross-entropy. Approximates: retraining the whole network.
-    Cost: softmax n·m²d²/2 flops twice and ((m−1)d)³; otherwise 4nd². Memory 4·8·((m−1)d)² bytes plus blocks.
+    Cost: softmax n·m²d²/2 flops twice and ((m−1)d)³; otherwise 4nd². Memory about 3·8·((m−1)d)² bytes plus blocks.
     Reference: [RET] Eqs. (7)–(10), Props. B.1–B.4; [GLS] Props. C.1–C.2.
 
     Example:

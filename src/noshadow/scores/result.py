@@ -22,7 +22,8 @@ class RecordScores:
         jitter: what the factorisation needed on its unit diagonal; 0 normally.
         stationarity: left-over gradient of the head in units of a typical record's (0 at the minimum).
         head_residual: share of the outputs that is not a linear function of the features (0 for a true head).
-        precision: "float64" or "mixed". precision_error: measured relative error of the largest Newton gaps.
+        precision: "float64" or "mixed". precision_error: relative error of the riskiest records, measured
+            for Newton gaps and bounded by rounding for shifts; None in float64.
         seconds: wall time. notes: sentences a reader must see.
     """
 

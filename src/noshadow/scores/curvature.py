@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import torch
 
+from noshadow.blocks import as_blocks_of, block_length, blocks
 from noshadow.checks import Array, InputError
 from noshadow.linalg import PairForms, SpdInverse, add_pair_gram, pair_form_values, pair_forms, pair_products, spd_inverse
 from noshadow.progress import tracked
-from noshadow.scores.baselines import as_blocks_of
-from noshadow.scores.design import Design, block_length, blocks
+from noshadow.scores.design import Design
 
 
 @dataclass(frozen=True, eq=False)

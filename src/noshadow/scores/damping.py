@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from noshadow.blocks import as_blocks_of, block_length, blocks
 from noshadow.checks import Array, require_number
-from noshadow.scores.baselines import as_blocks_of, block_residuals
-from noshadow.scores.design import Design, block_length, blocks
+from noshadow.scores.baselines import block_residuals
+from noshadow.scores.design import Design
 
 RELATIVE_DAMPING = 1e-6
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from noshadow.blocks import block_length, blocks
 from noshadow.checks import Array, refuse
 
 # Below this ratio of eigenvalues the second moments have lost too many digits: singular values are taken from a QR instead.
@@ -67,16 +68,6 @@ def raw_rows(features: Array, start: int, stop: int, fit_intercept: bool) -> tor
     block = torch.ones((stop - start, features.shape[1] + fit_intercept), dtype=torch.float64)
     block[:, : features.shape[1]] = torch.from_numpy(np.array(features[start:stop], dtype=np.float64))
     return block
-
-
-def blocks(n: int, size: int) -> list[tuple[int, int]]:
-    """Consecutive (start, stop) pairs that cover n records."""
-    return [(start, min(start + size, n)) for start in range(0, n, size)]
-
-
-def block_length(numbers_per_record: int, *, low: int = 64, high: int = 32768, numbers: int = 1 << 24) -> int:
-    """Records per block so that a block's temporaries stay near `numbers` numbers; a multiple of `low`, for aligned rows."""
-    return min(max(numbers // max(numbers_per_record, 1) // low * low, low), high)
 
 
 def whitened_design(features: Array, *, fit_intercept: bool, penalize_intercept: bool, owner: str) -> Design:

@@ -14,7 +14,7 @@ from noshadow.checks import (
     require_weights,
     resolved_task,
 )
-from noshadow.scores.baselines import hard_labels, task_targets
+from noshadow.losses import hard_labels, task_targets
 
 
 @dataclass(frozen=True, eq=False)

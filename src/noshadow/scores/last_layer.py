@@ -7,7 +7,8 @@ import numpy as np
 import torch
 
 from noshadow.checks import Array, refuse, require_choice, require_whole
-from noshadow.scores.baselines import gradient_norms, record_entropies, record_losses
+from noshadow.losses import record_losses
+from noshadow.scores.baselines import gradient_norms, record_entropies
 from noshadow.scores.curvature import SoftmaxProblem
 from noshadow.scores.damping import HeadFit, head_fit, mean_curvature, resolved_damping
 from noshadow.scores.design import Design, whitened_design

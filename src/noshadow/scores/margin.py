@@ -3,11 +3,11 @@
 import numpy as np
 import torch
 
+from noshadow.blocks import as_blocks_of, blocks
 from noshadow.checks import Array
 from noshadow.linalg import pair_products, spd_inverse
-from noshadow.scores.baselines import as_blocks_of, margins
+from noshadow.losses import margins
 from noshadow.scores.curvature import SoftmaxProblem, contrast_inverse, difference_blocks, difference_forms
-from noshadow.scores.design import blocks
 from noshadow.scores.softmax import square_differences
 
 OWNER = "record_scores"

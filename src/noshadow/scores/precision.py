@@ -3,10 +3,10 @@
 import numpy as np
 import torch
 
+from noshadow.blocks import as_blocks_of, block_length, blocks
 from noshadow.checks import Array
-from noshadow.scores.baselines import as_blocks_of, block_residuals
+from noshadow.scores.baselines import block_residuals
 from noshadow.scores.curvature import ContrastInverse, SoftmaxProblem
-from noshadow.scores.design import block_length, blocks
 
 
 def probe_records(columns: dict[str, Array], *, each: int = 5) -> Array:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from noshadow.blocks import as_blocks_of, block_length, blocks
 from noshadow.checks import Array
 from noshadow.linalg import SpdInverse, spd_inverse
-from noshadow.scores.baselines import as_blocks_of
-from noshadow.scores.design import Design, block_length, blocks
+from noshadow.scores.design import Design
 
 # Below this 1 − h the record is interpolated: the leave-one-out formulas are 0/0 in float64.
 INTERPOLATED = 1e-11

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import torch
 
+from noshadow.blocks import as_blocks_of
 from noshadow.linalg import batched_spd_solve
-from noshadow.scores.baselines import as_blocks_of, block_residuals
+from noshadow.scores.baselines import block_residuals
 from noshadow.scores.curvature import SoftmaxProblem
 
 # Column beside the scores: how far rounding may have moved `shift`.

@@ -13,6 +13,7 @@ from noshadow.checks import (
 )
 from noshadow.results import Audit
 from noshadow.signals import Signals
+from noshadow.traces import given_traces
 from noshadow.views import View, view
 
 
@@ -67,7 +68,8 @@ def audit(
         weight_decay: of the optimiser, for mean(loss) + (wd/2)‖θ‖²; gives λ.
         fpr: "auto" or the false-positive level of the attack in question.
         ids: record ids, row numbers by default. groups: a group name a record.
-        loss_traces: (n, epochs + 1) losses over training, adds `lt_iqr`.
+        loss_traces: (n, epochs + 1) losses over training, a LossTraces or the path of its file; adds `lt_iqr`. Rows are
+            matched by id when the traces have ids, else by position.
         sample_weight: (n,) weights the training used.
         batch_size: records per forward pass. device: where to run the model.
         progress: bars on a terminal. seed: of bootstrap intervals and of data transforms.
@@ -92,6 +94,7 @@ def audit(
     if layers != "last":
         refuse("audit", "layers", "be 'last' in this version", repr(layers), "Scores over more layers are not built yet.")
     options = Options(task, damping, weight_decay, fpr, seed, progress, "audit")
+    traces = given_traces(loss_traces, "audit")
     started = time.perf_counter()
     seen = view(
         model,
@@ -108,7 +111,7 @@ def audit(
     )
     if sample_weight is not None:
         seen = replace(seen, sample_weight=require_weights(sample_weight, len(seen.train), "audit"))
-    return audit_view(seen, options, ids=ids, groups=groups, loss_traces=loss_traces, signal_seconds=time.perf_counter() - started)
+    return audit_view(seen, options, ids=ids, groups=groups, loss_traces=traces, signal_seconds=time.perf_counter() - started)
 
 
 def audit_signals(
@@ -135,6 +138,7 @@ def audit_signals(
     """
     owner = "audit_signals"
     options = Options(task, damping, weight_decay, fpr, seed, progress, owner)
+    traces = given_traces(loss_traces, owner)
     for name, split in (("train", train), ("test", test)):
         if not isinstance(split, Signals):
             refuse(owner, name, "be Signals", type(split).__name__, "Build it with ns.Signals(features, outputs, targets).")
@@ -157,7 +161,7 @@ def audit_signals(
         notes=(),
         weights_sha256="",
     )
-    return audit_view(seen, options, ids=ids, groups=groups, loss_traces=loss_traces, signal_seconds=0.0)
+    return audit_view(seen, options, ids=ids, groups=groups, loss_traces=traces, signal_seconds=0.0)
 
 
 def audit_target(target: Target, **options: Any) -> Audit:
@@ -169,4 +173,8 @@ def audit_target(target: Target, **options: Any) -> Audit:
             stated[name] = asked
         elif asked not in (open_value, stated[name]):
             refuse("audit", name, f"agree with the Target's {stated[name]!r}", repr(asked), "Leave one of the two out.")
+    traces = options.pop("loss_traces", None)
+    if traces is not None and stated["loss_traces"] is not None:
+        refuse("audit", "loss_traces", "come from one place", f"'{traces}' beside those of the Target", "Leave one of the two out.")
+    stated["loss_traces"] = stated["loss_traces"] if traces is None else traces
     return audit(target.model, target.train, target.test, **stated, **options)

@@ -25,13 +25,15 @@ from noshadow.checks import (
     resolved_task,
     whole_seed,
 )
+from noshadow.losses import correct_predictions, hard_labels, record_losses, task_targets
 from noshadow.results import Audit, ModelRisk
-from noshadow.scores.baselines import correct_predictions, hard_labels, record_entropies, record_losses, task_targets
+from noshadow.scores.baselines import record_entropies
 from noshadow.scores.last_layer import record_scores
 from noshadow.scores.result import COLUMNS, RecordScores
 from noshadow.scores.traces import loss_trace_iqr
 from noshadow.signals import Signals
 from noshadow.tail import model_risk
+from noshadow.traces import GivenTraces
 from noshadow.views import View
 
 RANKED_BY = {"regression": "loo", "classification": "shift", "binary": "shift"}
@@ -81,7 +83,7 @@ def audit_view(
     *,
     ids: Sequence[object] | None,
     groups: Sequence[object] | None,
-    loss_traces: object,
+    loss_traces: GivenTraces | None,
     signal_seconds: float,
 ) -> Audit:
     """Check what belongs to the records, score them, measure the risk, put the table and the stamps together."""
@@ -94,7 +96,7 @@ def audit_view(
     identity = _identity_columns(train, targets, task, groups, owner)
     if seen.class_names is not None and task != "regression":
         identity["label"] = [seen.class_names[int(number)] for number in identity["target"]]
-    traces = {} if loss_traces is None else {"lt_iqr": _traces(loss_traces, len(train), owner)}
+    traces = {} if loss_traces is None else {"lt_iqr": loss_trace_iqr(loss_traces.in_order_of(train.ids, owner))}
     started = time.perf_counter()
     scores, absent = _scores(seen, train, task, options)
     members = record_losses(train.outputs, targets, task)
@@ -215,12 +217,6 @@ def _predicted_tpr(scores: RecordScores, residuals: Array, fpr: float | str) -> 
     except NotApplicable as reason:
         return {}, {"predicted_tpr": f"not applicable: {reason}"}
     return {"predicted_tpr": values}, {}
-
-
-def _traces(loss_traces: object, n: int, owner: str) -> Array:
-    values = loss_trace_iqr(loss_traces)
-    require_same_length(owner, train=range(n), loss_traces=values)
-    return values
 
 
 def _ranks(score: Array) -> Array:

@@ -1,0 +1,111 @@
+"""The file of loss traces: `.npz` or `.safetensors` with the keys `loss_traces` and, when there are any, `ids`."""
+
+import contextlib
+import io
+import os
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
+
+from noshadow.checks import Array, InputError, numeric_array, refuse, require_same_length
+from noshadow.signals import SUFFIXES, Signals
+
+KEYS = ("ids", "loss_traces")
+
+
+def save_traces(path: str | Path, loss_traces: Array, ids: Array | None) -> None:
+    """Write the file under a temporary name and rename it; text ids go to safetensors as zero-padded UTF-8 rows."""
+    owner = "LossTraces.save"
+    arrays = {"loss_traces": loss_traces} | ({} if ids is None else {"ids": ids})
+    if _suffix(path, owner) == ".npz":
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays)  # type: ignore[arg-type]
+        content = buffer.getvalue()
+    else:
+        packed = {key: _text_as_bytes(value) if value.dtype.kind == "U" else value for key, value in arrays.items()}
+        content = save({key: np.ascontiguousarray(value) for key, value in packed.items()})
+    target = Path(path)
+    partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
+    try:
+        with partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(target)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise InputError(f"{owner}: path must be writable; got '{target}' ({error}). Choose another place.") from error
+
+
+def load_loss_traces(path: str | Path) -> tuple[Array, Array | None]:
+    """Losses (n, recordings), float64, and ids (n,) or None, from a file that `LossTraces.save` wrote; never unpickles.
+
+    Raises:
+        InputError: the file is missing, has unknown or missing keys, holds pickled objects or losses that are not finite.
+    """
+    owner = "load_loss_traces"
+    suffix = _suffix(path, owner)
+    if not Path(path).is_file():
+        refuse(owner, "path", "be a file that exists", f"'{path}'")
+    arrays = _read_npz(path) if suffix == ".npz" else _read_safetensors(path)
+    unknown = sorted(set(arrays) - set(KEYS))
+    if unknown or "loss_traces" not in arrays:
+        got = f"unknown key {', '.join(unknown)}" if unknown else "no loss_traces"
+        hint = "A file of signals may hold loss_traces itself." if any(key.startswith("train_") for key in unknown) else ""
+        refuse(owner, "file", "hold the key loss_traces and at most ids", f"'{path}' with {got}", hint)
+    losses: Array = numeric_array(arrays["loss_traces"], owner, "loss_traces", ndim=2).astype(np.float64)
+    ids = arrays.get("ids")
+    if ids is None:
+        return losses, None
+    if ids.dtype == np.uint8 and ids.ndim == 2:
+        ids = _bytes_as_text(ids)
+    if ids.ndim:
+        require_same_length(owner, loss_traces=losses, ids=ids)
+    return losses, Signals(None, np.zeros(len(losses)), np.zeros(len(losses)), ids).ids
+
+
+def _suffix(path: str | Path, owner: str) -> str:
+    suffix = Path(path).suffix
+    if suffix not in SUFFIXES:
+        refuse(owner, "path", f"end in {' or '.join(SUFFIXES)}", f"'{path}'")
+    return suffix
+
+
+def _read_npz(path: str | Path) -> dict[str, Array]:
+    try:
+        with Path(path).open("rb") as file:  # np.load leaves a file it opened itself open when the archive is broken
+            archive = np.load(file, allow_pickle=False)
+            if isinstance(archive, np.ndarray):
+                raise ValueError("one bare array, not an archive of named ones")
+            with archive:
+                return {key: np.asarray(archive[key]) for key in archive.files}
+    except (ValueError, OSError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+        raise InputError(
+            f"load_loss_traces: file must be a .npz archive of plain arrays; got '{path}' ({error}). "
+            "Pickled objects are never loaded: save numeric arrays."
+        ) from error
+
+
+def _read_safetensors(path: str | Path) -> dict[str, Array]:
+    try:
+        return dict(load_file(str(path)))
+    except (SafetensorError, OSError, TypeError, KeyError) as error:  # the last two: number formats NumPy does not have
+        raise InputError(f"load_loss_traces: file must be a safetensors file NumPy can read; got '{path}' ({error}).") from error
+
+
+def _text_as_bytes(text: Array) -> Array:
+    rows: Array = np.char.encode(text, "utf-8")
+    return rows.view(np.uint8).reshape(len(rows), -1)
+
+
+def _bytes_as_text(rows: Array) -> Array:
+    try:
+        text: Array = np.char.decode(np.ascontiguousarray(rows).view(f"S{rows.shape[1]}")[:, 0], "utf-8")
+    except (UnicodeDecodeError, ValueError, TypeError) as error:
+        raise InputError(f"load_loss_traces: ids must be UTF-8 text in rows of bytes; got {error}.") from error
+    return text

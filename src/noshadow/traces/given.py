@@ -1,0 +1,60 @@
+"""What a caller hands to `audit(…, loss_traces=)`, read once and matched to the records of the audit."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from noshadow.checks import Array, numeric_array, refuse, require_same_length
+from noshadow.traces.files import load_loss_traces
+from noshadow.traces.recorder import LossTraces
+
+
+@dataclass(frozen=True, eq=False)
+class GivenTraces:
+    """Losses (n, recordings) and the ids of their rows, or None when rows are matched by position."""
+
+    losses: Array
+    ids: Array | None
+
+    def in_order_of(self, ids: Array, owner: str) -> Array:
+        """The rows of the losses in the order of these record ids, (n, recordings).
+
+        Args:
+            ids: (n,) unique ids of the training records.
+            owner: the function named in error messages.
+
+        Raises:
+            InputError: another number of records, or a record that has no trace.
+        """
+        require_same_length(owner, train=ids, loss_traces=self.losses)
+        if self.ids is None:
+            return self.losses
+        rows = {name: row for row, name in enumerate(self.ids.tolist())}
+        wanted = ids.tolist()
+        missing = next((row for row, name in enumerate(wanted) if name not in rows), None)
+        if missing is not None:
+            known = set(wanted)
+            other = next(name for name in rows if name not in known)
+            refuse(
+                owner,
+                "loss_traces",
+                "have the ids of the training records",
+                f"no trace of record {wanted[missing]!r} (row {missing}), and one of {other!r}",
+                "Give both the same ids=, or pass the array of losses alone to match rows by position.",
+            )
+        matched: Array = self.losses[[rows[name] for name in wanted]]
+        return matched
+
+
+def given_traces(loss_traces: object, owner: str) -> GivenTraces | None:
+    """Traces from an array (n, recordings), a LossTraces or the path of its file; None stays None.
+
+    Raises:
+        InputError: the file or the array cannot be read.
+    """
+    if loss_traces is None:
+        return None
+    if isinstance(loss_traces, LossTraces):
+        return GivenTraces(loss_traces.array, loss_traces.ids)
+    if isinstance(loss_traces, (str, Path)):
+        return GivenTraces(*load_loss_traces(loss_traces))
+    return GivenTraces(numeric_array(loss_traces, owner, "loss_traces", ndim=2), None)

@@ -11,6 +11,7 @@ import numpy as np
 from noshadow.checks import Array, InputError, refuse
 from noshadow.report.charts import NARROW, WIDE, curve_chart, loss_bins, loss_chart
 from noshadow.report.formats import at_most_one_in, figure, interval, number, out_of_a_hundred, sentence, shown, timestamp
+from noshadow.report.ground_truth import ground_truth_section
 from noshadow.report.top_records import top_records
 from noshadow.results import Audit, ModelRisk, write_file
 
@@ -74,6 +75,7 @@ def page(audit: Audit) -> dict[str, Any]:
         "scores_absent": sentence(audit.not_applicable.get("rank", "not applicable: the audit holds no record scores")),
         "losses": _losses(audit),
         "curve": None if audit.model_risk is None else [curve_chart(audit.model_risk, frame) for frame in (WIDE, NARROW)],
+        "truth": None if audit.ground_truth is None else ground_truth_section(audit.ground_truth),
         "absent": _absent(audit.not_applicable),
         "notes": [sentence(note) for note in audit.notes],
         "diagnostics": _diagnostics(audit.provenance.get("scores")),

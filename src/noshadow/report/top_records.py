@@ -12,7 +12,7 @@ from noshadow.results import Audit
 
 ROWS = 20
 TARGET_COLUMNS = 6
-_MEASURES = ("loss", "leverage", "shift", "loo", "margin_leverage", "predicted_tpr", "lt_iqr")
+_MEASURES = ("loss", "leverage", "shift", "loo", "margin_leverage", "predicted_tpr", "lt_iqr", "lira_success", "lira_d", "rmia_success")
 _LONG_ID = 32
 
 

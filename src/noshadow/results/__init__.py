@@ -2,6 +2,18 @@
 
 from noshadow.results.audit_record import Audit, load
 from noshadow.results.folder import require_writable_folder, write_file
+from noshadow.results.ground_truth import GroundTruth, MeasuredAttack, MeasuredRate
 from noshadow.results.model_risk import Interval, ModelRisk, TnrCurve
 
-__all__ = ["Audit", "Interval", "ModelRisk", "TnrCurve", "load", "require_writable_folder", "write_file"]
+__all__ = [
+    "Audit",
+    "GroundTruth",
+    "Interval",
+    "MeasuredAttack",
+    "MeasuredRate",
+    "ModelRisk",
+    "TnrCurve",
+    "load",
+    "require_writable_folder",
+    "write_file",
+]

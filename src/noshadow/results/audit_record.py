@@ -10,6 +10,7 @@ import pandas as pd
 
 from noshadow.checks import Array
 from noshadow.results.folder import read_folder, write_folder
+from noshadow.results.ground_truth import GroundTruth
 from noshadow.results.model_risk import ModelRisk
 
 FORMAT = 1
@@ -21,7 +22,8 @@ class Audit:
 
     Attributes:
         records: one row a training record: id, target, group (if given), loss, the score columns that apply,
-            predicted_tpr (regression), lt_iqr (if loss traces were given) and rank (1 = riskiest).
+            predicted_tpr (regression), lt_iqr (if loss traces were given), rank (1 = riskiest), and what reference
+            models measured (lira_success, lira_d, rmia_success, …) once `noshadow reference score` added it.
         model_risk: model-level figures, None when not applicable (`not_applicable["model_risk"]` says why).
         member_losses, nonmember_losses: the two loss samples, float64.
         task: "regression", "classification" or "binary".
@@ -30,6 +32,7 @@ class Audit:
         notes: sentences a reader must see.
         provenance: arguments, head, damping, diagnostics, class names, hashes, versions (JSON-ready).
         timings: seconds per stage and the time of the audit; the only part that differs between equal runs.
+        ground_truth: what reference-model attacks measured, None until it was added.
     """
 
     records: pd.DataFrame
@@ -42,6 +45,7 @@ class Audit:
     notes: tuple[str, ...] = ()
     provenance: dict[str, Any] = field(default_factory=dict)
     timings: dict[str, Any] = field(default_factory=dict)
+    ground_truth: GroundTruth | None = None
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write the audit folder: `audit.json`, `records.parquet`, `losses.npz`, all or nothing.
@@ -68,7 +72,7 @@ class Audit:
             "notes": list(self.notes),
             "provenance": self.provenance,
             "timings": self.timings,
-        }
+        } | ({} if self.ground_truth is None else {"ground_truth": self.ground_truth.to_dict()})
 
 
 def load(folder: str | Path) -> Audit:
@@ -80,7 +84,7 @@ def load(folder: str | Path) -> Audit:
     manifest, files = read_folder(folder, "load", form=FORMAT, names=("records.parquet", "losses.npz"))
     with np.load(io.BytesIO(files["losses.npz"]), allow_pickle=False) as losses:
         member, nonmember = losses["member"], losses["nonmember"]
-    risk = manifest["model_risk"]
+    risk, truth = manifest["model_risk"], manifest.get("ground_truth")
     return Audit(
         records=pd.read_parquet(io.BytesIO(files["records.parquet"])),
         model_risk=None if risk is None else ModelRisk.from_dict(risk),
@@ -92,4 +96,5 @@ def load(folder: str | Path) -> Audit:
         notes=tuple(manifest["notes"]),
         provenance=manifest["provenance"],
         timings=manifest["timings"],
+        ground_truth=None if truth is None else GroundTruth.from_dict(truth),
     )

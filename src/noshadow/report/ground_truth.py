@@ -1,0 +1,94 @@
+"""What reference-model attacks measured, as text and numbers for the page."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from noshadow.report.formats import figure, interval, number, sentence
+from noshadow.results import GroundTruth, MeasuredAttack
+
+TRUTHS = {
+    "lira_d": "LiRA d′",
+    "lira_success": "LiRA success",
+    "rmia_success": "RMIA success",
+    "shokri_success": "Shokri success",
+}
+CEILING = "noise ceiling"
+_RECALL = (0.01, 0.05)
+
+
+def ground_truth_section(truth: GroundTruth) -> dict[str, Any]:
+    """Attacks with their rates, and per number of audited models one table of agreement with the attacks."""
+    counts = sorted({int(row["targets"]) for row in truth.agreement})
+    return {
+        "models": number(truth.models),
+        "records": number(truth.records),
+        "fraction": number(truth.fraction),
+        "attacks": [_attack(measured) for measured in truth.attacks],
+        "levels": _levels(truth.attacks),
+        "tables": [_agreement_table(truth, count) for count in counts],
+        "parity": None if truth.parity is None else sentence(str(truth.parity["sentence"])),
+        "outlying": bool(truth.parity and truth.parity["outlying"]),
+        "absent": [{"name": name, "reason": sentence(reason)} for name, reason in sorted(truth.not_applicable.items())],
+        "notes": [sentence(note) for note in truth.notes],
+        "variants": [(name, _words(choice)) for name, choice in sorted(truth.variants.items())],
+    }
+
+
+def _attack(measured: MeasuredAttack) -> dict[str, Any]:
+    return {
+        "name": measured.attack,
+        "attacked": measured.attacked,
+        "models": number(measured.models),
+        "auc": figure(measured.auc) | {"interval": interval(measured.auc_interval)},
+        "rates": {rate.fpr: figure(rate.tpr) | {"interval": interval((rate.low, rate.high))} for rate in measured.rates},
+    }
+
+
+def _levels(attacks: Iterable[MeasuredAttack]) -> list[dict[str, Any]]:
+    levels = sorted({rate.fpr for measured in attacks for rate in measured.rates}, reverse=True)
+    return [{"fpr": level, "text": number(level)} for level in levels]
+
+
+def _agreement_table(truth: GroundTruth, targets: int) -> dict[str, Any]:
+    """One row a score, one pair of columns (Spearman, recall) an attack, the noise ceiling last."""
+    rows = [row for row in truth.agreement if row["targets"] == targets]
+    attacks = [name for name in TRUTHS if any(row["attack"] == name for row in rows)]
+    names = list(dict.fromkeys(row["score"] for row in rows))
+    cells = {(row["attack"], row["score"], _metric(row)): _cell(row) for row in (*rows, *truth.ceiling)}
+    named = [(name, _cells(cells, attacks, name)) for name in (*_best_first(names, attacks, rows), CEILING)]
+    return {
+        "targets": number(targets),
+        "single": targets == 1,
+        "records": number(int(rows[0]["records"])),
+        "attacks": [{"name": name, "title": TRUTHS[name]} for name in attacks],
+        "rows": [{"score": name, "cells": row, "is_ceiling": name == CEILING} for name, row in named],
+    }
+
+
+def _cells(cells: Mapping[tuple[str, str, str], Any], attacks: list[str], score: str) -> list[Any]:
+    return [cells.get((attack, score, metric)) for attack in attacks for metric in ("spearman", "recall")]
+
+
+def _metric(row: Mapping[str, Any]) -> str:
+    if row["metric"] == "recall":
+        return "recall" if (row["top"], row["keep"]) == _RECALL else "other recall"
+    return str(row["metric"])
+
+
+def _cell(row: Mapping[str, Any]) -> dict[str, Any]:
+    if row["value"] is None:
+        return {"text": "none", "exact": "", "interval": str(row["note"])}
+    ends = None if row["low"] is None else interval((row["low"], row["high"]))
+    return figure(row["value"]) | {"interval": ends or ""}
+
+
+def _best_first(names: list[str], attacks: list[str], rows: list[dict[str, Any]]) -> list[str]:
+    ranked = [row for row in rows if attacks and row["attack"] == attacks[0] and row["metric"] == "spearman"]
+    values = {row["score"]: float(row["value"]) for row in ranked if row["value"] is not None}
+    return sorted(names, key=lambda name: -values.get(name, -2.0))
+
+
+def _words(choice: object) -> str:
+    if isinstance(choice, Mapping):
+        return ", ".join(f"{str(name).replace('_', ' ')} {value}" for name, value in choice.items())
+    return str(choice)

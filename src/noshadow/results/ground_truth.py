@@ -1,0 +1,111 @@
+"""What the real attacks found, beside the audit's cheap scores: frozen values that go to JSON and back."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from noshadow.checks import refuse
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class MeasuredRate:
+    """True-positive rate of an attack at one false-positive level, with its interval; fractions."""
+
+    fpr: float
+    tpr: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class MeasuredAttack:
+    """One attack on one model, or averaged over several attacked models.
+
+    Attributes:
+        attack: "LiRA", "RMIA", "Shokri" or "LOSS".
+        attacked: "target", or "reference models" (each attacked with the others; the mean over them).
+        auc: probability that a member scores above a non-member.
+        auc_interval: 95 % interval: over records for the target, over models for the reference models.
+        rates: true-positive rates at the levels the non-members resolve.
+        models: number of models attacked.
+    """
+
+    attack: str
+    attacked: str
+    auc: float
+    auc_interval: Interval
+    rates: tuple[MeasuredRate, ...]
+    models: int
+
+
+@dataclass(frozen=True)
+class GroundTruth:
+    """What reference-model attacks measured, and how closely each score of the audit ranks records as they do.
+
+    Attributes:
+        models, records: size of the experiment: reference models and records they were trained on halves of.
+        fraction: share of the records each model was trained on.
+        variants: the named choices behind each attack (JSON-ready).
+        attacks: AUC and TPR of each attack.
+        agreement: rows of `metrics.agreement_table`, one per attack, score and metric.
+        ceiling: rows of `metrics.noise_ceiling`: how well the attack agrees with itself; no score can be asked for more.
+        targets: number of audited models behind the agreement rows.
+        parity: the target's losses beside the reference models', None when no target was recorded.
+        not_applicable: what could not be measured, with the reason.
+        notes: sentences a reader must see.
+        provenance: plan digest, data hashes, seeds, versions (JSON-ready).
+    """
+
+    models: int
+    records: int
+    fraction: float
+    variants: dict[str, Any]
+    attacks: tuple[MeasuredAttack, ...]
+    agreement: tuple[dict[str, Any], ...]
+    ceiling: tuple[dict[str, Any], ...]
+    targets: int
+    parity: dict[str, Any] | None = None
+    not_applicable: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for measured in self.attacks:
+            rates = [(rate.fpr, rate.tpr, rate.low, rate.high) for rate in measured.rates]
+            for value in (measured.auc, *measured.auc_interval, *(number for rate in rates for number in rate)):
+                if type(value) is not float or not math.isfinite(value):
+                    refuse("GroundTruth", measured.attack, "hold finite Python numbers", repr(value))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record in plain JSON types."""
+        plain: dict[str, Any] = json.loads(json.dumps(asdict(self), allow_nan=False))
+        return plain
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "GroundTruth":
+        """The record that `to_dict` wrote, through JSON or not.
+
+        Raises:
+            InputError: fields are missing or unknown.
+        """
+        known = {f.name for f in fields(cls)}
+        if not isinstance(data, Mapping) or set(data) != known:
+            got = (
+                type(data).__name__
+                if not isinstance(data, Mapping)
+                else f"fields {', '.join(sorted(set(data) ^ known))} missing or unknown"
+            )
+            refuse("GroundTruth.from_dict", "data", "hold exactly the fields of GroundTruth", got, "Written by another version?")
+        attacks = tuple(_attack(entry) for entry in data["attacks"])
+        lists = {name: tuple(data[name]) for name in ("agreement", "ceiling", "notes")}
+        return cls(**(dict(data) | lists | {"attacks": attacks}))
+
+
+def _attack(entry: Mapping[str, Any]) -> MeasuredAttack:
+    rates = tuple(MeasuredRate(**rate) for rate in entry["rates"])
+    low, high = entry["auc_interval"]
+    return MeasuredAttack(**(dict(entry) | {"rates": rates, "auc_interval": (low, high)}))

@@ -1,29 +1,35 @@
 """noshadow: how exposed are the people in the training data of the model you just trained?"""
 
-from noshadow import metrics, theory
+from noshadow import attacks, metrics, reference, theory
+from noshadow.attacks import AttackSuccess
 from noshadow.audit import Target, audit, audit_signals
 from noshadow.checks import InputError, NotApplicable, NumericalError
 from noshadow.report import write_report
-from noshadow.results import Audit, ModelRisk, load
+from noshadow.results import Audit, GroundTruth, ModelRisk, load
 from noshadow.scores.last_layer import record_scores
 from noshadow.scores.leverage_matrices import GeneralizedLeverage, leverage_matrices
 from noshadow.scores.result import RecordScores
 from noshadow.signals import Signals, load_splits, save_splits
 from noshadow.tail import model_risk
+from noshadow.traces import LossTraces
 from noshadow.views import collect_signals
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AttackSuccess",
     "Audit",
     "GeneralizedLeverage",
+    "GroundTruth",
     "InputError",
+    "LossTraces",
     "ModelRisk",
     "NotApplicable",
     "NumericalError",
     "RecordScores",
     "Signals",
     "Target",
+    "attacks",
     "audit",
     "audit_signals",
     "collect_signals",
@@ -33,6 +39,7 @@ __all__ = [
     "metrics",
     "model_risk",
     "record_scores",
+    "reference",
     "save_splits",
     "theory",
     "write_report",

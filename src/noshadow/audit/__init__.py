@@ -1,5 +1,6 @@
 """audit(): view, score, gather."""
 
 from noshadow.audit.entry import Target, audit, audit_signals, audit_target
+from noshadow.audit.references import reference_columns
 
-__all__ = ["Target", "audit", "audit_signals", "audit_target"]
+__all__ = ["Target", "audit", "audit_signals", "audit_target", "reference_columns"]

@@ -1,70 +1,22 @@
-"""The command line: parse, call, write. Exit 0 fine, 1 a gate said no, 2 wrong input, 3 a numerical failure."""
+"""Commands around one audit: demo, audit, report, gate."""
 
-import contextlib
-import importlib
-import importlib.metadata
 import json
-import sys
 import time
-import traceback
 from collections.abc import Callable
-from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-from noshadow.audit import Target, audit_signals, audit_target
-from noshadow.checks import InputError, NumericalError
+from noshadow.audit import audit_signals, audit_target
+from noshadow.checks import InputError
+from noshadow.cli.options import Force, Json, Out, Quiet, Seed, Task, app
+from noshadow.cli.printing import print_audit, summary
+from noshadow.cli.targets import target_of
 from noshadow.demo import demo_audit
 from noshadow.report import write_report
 from noshadow.results import Audit, load, require_writable_folder
 from noshadow.signals import SUFFIXES, load_splits
-
-# click's UsageError, wherever the installed typer keeps it.
-USAGE_ERROR: type[BaseException] = typer.BadParameter.__bases__[0]
-
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    help="How exposed are the people in the training data of the model you just trained?\n\n"
-    "Start with [bold]noshadow demo --out demo-audit[/bold], then audit your own model with [bold]noshadow audit[/bold].",
-    epilog="Exit codes: 0 fine · 1 a gate said no · 2 the input is wrong · 3 a numerical failure.",
-)
-
-
-def _version(asked: bool) -> None:
-    if asked:
-        typer.echo(f"noshadow {importlib.metadata.version('noshadow')}")
-        raise typer.Exit
-
-
-@app.callback()
-def common(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
-) -> None:
-    """Options before any command."""
-
-
-class Task(str, Enum):
-    """Tasks the command line offers."""
-
-    auto = "auto"
-    regression = "regression"
-    classification = "classification"
-    binary = "binary"
-
-
-Out = Annotated[Path, typer.Option("--out", help="Folder to write: audit.json, records.parquet, losses.npz, report.html.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace an audit that is already there.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of training (demo) and bootstrap intervals.")]
 
 
 @app.command(epilog="Example: noshadow demo --out demo-audit")
@@ -84,6 +36,9 @@ def audit(
     damping: Annotated[float | None, typer.Option("--damping", help="λ on the sum over records; default: the training's own.")] = None,
     weight_decay: Annotated[float | None, typer.Option("--weight-decay", help="Weight decay of the training, gives λ.")] = None,
     intercept: Annotated[bool, typer.Option("--intercept/--no-intercept", help="For files: whether the head has a bias.")] = True,
+    loss_traces: Annotated[
+        Path | None, typer.Option("--loss-traces", exists=True, dir_okay=False, help="File of LossTraces.save; adds lt_iqr.")
+    ] = None,
     force: Force = False,
     seed: Seed = 0,
     quiet: Quiet = False,
@@ -107,13 +62,15 @@ def audit(
         if ":" in what and Path(what).suffix not in SUFFIXES:
             if not intercept:
                 raise InputError(f"audit: --no-intercept must come with a file of signals; got '{what}'. The model's own head is read.")
-            return audit_target(_target(what), layers=layers, layer=layer, **options)
+            return audit_target(target_of(what, "audit"), layers=layers, layer=layer, loss_traces=loss_traces, **options)
         if layer != "auto":
             raise InputError(f"audit: --layer must come with a module:function; got '{what}'. A file holds one layer's signals.")
         if layers != "last":
             raise InputError(f"audit: --layers must be 'last' for a file of signals; got '{layers}'. Pass a module:function.")
-        train, test, traces = load_splits(what)
-        return audit_signals(train, test, loss_traces=traces, fit_intercept=intercept, **options)
+        train, test, held = load_splits(what)
+        if held is not None and loss_traces is not None:
+            raise InputError(f"audit: --loss-traces must come with a file that holds none; got '{what}' with its own. Leave one out.")
+        return audit_signals(train, test, loss_traces=loss_traces if held is None else held, fit_intercept=intercept, **options)
 
     _finish(run, out, force=force, quiet=quiet, as_json=as_json)
 
@@ -160,25 +117,6 @@ def gate(
     raise typer.Exit(0 if all(row["passed"] for row in rows) else 1)
 
 
-def main() -> None:
-    """Run a command and turn the house's exceptions into exit codes and one sentence."""
-    try:
-        sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False))
-    except USAGE_ERROR as error:
-        _fail(f"{error.format_message().removesuffix('.')}. Try --help.", 2)  # type: ignore[attr-defined]
-    except InputError as error:
-        _fail(error, 2)
-    except NumericalError as error:
-        _fail(error, 3)
-    except typer.Abort:
-        _fail("stopped.", 130)
-
-
-def _fail(error: Exception | str, code: int) -> None:
-    print(f"noshadow: {' '.join(str(error).split())}", file=sys.stderr)
-    sys.exit(code)
-
-
 def _checked(audited: Audit, name: str, limit: float) -> dict[str, Any]:
     value = None if audited.model_risk is None else getattr(audited.model_risk, name)
     if value is None:
@@ -186,31 +124,6 @@ def _checked(audited: Audit, name: str, limit: float) -> dict[str, Any]:
         raise InputError(f"gate: the audit must hold {name} for --max-{name.replace('_', '-')}; got none ({reason}). Drop that limit.")
     low, high = getattr(audited.model_risk, f"{name}_interval") or (None, None)
     return {"figure": name, "value": value, "interval": [low, high], "limit": limit, "passed": value <= limit}
-
-
-def _target(what: str) -> Target:
-    module_name, _, function_name = what.partition(":")
-    sys.path.insert(0, str(Path.cwd()))
-    # What the user's code prints is not the result: it may not mix with --json on standard output.
-    with contextlib.redirect_stdout(sys.stderr):
-        try:
-            function = getattr(importlib.import_module(module_name), function_name)
-        except (Exception, SystemExit) as error:
-            raise InputError(f"audit: '{what}' must be importable from here; got {_story(error)}. Give package.module:function.") from error
-        try:
-            made = function()
-        except (Exception, SystemExit) as error:
-            raise InputError(f"audit: '{what}' must return a noshadow.Target; it raised {_story(error)}.") from error
-    if not isinstance(made, Target):
-        raise InputError(f"audit: '{what}' must return a noshadow.Target; got {type(made).__name__}. Return Target(model, train, test).")
-    return made
-
-
-def _story(error: BaseException) -> str:
-    """What went wrong and, in the user's code, where, in one clause."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    where = "" if last.filename == __file__ or "importlib" in last.filename else f" (line {last.lineno} of {Path(last.filename).name})"
-    return f"{type(error).__name__}: {error}".removesuffix(".") + where
 
 
 def _finish(run: Callable[[], Audit], out: Path, *, force: bool, quiet: bool, as_json: bool) -> None:
@@ -221,48 +134,6 @@ def _finish(run: Callable[[], Audit], out: Path, *, force: bool, quiet: bool, as
     folder = audited.save(out, overwrite=force)
     page = write_report(audited, folder / "report.html")
     if as_json:
-        typer.echo(json.dumps(_summary(audited, page), allow_nan=False))
+        typer.echo(json.dumps(summary(audited, page), allow_nan=False))
     elif not quiet:
-        _print(audited, page, time.perf_counter() - started)
-
-
-def _summary(audited: Audit, page: Path) -> dict[str, Any]:
-    manifest = audited.manifest()
-    kept = ("task", "ranked_by", "records", "model_risk", "not_applicable", "notes")
-    shown = [] if audited.ranked_by is None else audited.records.nsmallest(5, "rank")[["rank", "id"]].to_dict("records")
-    return {name: manifest[name] for name in kept} | {
-        "most_exposed": [{"rank": int(row["rank"]), "id": str(row["id"])} for row in shown],
-        "scores": audited.provenance.get("scores"),
-        "folder": str(page.parent),
-        "report": str(page),
-    }
-
-
-def _print(audited: Audit, page: Path, seconds: float) -> None:
-    console = Console(highlight=False, soft_wrap=True)
-    risk = audited.model_risk
-    if risk is None:
-        console.print(f"Model risk: {_harmless(audited.not_applicable['model_risk'])}")
-    else:
-        low, high = risk.tnr_interval
-        console.print(f"Loss-tail TNR at level {risk.fpr:g}: [bold]{risk.tnr:.3f}[/bold]  (95 % interval {low:.3f}–{high:.3f})")
-        console.print(f"Loss AUC: [bold]{risk.auc:.3f}[/bold]  (95 % interval {risk.auc_interval[0]:.3f}–{risk.auc_interval[1]:.3f})")
-    if audited.ranked_by is None:
-        console.print(f"Record scores: {_harmless(audited.not_applicable['rank'])}")
-    else:
-        table = Table(title=f"Most exposed records, by {audited.ranked_by}", title_justify="left")
-        named = "label" if "label" in audited.records else "target"
-        shown = [c for c in ("rank", "id", named, "loss", "leverage", audited.ranked_by) if c in audited.records]
-        for name in shown:
-            table.add_column(name, justify="right")
-        for row in audited.records.nsmallest(5, "rank")[shown].itertuples(index=False):
-            table.add_row(*(f"{value:.4g}" if isinstance(value, float) else _harmless(value) for value in row))
-        console.print(table)
-    for note in audited.notes:
-        console.print(f"Note: {_harmless(note).removesuffix('.')}.")
-    console.print(f"Report: {_harmless(page)}  ({seconds:.1f} s)")
-
-
-def _harmless(value: object) -> str:
-    """Text of others without rich's markup or a terminal's control characters."""
-    return escape("".join(c if c.isprintable() else "�" for c in str(value)))
+        print_audit(audited, page, time.perf_counter() - started)

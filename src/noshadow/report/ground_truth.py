@@ -1,5 +1,6 @@
 """What reference-model attacks measured, as text and numbers for the page."""
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -26,6 +27,7 @@ def ground_truth_section(truth: GroundTruth) -> dict[str, Any]:
         "attacks": [_attack(measured) for measured in truth.attacks],
         "levels": _levels(truth.attacks),
         "tables": [_agreement_table(truth, count) for count in counts],
+        "perfect": _perfect_score(truth.ceiling),
         "parity": None if truth.parity is None else sentence(str(truth.parity["sentence"])),
         "outlying": bool(truth.parity and truth.parity["outlying"]),
         "absent": [{"name": name, "reason": sentence(reason)} for name, reason in sorted(truth.not_applicable.items())],
@@ -86,6 +88,12 @@ def _best_first(names: list[str], attacks: list[str], rows: list[dict[str, Any]]
     ranked = [row for row in rows if attacks and row["attack"] == attacks[0] and row["metric"] == "spearman"]
     values = {row["score"]: float(row["value"]) for row in ranked if row["value"] is not None}
     return sorted(names, key=lambda name: -values.get(name, -2.0))
+
+
+def _perfect_score(ceiling: Iterable[Mapping[str, Any]]) -> dict[str, str] | None:
+    """Spearman correlation with the measured d′ of a score without error: the root of the stepped-up reliability."""
+    stepped = [row["value"] for row in ceiling if row["attack"] == "lira_d" and row["metric"] == "spearman, both halves"]
+    return figure(math.sqrt(stepped[0])) if stepped and stepped[0] is not None else None
 
 
 def _words(choice: object) -> str:

@@ -52,7 +52,7 @@ class GroundTruth:
         variants: the named choices behind each attack (JSON-ready).
         attacks: AUC and TPR of each attack.
         agreement: rows of `metrics.agreement_table`, one per attack, score and metric.
-        ceiling: rows of `metrics.noise_ceiling`: how well the attack agrees with itself; no score can be asked for more.
+        ceiling: rows of `metrics.noise_ceiling`: how well the attack agrees with itself.
         targets: number of audited models behind the agreement rows.
         parity: the target's losses beside the reference models', None when no target was recorded.
         not_applicable: what could not be measured, with the reason.

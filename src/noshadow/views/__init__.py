@@ -1,5 +1,6 @@
 """Model → Signals: any nn.Module that ends in a Linear, and scikit-learn estimators."""
 
+from dataclasses import replace
 from typing import NoReturn
 
 from sklearn.base import BaseEstimator
@@ -7,11 +8,12 @@ from torch import nn
 
 from noshadow.checks import refuse
 from noshadow.signals import Signals
+from noshadow.views.outputs import Transform, estimator_outputs, module_outputs, weights_sha256
 from noshadow.views.sklearn import sklearn_signals, sklearn_view
 from noshadow.views.torch import torch_signals, torch_view
 from noshadow.views.view import Settings, View
 
-__all__ = ["View", "collect_signals", "view"]
+__all__ = ["View", "collect_outputs", "collect_signals", "view", "weights_sha256"]
 
 
 def view(
@@ -97,6 +99,48 @@ def collect_signals(model: object, data: object, *, batch_size: int = 256, devic
     if not isinstance(model, BaseEstimator):
         _refuse_model(model, "collect_signals")
     return sklearn_signals(model, data, settings=settings)
+
+
+def collect_outputs(
+    model: object,
+    data: object,
+    *,
+    task: str = "auto",
+    transform: Transform | None = None,
+    batch_size: int = 256,
+    device: object = None,
+    progress: bool = False,
+    owner: str = "collect_outputs",
+) -> tuple[Signals, str]:
+    """Outputs and targets of one split without features, in the data's own order, and the task the model settles.
+
+    Outputs are raw logits or predictions, even when the model itself ends in a softmax or a sigmoid after its last Linear;
+    a module whose output no Linear gives is taken at its word, unless that word is probabilities.
+
+    Args:
+        model: any nn.Module with one row of outputs per record, or a fitted scikit-learn estimator.
+        data: (X, y), and for an nn.Module also a map-style Dataset or a DataLoader; at least one record.
+        task: "auto", or the task, where it is known.
+        transform: changes the inputs of a batch before the model sees them.
+        batch_size: records in one forward pass.
+        device: where to run an nn.Module; it returns to its own device afterwards. None: where it is.
+        progress: draw a bar on a terminal.
+        owner: the function named in error messages.
+
+    Returns:
+        (Signals, task): n rows without features; the task, or "auto" where the model leaves it open.
+
+    Raises:
+        InputError: the model, the data or an argument cannot be read; an output is not finite.
+
+    Cost: one forward pass; memory is that of the outputs and one batch.
+    """
+    settings = Settings(batch_size=batch_size, device=device, progress=progress, owner=owner)
+    if isinstance(model, nn.Module):
+        return module_outputs(model, data, task=task, transform=transform, settings=settings)
+    if not isinstance(model, BaseEstimator):
+        _refuse_model(model, owner)
+    return estimator_outputs(model, data, transform=transform, settings=replace(settings, device=None))
 
 
 def _refuse_model(model: object, owner: str) -> NoReturn:

@@ -61,10 +61,31 @@ def found_head(model: nn.Module, batch: Batch, device: torch.device, *, layer: s
         InputError: no Linear gives the output (the sentence names those that ran, in order), or its output is
             not one row per record.
     """
+    head, final, ran = _sought(model, batch, device, layer=layer, owner=owner)
+    if head is None:
+        got = f"an output of shape {tuple(final.shape)} that none of them gives"
+        _refuse_head(owner, "model", "end in an nn.Linear, raw or under softmax, log_softmax or sigmoid", got, ran)
+    return head
+
+
+def head_or_none(model: nn.Module, batch: Batch, device: torch.device, *, layer: str, owner: str) -> Head | None:
+    """As `found_head`, but None when no Linear gives the model's output."""
+    return _sought(model, batch, device, layer=layer, owner=owner)[0]
+
+
+def first_tensor(output: object) -> Tensor | None:
+    """The tensor a model's output is, names as its logits, or holds first."""
+    logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
+    parts = output.values() if isinstance(output, Mapping) else output if isinstance(output, (tuple, list)) else ()
+    return next((value for value in (output, logits, *parts) if isinstance(value, Tensor)), None)
+
+
+def _sought(model: nn.Module, batch: Batch, device: torch.device, *, layer: str, owner: str) -> tuple[Head | None, Tensor, Ran]:
     output, ran = _probed(model, batch, device, owner)
-    final = _first_tensor(output)
+    final = first_tensor(output)
     if layer != "auto":
-        return _named_head(model, final, ran, layer=layer, owner=owner)
+        head = _named_head(model, final, ran, layer=layer, owner=owner)
+        return head, torch.empty(0) if final is None else final, ran
     if final is None:
         refuse(owner, "model", "return a tensor, a tuple or dict of tensors, or an object with .logits", type(output).__name__)
     if not torch.isfinite(final).all():
@@ -72,11 +93,10 @@ def found_head(model: nn.Module, batch: Batch, device: torch.device, *, layer: s
     tries = ((ending, linear, name) for ending in ENDINGS for linear, (name, raw) in reversed(ran.items()) if _ends_as(ending, raw, final))
     match = next(tries, None)
     if match is None:
-        got = f"an output of shape {tuple(final.shape)} that none of them gives"
-        _refuse_head(owner, "model", "end in an nn.Linear, raw or under softmax, log_softmax or sigmoid", got, ran)
+        return None, final, ran
     ending, linear, name = match
     _require_row_per_record(ran[linear][1], name, owner)
-    return Head(name, linear, ending, _ending_note(ending))
+    return Head(name, linear, ending, _ending_note(ending)), final, ran
 
 
 def _named_head(model: nn.Module, final: Tensor | None, ran: Ran, *, layer: str, owner: str) -> Head:
@@ -118,12 +138,6 @@ def _probed(model: nn.Module, batch: Batch, device: torch.device, owner: str) ->
 def _has_integers(batch: Batch) -> bool:
     inputs = (*batch.args, *batch.kwargs.values())
     return any(isinstance(value, Tensor) and not value.is_floating_point() for value in inputs)
-
-
-def _first_tensor(output: object) -> Tensor | None:
-    logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
-    parts = output.values() if isinstance(output, Mapping) else output if isinstance(output, (tuple, list)) else ()
-    return next((value for value in (output, logits, *parts) if isinstance(value, Tensor)), None)
 
 
 def _ends_as(ending: str, raw: Tensor, final: Tensor) -> bool:

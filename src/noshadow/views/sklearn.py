@@ -177,7 +177,7 @@ def _signals(fitted: _Fitted, X: Any, y: Array, owner: str, argument: str) -> tu
         targets = numeric_array(y, owner, f"{argument} y", ndim=(1, 2)).astype(np.float64)
     else:
         targets = _class_numbers(y, fitted.last.classes_, owner, argument)
-    ids = _index_ids(X)
+    ids = index_ids(X)
     with users_code(owner, f"model must accept {argument} X"):
         for step in fitted.steps:
             X = step.transform(X)
@@ -196,7 +196,7 @@ def _signals(fitted: _Fitted, X: Any, y: Array, owner: str, argument: str) -> tu
     return Signals(None, logs, targets, ids), int((probabilities < LEAST_PROBABILITY).sum())
 
 
-def _index_ids(X: object) -> Array | None:
+def index_ids(X: object) -> Array | None:
     """A data frame's own index as record ids, where it says more than the row number and names each record once."""
     index = getattr(X, "index", None)
     if not isinstance(index, pd.Index) or isinstance(index, (pd.RangeIndex, pd.MultiIndex)) or not index.is_unique:

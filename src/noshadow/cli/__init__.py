@@ -1,0 +1,33 @@
+"""The command line: parse, call, write. Exit 0 fine, 1 a gate said no, 2 wrong input, 3 a numerical failure."""
+
+import sys
+
+import typer
+
+from noshadow.checks import InputError, NumericalError
+from noshadow.cli import audits, references
+from noshadow.cli.options import app
+
+# click's UsageError, wherever the installed typer keeps it.
+USAGE_ERROR: type[BaseException] = typer.BadParameter.__bases__[0]
+
+__all__ = ["app", "audits", "main", "references"]
+
+
+def main() -> None:
+    """Run a command and turn the house's exceptions into exit codes and one sentence."""
+    try:
+        sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False))
+    except USAGE_ERROR as error:
+        _fail(f"{error.format_message().removesuffix('.')}. Try --help.", 2)  # type: ignore[attr-defined]
+    except InputError as error:
+        _fail(error, 2)
+    except NumericalError as error:
+        _fail(error, 3)
+    except typer.Abort:
+        _fail("stopped.", 130)
+
+
+def _fail(error: Exception | str, code: int) -> None:
+    print(f"noshadow: {' '.join(str(error).split())}", file=sys.stderr)
+    sys.exit(code)

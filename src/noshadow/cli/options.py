@@ -1,0 +1,47 @@
+"""The command line's application, and the options that several commands share."""
+
+import importlib.metadata
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    help="How exposed are the people in the training data of the model you just trained?\n\n"
+    "Start with [bold]noshadow demo --out demo-audit[/bold], then audit your own model with [bold]noshadow audit[/bold].",
+    epilog="Exit codes: 0 fine · 1 a gate said no · 2 the input is wrong · 3 a numerical failure.",
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"noshadow {importlib.metadata.version('noshadow')}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Options before any command."""
+
+
+class Task(str, Enum):
+    """Tasks the command line offers."""
+
+    auto = "auto"
+    regression = "regression"
+    classification = "classification"
+    binary = "binary"
+
+
+Out = Annotated[Path, typer.Option("--out", help="Folder to write: audit.json, records.parquet, losses.npz, report.html.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an audit that is already there.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of training (demo) and bootstrap intervals.")]

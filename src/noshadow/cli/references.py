@@ -1,0 +1,282 @@
+"""Commands around reference models: train them, see how far they are, run the attacks they carry."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from noshadow.audit import Target, reference_columns
+from noshadow.checks import Array, InputError
+from noshadow.cli.options import Json, Quiet, app
+from noshadow.cli.printing import harmless
+from noshadow.cli.targets import target_of
+from noshadow.reference import (
+    AttackOptions,
+    References,
+    ground_truth,
+    load_references,
+    mirrored,
+    status,
+    train_references,
+    with_ground_truth,
+)
+from noshadow.report import write_report
+from noshadow.results import GroundTruth, load
+
+commands = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Reference models: the real attacks beside the cheap scores.\n\n"
+    "[bold]train[/bold] trains models like yours on random halves of the records (stop it when you like, run it again to go on), "
+    "[bold]status[/bold] says how far it is, [bold]score[/bold] runs LiRA, RMIA, Shokri and LOSS and adds what they find to an audit.",
+)
+app.add_typer(commands, name="reference")
+
+Folder = Annotated[Path, typer.Argument(help="A folder that `noshadow reference train` wrote.")]
+
+
+class Backend(str, Enum):
+    """Where training runs."""
+
+    loky = "loky"
+    ray = "ray"
+    dask = "dask"
+
+
+class Engine(str, Enum):
+    """How models are trained."""
+
+    auto = "auto"
+    one_by_one = "one-by-one"
+    vectorised = "vectorised"
+
+
+class Pool(str, Enum):
+    """Which records the reference models are trained on halves of."""
+
+    all = "all"
+    train = "train"
+
+
+class Queries(str, Enum):
+    """Views of a record that the attacks see."""
+
+    plain = "plain"
+    mirror = "mirror"
+
+
+class Variant(str, Enum):
+    """Whether models trained on a record are used."""
+
+    online = "online"
+    offline = "offline"
+
+
+class Variance(str, Enum):
+    """LiRA's standard deviations."""
+
+    auto = "auto"
+    record = "record"
+    whole = "global"
+
+
+class Center(str, Enum):
+    """LiRA's centres."""
+
+    mean = "mean"
+    median = "median"
+
+
+@commands.command(epilog="Example: noshadow reference train package.module:function --out references --models 64")
+def train(
+    what: Annotated[str, typer.Argument(help="package.module:function returning noshadow.Target(model, train, test, train_fn=…).")],
+    out: Annotated[Path, typer.Option("--out", help="Folder of the set; an unfinished one is resumed.")],
+    models: Annotated[int, typer.Option("--models", min=4, help="Number of reference models; 64 and more let LiRA fit each record.")] = 64,
+    fraction: Annotated[float, typer.Option("--fraction", help="Share of the records each model is trained on.")] = 0.5,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the plan and of every model.")] = 0,
+    pool: Annotated[Pool, typer.Option("--pool", help="Train on halves of train and test together, or of train only.")] = Pool.all,
+    engine: Annotated[Engine, typer.Option("--engine", help="'vectorised' needs train_fn=noshadow.reference.Recipe(…).")] = Engine.auto,
+    audited: Annotated[int, typer.Option("--audited", min=0, help="Reference models to audit too: intervals of the agreement.")] = 8,
+    queries: Annotated[Queries, typer.Option("--queries", help="'mirror' also records mirrored images.")] = Queries.plain,
+    traces: Annotated[bool, typer.Option("--traces", help="Record the losses after every epoch (LT-IQR).")] = False,
+    outputs: Annotated[bool, typer.Option("--outputs/--no-outputs", help="Keep raw outputs; Shokri's attack needs them.")] = True,
+    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Processes; default one a core.")] = None,
+    threads: Annotated[int, typer.Option("--threads", min=1, help="Threads of each model's training.")] = 1,
+    backend: Annotated[Backend, typer.Option("--backend", help="This machine (loky), or a Ray or Dask cluster.")] = Backend.loky,
+    address: Annotated[str | None, typer.Option("--address", help="Of the Ray or Dask cluster.")] = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Train reference models with the target's own training function, train_fn(indices, seed).
+
+    The indices are rows of train followed by test. Every finished model is on disk at once: stop and run again as you like.
+    """
+    target = target_of(what, "reference train")
+    if target.train_fn is None:
+        raise InputError(
+            f"reference train: '{what}' must return a Target with train_fn; got none. "
+            "Give Target(…, train_fn=f) where f(indices, seed) trains a model on those rows."
+        )
+    train_references(
+        out,
+        target.train_fn,
+        target.train,
+        None if pool is Pool.train else target.test,
+        model=target.model,
+        ids=target.ids,
+        task=target.task,
+        models=models,
+        fraction=fraction,
+        seed=seed,
+        pool=pool.value,
+        engine=engine.value,
+        workers=workers,
+        threads=threads,
+        backend=backend.value,
+        address=address,
+        traces=traces,
+        keep_outputs=outputs,
+        queries=(mirrored,) if queries is Queries.mirror else (),
+        extra=_columns_of(target, pool is Pool.train),
+        extra_models=min(audited, models),
+        progress=not quiet,
+    )
+    _show_status(out, quiet=quiet, as_json=as_json)
+
+
+@commands.command("status", epilog="Example: noshadow reference status references")
+def show_status(folder: Folder, as_json: Json = False) -> None:
+    """Say how many models are done, which failed and why, and how long the rest will take."""
+    _show_status(folder, quiet=False, as_json=as_json)
+
+
+@commands.command(epilog="Example: noshadow reference score references --audit my-audit")
+def score(
+    folder: Folder,
+    audit: Annotated[
+        Path | None, typer.Option("--audit", help="Audit folder of the target: gets the ground truth and a new report.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Write one row a record to this .parquet or .csv file.")] = None,
+    fpr: Annotated[list[float] | None, typer.Option("--fpr", help="False-positive rates to measure TPR at; repeatable.")] = None,
+    variant: Annotated[Variant, typer.Option("--variant", help="Use models trained with the record, or only without.")] = Variant.online,
+    variance: Annotated[Variance, typer.Option("--variance", help="LiRA: per record, pooled, or by the number of models.")] = Variance.auto,
+    center: Annotated[Center, typer.Option("--center", help="LiRA: centre of the distributions.")] = Center.mean,
+    gamma: Annotated[float, typer.Option("--gamma", help="RMIA: factor by which a record must beat others.")] = 2.0,
+    shokri: Annotated[bool, typer.Option("--shokri/--no-shokri", help="Also train Shokri's attack classifiers.")] = True,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of intervals and of Shokri's classifiers.")] = 0,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Attack the target and every reference model; say how close the audit's scores come to the attacks.
+
+    With --audit, columns lira_success, lira_d, rmia_success (…) and the agreement table are added to the audit and its report.
+    """
+    if out is not None and out.suffix not in (".parquet", ".csv"):
+        raise InputError(f"reference score: --out must end in .parquet or .csv; got '{out}'.")
+    options = AttackOptions(variant.value, variance.value, center.value, gamma=gamma, shokri=shokri, seed=seed)
+    references, audited = load_references(folder), None if audit is None else load(audit)
+    chosen: dict[str, Any] = {"fpr": fpr or None, "options": options, "progress": not quiet}
+    if audited is not None and audit is not None:
+        audited = with_ground_truth(audited, references, **chosen)
+        assert audited.ground_truth is not None
+        truth, table = audited.ground_truth, audited.records
+        audited.save(audit, overwrite=True)
+        write_report(audited, audit / "report.html")
+    else:
+        truth, table = ground_truth(references, **chosen)
+    _write_table(table, out)
+    if as_json:
+        typer.echo(json.dumps(truth.to_dict(), allow_nan=False))
+    elif not quiet:
+        _print_truth(truth, references, audit)
+
+
+def _columns_of(target: Target, train_only: bool) -> Callable[..., Mapping[str, Array]]:
+    """Score columns of a reference model on the records it was trained on, as an audit would find them."""
+
+    def columns(model: object, indices: Array, seed: int) -> Mapping[str, Array]:
+        return reference_columns(target, model, indices, train_only=train_only, seed=seed)
+
+    return columns
+
+
+def _show_status(folder: Path, *, quiet: bool, as_json: bool) -> None:
+    found = status(folder)
+    if as_json:
+        typer.echo(json.dumps(asdict(found) | {"folder": str(found.folder), "complete": found.complete}, allow_nan=False))
+        return
+    if quiet:
+        return
+    left = "" if found.complete or found.remaining_seconds is None else f", about {_duration(found.remaining_seconds)} left"
+    typer.echo(f"{found.done} of {found.planned} models done{left}; {found.bytes / 1e6:,.1f} MB in {folder}")
+    for number, reason in found.failed:
+        typer.echo(f"model {number} failed: {harmless(reason)} (traceback in {folder / 'failures' / f'{number:05d}.txt'})")
+    if found.complete:
+        typer.echo(f"Next: noshadow reference score {folder} --audit AUDIT")
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def _write_table(table: pd.DataFrame, out: Path | None) -> None:
+    if out is None:
+        return
+    try:
+        table.to_parquet(out, index=False) if out.suffix == ".parquet" else table.to_csv(out, index=False)
+    except OSError as error:
+        raise InputError(f"reference score: --out must be writable; got '{out}' ({error}). Choose another place.") from error
+
+
+def _print_truth(truth: GroundTruth, references: References, audit: Path | None) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    table = Table(title=f"Attacks with {truth.models} reference models on {truth.records} records", title_justify="left")
+    levels = sorted({rate.fpr for row in truth.attacks for rate in row.rates}, reverse=True)
+    for name in ("attack", "on", "AUC", *(f"TPR @ FPR {level:g}" for level in levels)):
+        table.add_column(name, justify="left" if name in ("attack", "on") else "right")
+    for row in truth.attacks:
+        rates = {rate.fpr: f"{rate.tpr:.3f} ({rate.low:.3f}–{rate.high:.3f})" for rate in row.rates}
+        ends = f"{row.auc:.3f} ({row.auc_interval[0]:.3f}–{row.auc_interval[1]:.3f})"
+        table.add_row(row.attack, row.attacked, ends, *(rates.get(level, "") for level in levels))
+    console.print(table)
+    if truth.agreement:
+        console.print(_agreement(truth))
+    if truth.parity is not None:
+        console.print(harmless(truth.parity["sentence"]))
+    for name, reason in truth.not_applicable.items():
+        console.print(f"{harmless(name)}: {harmless(reason).removesuffix('.')}.")
+    for note in truth.notes:
+        console.print(f"Note: {harmless(note).removesuffix('.')}.")
+    console.print(f"Added to {harmless(audit)}, report rebuilt." if audit else f"Read from {harmless(references.folder)}.")
+
+
+def _agreement(truth: GroundTruth) -> Table:
+    """Spearman and recall of the top 1 % in the top 5 % against LiRA's d′, best score first, the noise ceiling last."""
+    fewest = min(row["targets"] for row in truth.agreement)
+    rows = [row for row in truth.agreement if row["attack"] == "lira_d" and row["targets"] == fewest]
+    ceiling = [row for row in truth.ceiling if row["attack"] == "lira_d"]
+    what = "this model" if fewest == 1 else f"{fewest} reference models"
+    table = Table(title=f"Agreement with LiRA's d′ ({what})", title_justify="left")
+    for name in ("score", "Spearman", "top 1 % in top 5 %"):
+        table.add_column(name, justify="left" if name == "score" else "right")
+    spearman = {row["score"]: row for row in (*rows, *ceiling) if row["metric"] == "spearman"}
+    recall = {row["score"]: row for row in (*rows, *ceiling) if row["metric"] == "recall" and (row["top"], row["keep"]) == (0.01, 0.05)}
+    order = sorted(spearman, key=lambda name: (name == "noise ceiling", -(spearman[name]["value"] or -2.0)))
+    for name in order:
+        table.add_row(harmless(name), _cell(spearman[name]), _cell(recall[name]))
+    return table
+
+
+def _cell(row: Mapping[str, Any]) -> str:
+    if row["value"] is None:
+        return harmless(row["note"])
+    return f"{row['value']:.3f}" + ("" if row["low"] is None else f" ({row['low']:.3f}–{row['high']:.3f})")

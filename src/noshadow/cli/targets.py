@@ -1,0 +1,38 @@
+"""The user's own function, found, called and checked."""
+
+import contextlib
+import importlib
+import sys
+import traceback
+from pathlib import Path
+
+from noshadow.audit import Target
+from noshadow.checks import InputError
+
+
+def target_of(what: str, owner: str) -> Target:
+    """What `package.module:function` returns, a Target; anything else is refused in one sentence."""
+    module_name, _, function_name = what.partition(":")
+    sys.path.insert(0, str(Path.cwd()))
+    # What the user's code prints is not the result: it may not mix with --json on standard output.
+    with contextlib.redirect_stdout(sys.stderr):
+        try:
+            function = getattr(importlib.import_module(module_name), function_name)
+        except (Exception, SystemExit) as error:
+            raise InputError(
+                f"{owner}: '{what}' must be importable from here; got {_story(error)}. Give package.module:function."
+            ) from error
+        try:
+            made = function()
+        except (Exception, SystemExit) as error:
+            raise InputError(f"{owner}: '{what}' must return a noshadow.Target; it raised {_story(error)}.") from error
+    if not isinstance(made, Target):
+        raise InputError(f"{owner}: '{what}' must return a noshadow.Target; got {type(made).__name__}. Return Target(model, train, test).")
+    return made
+
+
+def _story(error: BaseException) -> str:
+    """What went wrong and, in the user's code, where, in one clause."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    where = "" if last.filename == __file__ or "importlib" in last.filename else f" (line {last.lineno} of {Path(last.filename).name})"
+    return f"{type(error).__name__}: {error}".removesuffix(".") + where

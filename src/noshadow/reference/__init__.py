@@ -1,0 +1,28 @@
+"""Reference models: who is in (plan), training (run, recipe), what they leave behind (store), and the attacks that use it."""
+
+from noshadow.reference.dropout import SeededDropout
+from noshadow.reference.ground_truth import ground_truth, with_ground_truth
+from noshadow.reference.plan import Plan, plan
+from noshadow.reference.queries import mirrored, shifted
+from noshadow.reference.recipe import Recipe
+from noshadow.reference.run import train_references
+from noshadow.reference.status import Status, status
+from noshadow.reference.store import References, load_references
+from noshadow.reference.truth import AttackOptions
+
+__all__ = [
+    "AttackOptions",
+    "Plan",
+    "Recipe",
+    "References",
+    "SeededDropout",
+    "Status",
+    "ground_truth",
+    "load_references",
+    "mirrored",
+    "plan",
+    "shifted",
+    "status",
+    "train_references",
+    "with_ground_truth",
+]

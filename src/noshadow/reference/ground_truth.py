@@ -1,0 +1,164 @@
+"""Ground truth for an audit: what the attacks found, and how closely each score ranks records as they do."""
+
+import importlib.metadata
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from noshadow.checks import Array, refuse
+from noshadow.metrics import agreement_table, noise_ceiling
+from noshadow.reference.store import References
+from noshadow.reference.target_attacks import attacks_on_references, attacks_on_target, resolved_levels
+from noshadow.reference.truth import AttackOptions, RecordTruth, record_truth
+from noshadow.results import Audit, GroundTruth
+
+SCORES = (
+    "loss",
+    "gradient_norm",
+    "entropy",
+    "leverage",
+    "influence",
+    "newton",
+    "loo",
+    "shift",
+    "margin_leverage",
+    "predicted_tpr",
+    "lt_iqr",
+)
+RANKED_TRUTHS = ("lira_success", "lira_d", "rmia_success", "shokri_success")
+
+
+def ground_truth(
+    references: References,
+    audit: Audit | None = None,
+    *,
+    fpr: Sequence[float] | None = None,
+    options: AttackOptions | None = None,
+    progress: bool = True,
+) -> tuple[GroundTruth, pd.DataFrame]:
+    """Run every attack over a set of reference models, on the target too, and compare the cheap scores with them.
+
+    Args:
+        references: a complete set, from `load_references`.
+        audit: the target's audit: its score columns are compared with the attacks on its training records.
+        fpr: false-positive rates to measure TPR at; default those of 0.001, 0.01 and 0.1 that the non-members resolve.
+        options: variants of the attacks. progress: bars on a terminal.
+
+    Returns:
+        (GroundTruth, table): the table has one row a record of the pool: id, member (of the target's training data),
+        lira_success, lira_d, rmia_success and, where they apply, shokri_success and memorization.
+
+    Raises:
+        InputError: the audit is of another model or other records; a level the non-members do not resolve.
+
+    Cost: O(rn) for each attack, O(folds·r·n·m) for Shokri; memory O(n) beside the memory-mapped signals.
+    """
+    chosen = options or AttackOptions()
+    levels = resolved_levels(references, fpr)
+    rows = None if audit is None else audited_rows(audit, references)
+    truth = record_truth(references, chosen, levels=levels, progress=progress)
+    absent = dict(truth.not_applicable)
+    attacks = attacks_on_references(truth, levels)
+    if references.target is None:
+        absent["attacks on the target"] = "not applicable: the set was trained without a target model"
+    elif references.member.all():
+        absent["attacks on the target"] = "not applicable: the pool holds no non-members of the target (pool='train')"
+    else:
+        attacks = attacks_on_target(references, truth, chosen, levels) + attacks
+    agreement, ceiling, targets = _agreement(references, truth, audit, rows, absent, chosen.seed)
+    found = GroundTruth(
+        models=references.plan.models,
+        records=references.plan.records,
+        fraction=references.plan.fraction,
+        variants=_variants(references, truth, chosen),
+        attacks=attacks,
+        agreement=agreement,
+        ceiling=ceiling,
+        targets=targets,
+        parity=references.parity(),
+        not_applicable=absent,
+        notes=truth.notes + tuple(references.notes),
+        provenance=references.stamp() | {"noshadow": importlib.metadata.version("noshadow")},
+    )
+    return found, pd.DataFrame({"id": references.ids, "member": references.member} | truth.columns)
+
+
+def with_ground_truth(audit: Audit, references: References, **options: Any) -> Audit:
+    """The audit with columns lira_success, lira_d, rmia_success (…) in its record table and the agreement beside it.
+
+    Arguments as in `ground_truth`. What an earlier call added is replaced.
+    """
+    found, table = ground_truth(references, audit, **options)
+    columns = [name for name in table.columns if name not in ("id", "member")]
+    kept = audit.records.drop(columns=[name for name in (*RANKED_TRUTHS, "memorization") if name in audit.records])
+    added = table.iloc[audited_rows(audit, references)][columns].set_index(kept.index)
+    return replace(audit, records=pd.concat([kept, added], axis=1), ground_truth=found)
+
+
+def audited_rows(audit: Audit, references: References) -> Array:
+    """Where each of the audit's records stands in the pool, by id; refused unless both speak of the same model and records."""
+    owner = "reference score"
+    expected, given = references.weights_sha256, audit.provenance.get("hashes", {}).get("weights")
+    if expected and given and expected != given:
+        refuse(owner, "audit", "be of the model these references were trained for", f"weights {given[:12]}, not {expected[:12]}")
+    places = {str(identifier): row for row, identifier in enumerate(references.ids.tolist()) if references.member[row]}
+    names = [str(identifier) for identifier in audit.records["id"]]
+    unknown = [name for name in names if name not in places]
+    if unknown or len(names) != len(places):
+        got = f"{len(names)} records, {len(unknown)} of them unknown there" + (f" (the first: '{unknown[0]}')" if unknown else "")
+        refuse(owner, "audit", f"hold the {len(places)} training records of the reference set", got, "Give both the same ids.")
+    return np.array([places[name] for name in names], dtype=np.int64)
+
+
+def _agreement(
+    references: References, truth: RecordTruth, audit: Audit | None, rows: Array | None, absent: dict[str, str], seed: int
+) -> tuple[tuple[dict[str, Any], ...], tuple[dict[str, Any], ...], int]:
+    """Rows for this audit's model and for the audited reference models, the noise ceiling, and how many of the latter."""
+    tables: list[dict[str, Any]] = []
+    if audit is not None and rows is not None:
+        scores = {name: audit.records[name].to_numpy(np.float64) for name in SCORES if name in audit.records}
+        tables += _rows(agreement_table([_restricted(truth.columns, rows)], [scores], seed=seed))
+    several = [(inside, scores) for inside, scores in _audited_models(references) if scores]
+    if len(several) >= 2:
+        truths = [_restricted(truth.columns, inside) for inside, _ in several]
+        tables += _rows(agreement_table(truths, [scores for _, scores in several], seed=seed))
+    elif audit is None:
+        absent["agreement"] = "not available: no audit was given and fewer than two reference models were audited"
+    ceiling: list[dict[str, Any]] = []
+    if truth.halves is not None:
+        chosen = np.arange(references.plan.records) if rows is None else rows
+        first, second = (_restricted(half, chosen) for half in truth.halves)
+        for name in first:
+            ceiling += _rows(noise_ceiling(first[name], second[name], attack=name, seed=seed))
+    return tuple(tables), tuple(ceiling), len(several)
+
+
+def _restricted(columns: Mapping[str, Array], rows: Array) -> dict[str, Array]:
+    return {name: columns[name][rows] for name in RANKED_TRUTHS if name in columns}
+
+
+def _audited_models(references: References) -> list[tuple[Array, dict[str, Array]]]:
+    """(records it was trained on, score columns on those) of each reference model that was audited when it was trained."""
+    found = []
+    for model in range(references.plan.models):
+        columns = references.extra(model)
+        if columns:
+            found.append((np.flatnonzero(references.membership[model]), {k: v for k, v in columns.items() if k in SCORES}))
+    return found
+
+
+def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
+
+
+def _variants(references: References, truth: RecordTruth, options: AttackOptions) -> dict[str, Any]:
+    statistic = "signed residual" if references.task == "regression" else "margin log p_y − log Σ p_c of the other classes"
+    chosen = asdict(options) | {"variance": truth.lira.variance}
+    return {
+        "LiRA": {"statistic": statistic, "queries": ", ".join(references.queries)}
+        | {k: chosen[k] for k in ("variant", "variance", "center", "floor")},
+        "RMIA": {k: chosen[k] for k in ("variant", "gamma")} | ({"a": options.a} if options.variant == "offline" else {}),
+    }

@@ -1,0 +1,108 @@
+"""Models as they arrive: written one by one, failures reported, a full disk survived."""
+
+import contextlib
+import errno
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from noshadow.checks import InputError
+from noshadow.progress import tracked
+from noshadow.reference.files import UNFINISHED, layout, write_arrays, write_whole
+from noshadow.reference.folder import INSIDE, TARGET, model_path, whole_models
+from noshadow.reference.manifest import FORMAT, plan_digest
+from noshadow.reference.work import Outcome
+
+FAILURES_NAMED = 5
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+Form = tuple[str, dict[str, tuple[int, ...]]]
+
+
+def keep_outcomes(
+    path: Path, stored: Mapping[str, Any], stream: Iterator[Outcome], *, total: int, workers: int, progress: bool, owner: str
+) -> None:
+    """Write each model when it arrives; the failed ones are named when all the others are there.
+
+    Args:
+        path: the experiment's folder. stored: its plan. stream: outcomes in any order. total: how many.
+        workers: noted in each file, for estimates of the time left.
+        progress: draw a bar on a terminal. owner: the function named in error messages.
+
+    Raises:
+        InputError: models failed, or the disk is full; what is written stays.
+    """
+    models, failed = stored["plan"]["models"], {}
+    described = {"format": str(FORMAT), "plan": plan_digest(stored), "engine": stored["train"]["engine"], "workers": str(workers)}
+    form = _known_form(path, stored)
+    bar = tracked(stream, "Training reference models", total=total, show=progress)
+    with closing(stream), closing(bar) as outcomes:  # type: ignore[type-var]
+        for outcome in outcomes:
+            text = outcome.failure
+            if outcome.arrays is not None:
+                here = _form(outcome.task, {name: array.shape for name, array in outcome.arrays.items()})
+                form = form or here
+                text = "" if here == form else f"Its outputs differ in form from the other models': {_told(form)} → {_told(here)}."
+            report = path / "failures" / f"{outcome.number:05d}.txt"
+            with disk(path, models, owner):
+                if outcome.arrays is None or text:
+                    failed[outcome.number] = text.splitlines()[0]
+                    write_whole(report, [text.encode()])
+                else:
+                    own = {
+                        "model": str(outcome.number),
+                        "seed": str(outcome.seed),
+                        "task": outcome.task,
+                        "seconds": f"{outcome.seconds:.6g}",
+                    }
+                    write_arrays(model_path(path, outcome.number), outcome.arrays, described | own)
+                    report.unlink(missing_ok=True)
+    if failed:
+        raise InputError(_failures(path, models, failed, owner))
+
+
+@contextmanager
+def disk(path: Path, models: int, owner: str) -> Iterator[None]:
+    """Say in one sentence what the disk refused, and how many models are safe."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            kept = len(list((path / "models").glob("[0-9]*.safetensors"))) if path.is_dir() else 0
+            raise InputError(
+                f"{owner}: folder must have room for the models; got '{path}' where the disk is full. "
+                f"Clear some and run again when there is room: {kept} of {models} models are kept."
+            ) from error
+        raise InputError(f"{owner}: folder must be writable; got '{path}' ({error}). Choose another place.") from error
+
+
+def remove_unfinished(path: Path) -> None:
+    """Remove what killed runs left half-written. Only when all models are there: nobody can still be writing one."""
+    for name in INSIDE:
+        for entry in (path / name).glob(".*"):
+            if UNFINISHED.match(entry.name):
+                with contextlib.suppress(OSError):
+                    entry.unlink()
+
+
+def _known_form(path: Path, stored: Mapping[str, Any]) -> Form | None:
+    """Task and shapes that every model must have: those of the target, or of the first model that is there."""
+    there = layout(path / TARGET) if (path / TARGET).is_file() else next(iter(whole_models(path, stored).values()), None)
+    return None if there is None else _form(there.metadata.get("task", ""), {name: place[1] for name, place in there.places.items()})
+
+
+def _form(task: str, shapes: Mapping[str, tuple[int, ...]]) -> Form:
+    return task, {name: shapes[name] for name in ("statistic", "outputs") if name in shapes}
+
+
+def _told(form: Form) -> str:
+    return f"{form[0]} with " + ", ".join(f"{name} {shape}" for name, shape in form[1].items())
+
+
+def _failures(path: Path, models: int, failed: Mapping[int, str], owner: str) -> str:
+    named = [f"model {number}: {failed[number].rstrip('.')}" for number in sorted(failed)[:FAILURES_NAMED]]
+    more = f"; and {len(failed) - FAILURES_NAMED} more" if len(failed) > FAILURES_NAMED else ""
+    return (
+        f"{owner}: train_fn must train every model; got {len(failed)} of {models} that failed ({'; '.join(named)}{more}). "
+        f"Tracebacks are in '{path / 'failures'}'; all others are kept, and running again tries these once more."
+    )

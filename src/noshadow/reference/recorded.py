@@ -1,0 +1,122 @@
+"""What one model leaves behind on the records: the attack's statistic, losses, correctness and outputs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from torch import Tensor, nn
+
+from noshadow.checks import Array, as_array, refuse, require_output_columns, resolved_task
+from noshadow.losses import correct_predictions, record_losses, record_margins, task_targets
+from noshadow.reference.pool import Pool
+from noshadow.reference.queries import Query
+from noshadow.signals import Signals
+from noshadow.views import collect_outputs
+
+RETURNED = "return an nn.Module, a fitted scikit-learn estimator or the outputs of all records"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How every model is read: the same for the target and all reference models."""
+
+    task: str = "auto"
+    queries: tuple[Query, ...] = ()
+    keep_outputs: bool = True
+    batch_size: int = 256
+    device: object = None
+    owner: str = "train_references"
+
+
+def record_arrays(model: object, pool: Pool, reading: Reading) -> tuple[dict[str, Array], str]:
+    """Arrays of one model over all records, and the task.
+
+    Args:
+        model: an nn.Module, a fitted scikit-learn estimator, or its outputs (n, m) on all records.
+        pool: the records. reading: how to read it.
+
+    Returns:
+        `statistic` float64 (n,): the margin φ = log p_y − log Σ_{c≠y} p_c, or the signed residual y − f of a regression,
+        (n, q) with q outputs or queries; `loss` float64 (n,); `correct` bool (n,) but for regression; `outputs` (n, m) if kept.
+
+    Raises:
+        InputError: the model cannot be read, or an output is not finite.
+    """
+    outputs, task = pool_outputs(model, pool, reading)
+    targets = task_targets(outputs, pool.targets, task, reading.owner)
+    columns = [_statistic(outputs, targets, task)]
+    for query in reading.queries:
+        asked, _ = pool_outputs(model, pool, reading, transform=query)
+        columns.append(_statistic(asked, targets, task))
+    arrays = {"statistic": np.stack(columns, axis=1) if reading.queries else columns[0], "loss": record_losses(outputs, targets, task)}
+    if task != "regression":
+        arrays["correct"] = correct_predictions(outputs, targets, task)
+    if reading.keep_outputs:
+        arrays["outputs"] = outputs
+    return arrays, task
+
+
+def require_one_statistic(pool: Pool, reading: Reading) -> None:
+    """Queries and several residuals a record would share one axis: refused before anything is trained."""
+    several = pool.targets.ndim == 2 and (reading.task == "regression" or (reading.task == "auto" and pool.targets.dtype.kind == "f"))
+    if reading.queries and several:
+        got = f"{len(reading.queries)} beside {pool.targets.shape[1]} outputs"
+        refuse(reading.owner, "queries", "be empty in a regression with several outputs", got)
+
+
+def pool_losses(model: object, pool: Pool, reading: Reading) -> Array:
+    """Loss of every record under a model in eval mode, float64 (n,): one column of a loss trace."""
+    outputs, task = pool_outputs(model, pool, reading)
+    return record_losses(outputs, task_targets(outputs, pool.targets, task, reading.owner), task)
+
+
+def pool_outputs(model: object, pool: Pool, reading: Reading, *, transform: Callable[[Any], Any] | None = None) -> tuple[Array, str]:
+    """Raw outputs (n, m) of a model on all records, and the task they settle."""
+    owner = reading.owner
+    if not isinstance(model, (nn.Module, BaseEstimator)):
+        if transform is not None:
+            refuse(owner, "train_fn", "return a model when there are queries", f"{type(model).__name__}", "We ask it for each query.")
+        outputs, settled = _given_outputs(model, len(pool), owner), "auto"
+    else:
+        outputs, settled = _collected(model, pool, reading, transform)
+    if settled == "auto":
+        task = resolved_task(reading.task, outputs, pool.targets, owner)
+    elif reading.task in ("auto", settled):
+        task = settled
+    else:
+        refuse(owner, "task", f"be 'auto' or '{settled}' for this {type(model).__name__}", repr(reading.task))
+    require_output_columns(outputs, task, owner)
+    return outputs, task
+
+
+def _collected(model: object, pool: Pool, reading: Reading, transform: Callable[[Any], Any] | None) -> tuple[Array, str]:
+    blocks: list[Array] = []
+    start, settled = 0, "auto"
+    for data, count in zip(pool.splits, pool.counts, strict=True):
+        options = {"task": reading.task, "batch_size": reading.batch_size, "device": reading.device, "owner": reading.owner}
+        signals, settled = collect_outputs(model, data, transform=transform, **options)  # type: ignore[arg-type]
+        if not np.array_equal(signals.targets, pool.targets[start : start + count]):
+            hint = "Number the classes 0 … m − 1, and let no transform change a target from pass to pass."
+            refuse(reading.owner, "targets", "be the same for every model", "others from this model's view of the data", hint)
+        blocks.append(signals.outputs)
+        start += count
+    return np.concatenate(blocks) if len(blocks) > 1 else blocks[0], settled
+
+
+def _given_outputs(value: object, n: int, owner: str) -> Array:
+    if not isinstance(value, (np.ndarray, Tensor, list, tuple)):
+        got = f"the class {value.__name__}" if isinstance(value, type) else f"an object of type {type(value).__name__}"
+        refuse(owner, "train_fn", RETURNED, got)
+    array = as_array(value, owner, "outputs returned by train_fn")
+    if array.ndim not in (1, 2) or len(array) != n:
+        refuse(owner, "train_fn", f"{RETURNED} ({n}, m), members or not", f"an array of shape {array.shape}")
+    return Signals(None, array, np.zeros(n)).outputs
+
+
+def _statistic(outputs: Array, targets: Array, task: str) -> Array:
+    if task != "regression":
+        return record_margins(outputs, targets, task)
+    residuals: Array = targets - outputs.astype(np.float64)
+    return residuals[:, 0] if residuals.shape[1] == 1 else residuals

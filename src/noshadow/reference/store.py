@@ -1,0 +1,251 @@
+"""The folder of an experiment and what is read from it: `References`, memory-mapped."""
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from noshadow.checks import Array, InputError, refuse
+from noshadow.reference.files import Layout, chained, layout, npy_header, write_whole
+from noshadow.reference.folder import TARGET, model_path, opened_manifest, stored_plan, whole_models
+from noshadow.reference.manifest import plan_digest
+from noshadow.reference.parity import loss_parity
+from noshadow.reference.plan import Plan
+
+PREFIX = "extra."
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """One model's arrays over the records, memory-mapped; names as in `References`."""
+
+    layout: Layout
+
+    @property
+    def statistic(self) -> Array:
+        """(n,) or (n, q) margins or signed residuals."""
+        return self.layout.array("statistic")
+
+    @property
+    def loss(self) -> Array:
+        """(n,) losses."""
+        return self.layout.array("loss")
+
+    @property
+    def correct(self) -> Any:
+        """(n,) bool, None in a regression."""
+        return self._optional("correct")
+
+    @property
+    def outputs(self) -> Any:
+        """(n, m) logits or predictions, None when they were not kept."""
+        return self._optional("outputs")
+
+    @property
+    def traces(self) -> Any:
+        """(n, epochs + 1) losses during training, None when they were not recorded."""
+        return self._optional("loss_traces")
+
+    @property
+    def extra(self) -> dict[str, Array]:
+        """What the experiment's `extra` function returned for this model."""
+        return {name.removeprefix(PREFIX): self.layout.array(name) for name in self.layout.places if name.startswith(PREFIX)}
+
+    def _optional(self, name: str) -> Any:
+        return self.layout.array(name) if name in self.layout.places else None
+
+
+@dataclass(frozen=True)
+class OutputsOfAll:
+    """The outputs of every model, each mapped when asked for: [t] is (n, m)."""
+
+    references: "References"
+
+    def __len__(self) -> int:
+        return self.references.plan.models
+
+    def __getitem__(self, model: int) -> Array:
+        if not -len(self) <= model < len(self):
+            raise IndexError(model)
+        return self.references.outputs(model % len(self))
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(r, n, m)."""
+        n, m = self[0].shape
+        return len(self), n, m
+
+
+@dataclass(frozen=True, eq=False)
+class References:
+    """A complete set of reference models: what each of them says about every record.
+
+    Nothing is held in memory: arrays over all models are gathered once, row by row, into files that are then memory-mapped.
+
+    Attributes:
+        folder: where it is.
+        describe: the content of plan.json.
+        plan: membership, seeds, fraction, seed.
+        ids: (n,) of the records. targets: (n,) or (n, q).
+        member: (n,) bool, whether the record is in the target's training split.
+        task: "classification", "binary" or "regression".
+        notes: sentences a reader needs to know.
+    """
+
+    folder: Path
+    describe: dict[str, Any]
+    plan: Plan
+    ids: Array
+    targets: Array
+    member: Array
+    task: str
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def membership(self) -> Array:
+        """(r, n) bool, memory-mapped."""
+        return self.plan.membership
+
+    @cached_property
+    def statistic(self) -> Array:
+        """(r, n) margins or signed residuals; (r, n, q) with several queries or outputs. Float64, memory-mapped."""
+        return _stacked(self, "statistic")
+
+    @cached_property
+    def loss(self) -> Array:
+        """(r, n) losses, float64, memory-mapped."""
+        return _stacked(self, "loss")
+
+    @cached_property
+    def correct(self) -> Array | None:
+        """(r, n) bool, memory-mapped; None in a regression."""
+        return None if self.task == "regression" else _stacked(self, "correct")
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        """What each record was asked as: "plain", then the names of the queries."""
+        return ("plain", *self.describe["signals"]["queries"])
+
+    @property
+    def residuals(self) -> int:
+        """Number of residuals a record has in a regression; 1 otherwise."""
+        several = self.task == "regression" and len(self.queries) == 1 and self.statistic.ndim == 3
+        return int(self.statistic.shape[2]) if several else 1
+
+    @property
+    def has_outputs(self) -> bool:
+        """Whether the models' outputs were kept."""
+        return bool(self.describe["signals"]["keep_outputs"])
+
+    @property
+    def all_outputs(self) -> OutputsOfAll:
+        """Outputs of all models; [t] is (n, m)."""
+        return OutputsOfAll(self)
+
+    @property
+    def weights_sha256(self) -> str | None:
+        """Hex digest of the target's weights, None without a target."""
+        value: str | None = self.describe["hashes"]["weights"]
+        return value
+
+    def model(self, number: int) -> Recorded:
+        """The arrays of one model."""
+        return Recorded(layout(model_path(self.folder, number)))
+
+    def outputs(self, model: int) -> Array:
+        """(n, m) outputs of one model, memory-mapped."""
+        return self._kept(self.model(model).outputs, "outputs", "keep_outputs=True")
+
+    def traces(self, model: int) -> Array:
+        """(n, epochs + 1) losses of every record during the training of one model, memory-mapped."""
+        return self._kept(self.model(model).traces, "traces", "traces=True")
+
+    def extra(self, model: int) -> dict[str, Array]:
+        """Further columns of one model, each over all n records or over its members in the order of `plan.members(model)`."""
+        return self.model(model).extra
+
+    @cached_property
+    def target(self) -> Recorded | None:
+        """The target's own arrays, or None when no target was given."""
+        path = self.folder / TARGET
+        return Recorded(layout(path)) if path.is_file() else None
+
+    def parity(self) -> dict[str, Any] | None:
+        """Mean losses of the target beside those of the reference models, see `loss_parity`; None without a target."""
+        return None if self.target is None else loss_parity(self.target.loss, self.member, self.loss, self.membership)
+
+    def stamp(self) -> dict[str, Any]:
+        """What a result drawn from these models should carry: plan digest, hashes, arguments and versions, JSON-ready."""
+        kept = ("hashes", "plan", "pool", "task", "train", "signals", "versions")
+        return {"plan_digest": plan_digest(self.describe)} | {name: self.describe[name] for name in kept}
+
+    def __str__(self) -> str:
+        return f"{self.plan.models} reference models of {self.plan.records} records ({self.task}) in '{self.folder}'"
+
+    def _kept(self, found: Array | None, name: str, option: str) -> Array:
+        if found is None:
+            refuse("References", name, f"have been recorded ({option})", f"none in '{self.folder}'", "Train again in another folder.")
+        return found
+
+
+def load_references(folder: str | Path) -> References:
+    """A complete set of reference models from its folder.
+
+    Args:
+        folder: as given to `train_references`.
+
+    Raises:
+        InputError: it holds no plan, fewer models than planned, or a file that was altered.
+
+    Cost: reads membership once for its digest; everything else is mapped when used.
+    """
+    owner, path = "load_references", Path(folder)
+    manifest = opened_manifest(path, owner)
+    done = whole_models(path, manifest)
+    models = manifest["plan"]["models"]
+    if len(done) < models:
+        missing = sorted(set(range(models)) - set(done))
+        listed = ", ".join(map(str, missing[:8])) + (", …" if len(missing) > 8 else "")
+        hint = "Run train_references (noshadow reference train) again with the same arguments: it trains only what is missing."
+        refuse(owner, "folder", f"hold all {models} models of its plan", f"{len(done)} of {models} (missing: {listed})", hint)
+    drawn, records = stored_plan(path, manifest, owner)
+    tasks = {there.metadata.get("task", "") for there in done.values()}
+    if len(tasks) != 1:
+        refuse(owner, "models", "be of one task", ", ".join(sorted(tasks)), "Name it with task=… in another folder.")
+    return References(path, manifest, drawn, records["ids"], records["targets"], records["member"], tasks.pop(), tuple(manifest["notes"]))
+
+
+def with_notes(references: References, notes: tuple[str, ...]) -> References:
+    """The same models with further sentences for the reader."""
+    return replace(references, notes=references.notes + notes)
+
+
+def _stacked(references: References, name: str) -> Array:
+    """An array over all models as one memory-mapped .npy file, written row by row unless it is there already."""
+    folder, models = references.folder, references.plan.models
+    paths = [model_path(folder, t) for t in range(models)]
+    states = [(path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
+    key = hashlib.sha256(repr((plan_digest(references.describe), states)).encode()).hexdigest()[:16]
+    target = folder / "stacked" / f"{name}-{key}.npy"
+    if not target.is_file():
+        first = layout(paths[0]).array(name)
+        rows = (np.ascontiguousarray(_row(path, name, first)).data.cast("B") for path in paths)
+        try:
+            target.parent.mkdir(exist_ok=True)
+            for stale in target.parent.glob(f"{name}-*.npy"):
+                stale.unlink()
+            write_whole(target, chained(npy_header(first.dtype, (models, *first.shape)), rows))
+        except OSError as error:
+            raise InputError(f"References: folder must have room for stacked/{target.name}; got '{folder}' ({error}).") from error
+    stacked: Array = np.load(target, mmap_mode="r", allow_pickle=False)
+    return stacked
+
+
+def _row(path: Path, name: str, like: Array) -> Array:
+    row = layout(path).array(name)
+    if row.shape != like.shape or row.dtype != like.dtype:
+        refuse("References", name, f"have the form {like.shape} of the first model", f"{row.shape} in {path.name}")
+    return row

@@ -1,0 +1,109 @@
+"""The attacks on the target itself, and on the reference models, as rates with intervals."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.stats import t as student
+
+from noshadow.attacks import lira_scores, loss_scores, rmia_scores
+from noshadow.attacks.shokri import shokri_scores
+from noshadow.checks import Array, refuse
+from noshadow.metrics import auc, auc_interval, tpr_at_fpr, tpr_interval
+from noshadow.reference.chances import chances_of, reference_chances
+from noshadow.reference.store import References
+from noshadow.reference.truth import AttackOptions, RecordTruth
+from noshadow.results import MeasuredAttack, MeasuredRate
+
+LEVELS = (1e-3, 1e-2, 1e-1)
+LEVEL_OF_INTERVALS = 0.95
+
+
+def resolved_levels(references: References, asked: Sequence[float] | None = None) -> tuple[float, ...]:
+    """The false-positive rates that every attacked model's non-members resolve: those asked for, or 0.001, 0.01, 0.1."""
+    fewest = int((~np.asarray(references.membership)).sum(1).min())
+    if references.target is not None and not references.member.all():
+        fewest = min(fewest, int((~references.member).sum()))
+    if asked is None:
+        return tuple(level for level in LEVELS if level * fewest >= 1)
+    for level in asked:
+        if not 0 < level < 1 or level * fewest < 1:
+            refuse(
+                "reference score", "fpr", f"lie between {1 / fewest:.3g}, the least that {fewest} non-members resolve, and 1", f"{level:g}"
+            )
+    return tuple(asked)
+
+
+def attacks_on_target(
+    references: References, truth: RecordTruth, options: AttackOptions, levels: Sequence[float]
+) -> tuple[MeasuredAttack, ...]:
+    """LiRA, RMIA, Shokri and LOSS on the target with all reference models, over its members and non-members in the pool."""
+    target, inside = references.target, references.member
+    assert target is not None
+    scores: dict[str, Array] = {
+        "LiRA": lira_scores(
+            target.statistic,
+            references.statistic,
+            references.membership,
+            variant=options.variant,
+            variance=truth.lira.variance,
+            center=options.center,
+            floor=options.floor,
+        ),
+        "RMIA": _rmia(references, options),
+    }
+    if truth.shokri is not None:
+        scores["Shokri"] = shokri_scores(
+            target.outputs, references.targets, references.all_outputs, references.membership, task=references.task, seed=options.seed
+        )
+    scores["LOSS"] = loss_scores(target.loss)
+    return tuple(_measured(name, values[inside], values[~inside], levels, options.seed) for name, values in scores.items())
+
+
+def attacks_on_references(truth: RecordTruth, levels: Sequence[float]) -> tuple[MeasuredAttack, ...]:
+    """The mean AUC and TPR over the reference models, each attacked with the others, with Student intervals over models."""
+    found = []
+    for name, result in (("LiRA", truth.lira), ("RMIA", truth.rmia), ("LOSS", truth.loss)):
+        rates = tuple(MeasuredRate(level, *_mean(result.model_tpr[:, k])) for k, level in enumerate(levels))
+        found.append(_over_models(name, result.model_auc, rates))
+    if truth.shokri is not None:
+        found.append(_over_models("Shokri", truth.shokri.model_auc, ()))
+    return tuple(found)
+
+
+def _over_models(name: str, aucs: Array, rates: tuple[MeasuredRate, ...]) -> MeasuredAttack:
+    value, low, high = _mean(aucs)
+    return MeasuredAttack(name, "reference models", value, (low, high), rates, len(aucs))
+
+
+def _mean(values: Array) -> tuple[float, float, float]:
+    """Mean with its Student interval, kept within [0, 1]."""
+    spread = float(values.std(ddof=1)) / len(values) ** 0.5 * float(student.ppf((1 + LEVEL_OF_INTERVALS) / 2, len(values) - 1))
+    mean = float(values.mean())
+    return mean, max(mean - spread, 0.0), min(mean + spread, 1.0)
+
+
+def _measured(name: str, members: Array, others: Array, levels: Sequence[float], seed: int) -> MeasuredAttack:
+    rates = []
+    for level in levels:
+        low, high = tpr_interval(members, others, level, level=LEVEL_OF_INTERVALS, seed=seed)
+        rates.append(MeasuredRate(float(level), tpr_at_fpr(members, others, level), low, high))
+    return MeasuredAttack(name, "target", auc(members, others), auc_interval(members, others, level=LEVEL_OF_INTERVALS), tuple(rates), 1)
+
+
+def _rmia(references: References, options: AttackOptions) -> Array:
+    """RMIA with the target's own non-members as the population."""
+    chances, _ = reference_chances(references)
+    assert references.target is not None
+    own, _ = chances_of(references.target.statistic, references.member, references.task, references.residuals)
+    outside = ~references.member
+    return rmia_scores(
+        own,
+        chances,
+        references.membership,
+        own[outside],
+        chances[:, outside],
+        gamma=options.gamma,
+        variant=options.variant,
+        a=options.a,
+        population_membership=references.membership[:, outside],
+    )

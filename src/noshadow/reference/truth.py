@@ -1,0 +1,120 @@
+"""What the attacks measure over the reference models: per record, each model attacked with the others."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from noshadow.attacks import AttackSuccess, attack_success, memorization
+from noshadow.attacks.shokri import CrossFitted, shokri_success
+from noshadow.checks import Array, InputError
+from noshadow.reference.chances import SMALLEST_DENSITY, reference_chances
+from noshadow.reference.store import References
+
+
+@dataclass(frozen=True)
+class AttackOptions:
+    """The named choices behind the attacks, as recorded in the result."""
+
+    variant: str = "online"
+    variance: str = "auto"
+    center: str = "mean"
+    floor: float = 0.0
+    gamma: float = 2.0
+    a: float = 0.3
+    shokri: bool = True
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class RecordTruth:
+    """Per-record results over all reference models, and again over two disjoint halves of them.
+
+    Attributes:
+        columns: name → (n,) truth a record: lira_success, lira_d, rmia_success, shokri_success, memorization.
+        halves: the columns of LiRA and RMIA from the first and the second half of the models; None when too few.
+        lira, rmia, loss: the results behind them. shokri: None where it does not apply.
+        not_applicable: what is missing and why. notes: sentences a reader must see.
+    """
+
+    columns: dict[str, Array]
+    halves: tuple[dict[str, Array], dict[str, Array]] | None
+    lira: AttackSuccess
+    rmia: AttackSuccess
+    loss: AttackSuccess
+    shokri: CrossFitted | None
+    not_applicable: dict[str, str]
+    notes: tuple[str, ...]
+
+
+def record_truth(references: References, options: AttackOptions, *, levels: Sequence[float], progress: bool = True) -> RecordTruth:
+    """Attack every reference model with the others and gather what that says about each record.
+
+    Args:
+        references: a complete set. options: the attacks' choices.
+        levels: false-positive rates at which each attacked model's TPR is measured.
+
+    Cost: O(rn) an attack (Shokri: O(folds·r·n·m)); memory O(n).
+    """
+    membership = references.membership
+    lira = attack_success(references.statistic, membership, attack="lira", levels=levels, progress=progress, **_lira(references, options))
+    chances, floored = reference_chances(references)
+    rmia = attack_success(chances, membership, attack="rmia", gamma=options.gamma, a=options.a, variant=options.variant, levels=levels)
+    loss = attack_success(references.loss, membership, attack="loss", levels=levels)
+    columns = {"lira_success": lira.success, "lira_d": lira.d_prime, "rmia_success": rmia.success}
+    absent: dict[str, str] = {}
+    shokri = _shokri(references, options, absent)
+    if shokri is not None:
+        columns["shokri_success"] = shokri.success
+    if references.task == "regression":
+        absent["memorization"] = "not applicable: a regression has no correct class"
+    else:
+        columns["memorization"] = memorization(references.correct, membership).estimate
+    halves = _halves(references, chances, options, lira.variance, absent)
+    note = f"{floored} densities of records far from their prediction were raised to {SMALLEST_DENSITY:g} for RMIA"
+    return RecordTruth(columns, halves, lira, rmia, loss, shokri, absent, (note,) if floored else ())
+
+
+def _lira(references: References, options: AttackOptions) -> dict[str, Any]:
+    # A signed residual has no member-like direction: which side the members' lies on is a matter of the record.
+    direction = "either" if references.task == "regression" else "larger"
+    chosen = {name: getattr(options, name) for name in ("variant", "variance", "center", "floor")}
+    return chosen | {"direction": direction}
+
+
+def _shokri(references: References, options: AttackOptions, absent: dict[str, str]) -> CrossFitted | None:
+    if not options.shokri:
+        absent["shokri_success"] = "not asked for"
+        return None
+    if not references.has_outputs:
+        absent["shokri_success"] = "not applicable: the outputs were not kept (keep_outputs=False)"
+        return None
+    try:
+        return shokri_success(
+            references.all_outputs,
+            references.targets,
+            references.membership,
+            task=references.task,
+            folds=min(4, references.plan.models),
+            seed=options.seed,
+        )
+    except InputError as error:
+        absent["shokri_success"] = f"not applicable: {error}"
+        return None
+
+
+def _halves(
+    references: References, chances: Array, options: AttackOptions, variance: str, absent: dict[str, str]
+) -> tuple[dict[str, Array], dict[str, Array]] | None:
+    middle = references.plan.models // 2
+    found = []
+    for rows in (slice(0, middle), slice(middle, None)):
+        membership = references.membership[rows]
+        settings = _lira(references, options) | {"variance": variance}
+        try:
+            lira = attack_success(references.statistic[rows], membership, attack="lira", **settings)
+            rmia = attack_success(chances[rows], membership, attack="rmia", gamma=options.gamma, a=options.a, variant=options.variant)
+        except InputError as error:
+            absent["noise ceiling"] = f"not available: half of the reference models are too few ({error})"
+            return None
+        found.append({"lira_success": lira.success, "lira_d": lira.d_prime, "rmia_success": rmia.success})
+    return found[0], found[1]

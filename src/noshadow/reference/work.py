@@ -1,0 +1,180 @@
+"""What a worker does: train one model, or a stack of them, and read each on all records."""
+
+import random
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from noshadow.checks import Array, InputError, numeric_array, refuse
+from noshadow.reference.pool import Pool
+from noshadow.reference.recorded import Reading, pool_losses, record_arrays
+
+# A worker process may run tasks in several threads (Dask); torch's and NumPy's random states and thread counts are the process's.
+_ONE_AT_A_TIME = threading.Lock()
+
+
+@runtime_checkable
+class TrainsMany(Protocol):
+    """A training that can also train a stack of models at once; `Recipe` is one."""
+
+    def train_many(self, indices_list: Sequence[Array], seeds: Sequence[int], *, traces_on: Any = None) -> Any:
+        """Models trained together; with traces_on=True also their loss traces (k, n, epochs + 1)."""
+
+    def train_one(self, indices: Array, seed: int, *, traces: Any = None) -> Any:
+        """One model; with traces=True also its loss traces (n, epochs + 1)."""
+
+    def settings(self) -> dict[str, Any]:
+        """What decides the training, JSON-ready."""
+
+    def vectorisable(self) -> str | None:
+        """Why a stack cannot be trained at once, or None when it can."""
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """All that a worker needs beside the task: it travels once."""
+
+    train_fn: Callable[..., Any]
+    pool: Pool
+    reading: Reading
+    vectorised: bool
+    traces: bool
+    extra: Callable[..., Mapping[str, Any]] | None
+    extra_models: int
+    threads: int
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Models that are trained together: one, or a stack. Only the wanted ones are read."""
+
+    numbers: tuple[int, ...]
+    seeds: tuple[int, ...]
+    packed: Array  # (k, ⌈n/8⌉) uint8: membership, a bit a record
+    wanted: frozenset[int]
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """One model's arrays, or the text of its failure: a line that says what, then the traceback."""
+
+    number: int
+    seed: int
+    seconds: float
+    arrays: dict[str, Array] | None = None
+    task: str = ""
+    failure: str = ""
+
+
+def packed_members(membership: Array) -> Array:
+    """Membership of some models, a bit a record."""
+    return np.packbits(membership, axis=1)
+
+
+def task_outcomes(job: Job, task: Task) -> tuple[int, list[Outcome]]:
+    """The task's first model, which names it, and the outcome of each wanted model; a failure is an outcome, too."""
+    members = [np.flatnonzero(np.unpackbits(row, count=len(job.pool))) for row in task.packed]
+    started = time.perf_counter()
+    with _ONE_AT_A_TIME, _steady(job.threads, task.seeds[0]):
+        try:
+            models = _models(job, members, task.seeds)
+        except (Exception, SystemExit) as error:
+            text, seconds = _failure(error), (time.perf_counter() - started) / len(members)
+            return task.numbers[0], [
+                Outcome(number, seed, seconds, failure=text)
+                for number, seed in zip(task.numbers, task.seeds, strict=True)
+                if number in task.wanted
+            ]
+        share, outcomes = (time.perf_counter() - started) / len(members), []
+        for number, seed, indices, (model, traces) in zip(task.numbers, task.seeds, members, models, strict=True):
+            if number in task.wanted:
+                outcomes.append(_read(job, number, seed, indices, model, traces, share))
+    return task.numbers[0], outcomes
+
+
+def _models(job: Job, members: Sequence[Array], seeds: Sequence[int]) -> list[tuple[Any, Array | None]]:
+    """The models, each with its loss traces when they are asked for."""
+    recipe = job.train_fn if isinstance(job.train_fn, TrainsMany) else None
+    if recipe is not None and job.vectorised:
+        if job.traces:
+            models, traces = recipe.train_many(members, seeds, traces_on=True)
+            return list(zip(models, traces, strict=True))
+        return [(model, None) for model in recipe.train_many(members, seeds)]
+    (indices,), (seed,) = members, seeds
+    if not job.traces:
+        return [(job.train_fn(indices, seed), None)]
+    if recipe is not None:
+        return [recipe.train_one(indices, seed, traces=True)]
+    columns: list[Array] = []
+    model = job.train_fn(indices, seed, record=lambda model: columns.append(pool_losses(model, job.pool, job.reading)))
+    if len(columns) < 2:
+        rule = "call record(model) before training and after each epoch when traces=True"
+        refuse(job.reading.owner, "train_fn", rule, f"{len(columns)} calls")
+    return [(model, np.stack(columns, axis=1))]
+
+
+def _read(job: Job, number: int, seed: int, indices: Array, model: object, traces: Array | None, seconds: float) -> Outcome:
+    started = time.perf_counter()
+    try:
+        arrays, task = record_arrays(model, job.pool, job.reading)
+        if traces is not None:
+            arrays["loss_traces"] = _checked_traces(traces, len(job.pool), job.reading.owner)
+        if job.extra is not None and number < job.extra_models:
+            arrays |= _extra_arrays(job.extra(model, indices, seed), indices, job)
+    except (Exception, SystemExit) as error:
+        return Outcome(number, seed, seconds + time.perf_counter() - started, failure=_failure(error))
+    return Outcome(number, seed, seconds + time.perf_counter() - started, arrays, task)
+
+
+def _checked_traces(traces: object, n: int, owner: str) -> Array:
+    array = numeric_array(traces, owner, "traces", ndim=2)
+    if len(array) != n:
+        refuse(owner, "traces", f"have one row for each of the {n} records of the pool", f"shape {array.shape}")
+    return array.astype(np.float64)
+
+
+def _extra_arrays(found: object, indices: Array, job: Job) -> dict[str, Array]:
+    owner, n = job.reading.owner, len(job.pool)
+    if not isinstance(found, Mapping):
+        refuse(owner, "extra", "return a dict of arrays", type(found).__name__)
+    arrays = {}
+    for name, value in found.items():
+        array = np.asarray(value)
+        if array.dtype.kind not in "biuf" or array.shape not in ((n,), (len(indices),)):
+            rule = f"return numeric arrays over all {n} records or the model's {len(indices)}"
+            refuse(owner, "extra", rule, f"{name!r} of shape {array.shape}, dtype {array.dtype}")
+        arrays[f"extra.{name}"] = array
+    return arrays
+
+
+def _failure(error: BaseException) -> str:
+    first = (str(error).strip() or "no message").splitlines()[0]
+    line = first if isinstance(error, InputError) else f"{type(error).__name__}: {first}"
+    return f"{line}\n\n{traceback.format_exc()}"
+
+
+@contextmanager
+def _steady(threads: int, seed: int) -> Iterator[None]:
+    """A fixed number of threads, and random states that depend on the seed alone; both are as before afterwards."""
+    before = torch.get_num_threads()
+    python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002 - train_fn may draw from it
+    devices = list(range(torch.cuda.device_count()))
+    with threadpool_limits(limits=threads), torch.random.fork_rng(devices=devices):
+        torch.set_num_threads(threads)
+        torch.manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed % 2**32)  # noqa: NPY002
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+            random.setstate(python_state)
+            np.random.set_state(numpy_state)  # noqa: NPY002

@@ -1,0 +1,96 @@
+"""A Ray cluster of two nodes on the loopback interface, one of which is killed while reference models are trained on it.
+
+A process of its own: Ray decides when it is imported which interface it uses, and stays in the process it was started in.
+"""
+
+import json
+import logging
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+os.environ |= {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # loopback only
+    "RAY_health_check_initial_delay_ms": "0",
+    "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_failure_threshold": "3",
+}
+
+import ray
+from ray.cluster_utils import Cluster
+
+from noshadow.reference import train_references
+from reference_training import LOG, fit, splits
+
+MODELS = 12
+NODE = {"num_cpus": 1, "object_store_memory": 80_000_000, "node_ip_address": "127.0.0.1"}
+
+
+def killed_midway(cluster, node, folder, seen):
+    """Kill the second node once models have arrived and it has trained some."""
+    (raylet,) = node.all_processes["raylet"]
+    log = Path(os.environ[LOG])
+    while seen["running"]:
+        trained_there = log.exists() and str(raylet.process.pid) in log.read_text().split()
+        done = len(list((folder / "models").glob("[0-9]*")))
+        if trained_there and done >= 2:
+            seen |= {"done": done, "listening": listening()}
+            cluster.remove_node(node, allow_graceful=False)
+            return
+        time.sleep(0.02)
+
+
+def listening():
+    """Addresses, in hexadecimal, on which processes of this session of Ray listen for others (state 0A)."""
+    own = {str(link.readlink()) for pid in ray_pids() for link in Path(f"/proc/{pid}/fd").glob("*") if link.is_symlink()}
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for row in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            _, address, _, state, *rest = row.split()
+            if state == "0A" and f"socket:[{rest[5]}]" in own:
+                found.add(address.rpartition(":")[0])
+    return sorted(found)
+
+
+def ray_pids():
+    return [entry.name for entry in Path("/proc").glob("[0-9]*") if owned(entry)]
+
+
+def owned(entry):
+    """Whether a process was started by this one, by way of any number of others."""
+    pid = int(entry.name)
+    while pid > 1 and pid != os.getpid():
+        try:
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            return False
+    return pid == os.getpid()
+
+
+def main(folder):
+    logging.disable(logging.WARNING)
+    train, test = splits()
+    seen = {"running": True}
+    cluster = Cluster(initialize_head=True, head_node_args=NODE | {"include_dashboard": False})
+    try:
+        node = cluster.add_node(**NODE)
+        watcher = threading.Thread(target=killed_midway, args=(cluster, node, Path(folder), seen))
+        watcher.start()
+        try:
+            references = train_references(
+                folder, fit, train, test, models=MODELS, backend="ray", address=cluster.address, workers=2, progress=False
+            )
+        finally:
+            seen["running"] = False
+            watcher.join()
+        after = ray.is_initialized()
+    finally:
+        cluster.shutdown()
+    print(json.dumps(seen | {"initialised": after, "models": references.plan.models, "notes": references.notes}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,227 @@
+"""Ground truth on an audit: the attacks' figures are what the attack functions give, columns land on the right records."""
+
+import json
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from scipy.stats import norm, spearmanr
+from sklearn.datasets import load_diabetes, load_digits
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import roc_auc_score
+
+import noshadow as ns
+from noshadow.audit import reference_columns
+from noshadow.checks import InputError
+from noshadow.reference import load_references, train_references
+from noshadow.reference.chances import chances_of, reference_chances
+from noshadow.reference.ground_truth import audited_rows, ground_truth, with_ground_truth
+from noshadow.reference.truth import AttackOptions
+from noshadow.results import GroundTruth
+
+MODELS, RECORDS = 12, 240
+
+
+def digit_data():
+    x, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(3).permutation(len(x))[:RECORDS]
+    return x[order] / 16, y[order]
+
+
+def classifier(x, y, indices, seed):
+    return LogisticRegression(C=10.0, max_iter=2000).fit(x[indices], y[indices])
+
+
+def regressor(x, y, indices, seed):
+    return Ridge(alpha=1e-3).fit(x[indices], y[indices])
+
+
+def experiment(folder, kind, **options):
+    if kind == "classification":
+        x, y = digit_data()
+        fit = partial(classifier, x, y)
+    else:
+        x, y = load_diabetes(return_X_y=True)
+        x, y = x[:RECORDS], y[:RECORDS] / 100
+        fit = partial(regressor, x, y)
+    half = RECORDS // 2
+    train, test = (x[:half], y[:half]), (x[half:], y[half:])
+    model = fit(np.arange(half), 0)
+    target = ns.Target(model, train, test)
+
+    def extra(fitted, indices, seed):
+        return reference_columns(target, fitted, indices)
+
+    references = train_references(
+        folder, fit, train, test, model=model, models=MODELS, workers=1, extra=extra, extra_models=3, progress=False, **options
+    )
+    return ns.audit(model, train, test, progress=False), references
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    return experiment(tmp_path_factory.mktemp("digits") / "set", "classification")
+
+
+@pytest.fixture(scope="module")
+def scored(digits):
+    return with_ground_truth(*digits, progress=False)
+
+
+def test_columns_are_the_attacks_on_the_audits_own_records(digits, scored):
+    audit, references = digits
+    rows = audited_rows(audit, references)
+    truth = ns.attacks.attack_success(references.statistic, references.membership, attack="lira")
+    np.testing.assert_array_equal(scored.records["lira_success"], truth.success[rows])
+    np.testing.assert_array_equal(scored.records["lira_d"], truth.d_prime[rows])
+    chances = expit(np.array(references.statistic))
+    rmia = ns.attacks.attack_success(chances, references.membership, attack="rmia")
+    np.testing.assert_array_equal(scored.records["rmia_success"], rmia.success[rows])
+    assert list(scored.records["id"]) == list(audit.records["id"])
+    inside, outside = references.membership, ~references.membership
+    gap = (references.correct * inside).sum(0) / inside.sum(0) - (references.correct * outside).sum(0) / outside.sum(0)
+    np.testing.assert_allclose(scored.records["memorization"], gap[rows], atol=1e-12)  # two orders of one sum
+
+
+def test_records_in_another_order_find_their_own_rows(digits, scored):
+    audit, references = digits
+    shuffled = replace(audit, records=audit.records.sample(frac=1, random_state=1))
+    again = with_ground_truth(shuffled, references, options=AttackOptions(shokri=False), progress=False).records.set_index("id")
+    expected = scored.records.set_index("id")["lira_d"]
+    np.testing.assert_array_equal(again["lira_d"], expected.loc[again.index])
+
+
+def test_attack_on_the_target_is_the_roc_of_its_scores(digits, scored):
+    _, references = digits
+    found = {row.attack: row for row in scored.ground_truth.attacks if row.attacked == "target"}
+    assert set(found) == {"LiRA", "RMIA", "Shokri", "LOSS"}
+    scores = ns.attacks.lira_scores(references.target.statistic, references.statistic, references.membership, variance="global")
+    assert found["LiRA"].auc == pytest.approx(roc_auc_score(references.member, scores), abs=1e-12)
+    assert found["LOSS"].auc == pytest.approx(roc_auc_score(references.member, -references.target.loss), abs=1e-12)
+    for row in scored.ground_truth.attacks:
+        assert row.auc_interval[0] <= row.auc <= row.auc_interval[1]
+        assert all(rate.low <= rate.tpr <= rate.high for rate in row.rates)
+    assert found["LiRA"].auc > 0.6  # an unpenalised classifier on 120 records overfits: no attack sees nothing
+
+
+def test_agreement_rows_are_rank_correlations_on_those_records(scored):
+    rows = scored.ground_truth.agreement
+    (mine,) = [r for r in rows if (r["attack"], r["score"], r["metric"], r["targets"]) == ("lira_d", "shift", "spearman", 1)]
+    assert mine["value"] == pytest.approx(spearmanr(scored.records["lira_d"], scored.records["shift"]).statistic, abs=1e-12)
+    over_models = {r["targets"] for r in rows}
+    assert over_models == {1, 3}
+    assert {r["score"] for r in scored.ground_truth.ceiling} == {"noise ceiling"}
+
+
+def test_audited_reference_models_carry_the_columns_of_their_own_audit(digits):
+    _, references = digits
+    x, y = digit_data()
+    inside = references.plan.members(1)
+    again = ns.audit(classifier(x, y, inside, 0), (x[inside], y[inside]), None, progress=False)
+    np.testing.assert_allclose(references.extra(1)["shift"], again.records["shift"], rtol=1e-6)  # the same call in another place
+    assert references.extra(5) == {}
+
+
+def test_a_module_is_audited_on_its_own_rows_with_its_own_penalty():
+    torch = pytest.importorskip("torch")
+    x, y = digit_data()
+    x = x.astype(np.float32)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(64, 16), torch.nn.ReLU(), torch.nn.Linear(16, 10))
+    target = ns.Target(model, (x[:100], y[:100]), (x[100:], y[100:]), weight_decay=1e-3)
+    rows = np.array([5, 50, 99, 100, 150, 230, *range(160, 200)])
+    direct = ns.audit(model, (x[rows], y[rows]), None, weight_decay=1e-3, progress=False).records
+    found = reference_columns(target, model, rows)
+    np.testing.assert_allclose(found["leverage"], direct["leverage"], rtol=1e-5)  # float32 features from batches of another size
+    np.testing.assert_allclose(found["loss"], direct["loss"], rtol=1e-4, atol=1e-6)
+    assert reference_columns(target, np.zeros((RECORDS, 10)), rows) == {}
+
+
+def test_regression_uses_signed_residuals_and_gaussian_densities(tmp_path):
+    audit, references = experiment(tmp_path / "set", "regression", keep_outputs=False)
+    scored = with_ground_truth(audit, references, progress=False)
+    truth = scored.ground_truth
+    assert truth.variants["LiRA"]["statistic"] == "signed residual"
+    assert "keep_outputs" in truth.not_applicable["shokri_success"]
+    assert "memorization" in truth.not_applicable
+    assert (scored.records["lira_d"] >= 0).all()  # no direction: sizes only
+    residual = references.statistic[2]
+    outside = ~references.membership[2]
+    expected = norm.pdf(residual, scale=np.sqrt((residual[outside] ** 2).mean()))
+    chances, raised = reference_chances(references)
+    np.testing.assert_allclose(chances[2], expected, rtol=1e-12)  # the same closed form
+    assert raised == 0
+
+
+def test_far_records_do_not_divide_by_zero():
+    chances, raised = chances_of(np.array([0.1, -0.1, 1e3]), np.array([False, False, True]), "regression")
+    assert raised == 1
+    assert (chances > 0).all()
+    chances, raised = chances_of(np.array([0.0, 0.0, 2.0]), np.array([False, False, True]), "regression")
+    assert chances.tolist() == [1.0, 1.0, 1e-300]
+
+
+def test_folder_keeps_the_ground_truth_and_the_report_shows_it(scored, tmp_path):
+    scored.save(tmp_path / "audit")
+    again = ns.load(tmp_path / "audit")
+    assert again.ground_truth.to_dict() == json.loads(json.dumps(scored.ground_truth.to_dict()))
+    assert isinstance(again.ground_truth, GroundTruth)
+    page = ns.write_report(again, tmp_path / "report.html").read_text()
+    lira = next(row for row in scored.ground_truth.attacks if row.attack == "LiRA" and row.attacked == "target")
+    assert f'<data value="{lira.auc!r}">' in page
+    assert "noise ceiling" in page
+    assert "3 audited reference models" in page
+    assert "lira_success" in page
+
+
+def test_without_an_audit_the_table_covers_the_pool(digits):
+    _, references = digits
+    found, table = ground_truth(references, options=AttackOptions(shokri=False), fpr=[0.05], progress=False)
+    assert len(table) == RECORDS
+    assert {row["targets"] for row in found.agreement} == {3}
+    assert [rate.fpr for rate in found.attacks[0].rates] == [0.05]
+    assert found.not_applicable["shokri_success"] == "not asked for"
+
+
+def test_an_audit_of_another_model_or_other_records_is_refused(digits):
+    audit, references = digits
+    other = replace(audit, provenance=audit.provenance | {"hashes": audit.provenance["hashes"] | {"weights": "0" * 64}})
+    with pytest.raises(InputError, match="audit must be of the model these references were trained for; got weights 000000000000"):
+        with_ground_truth(other, references)
+    strange = replace(audit, records=audit.records.assign(id=[f"p{i}" for i in range(len(audit.records))]))
+    with pytest.raises(InputError, match=r"120 training records.*got 120 records, 120 of them unknown there \(the first: 'p0'\)"):
+        with_ground_truth(strange, references)
+    with pytest.raises(InputError, match=r"fpr must lie between 0\.00833, the least that 120 non-members resolve, and 1; got 0\.001"):
+        ground_truth(references, fpr=[0.001])
+
+
+def test_scoring_twice_replaces_what_was_there(digits, scored):
+    _, references = digits
+    again = with_ground_truth(scored, references, options=AttackOptions(shokri=False), progress=False)
+    assert list(again.records.columns).count("lira_d") == 1
+    assert "shokri_success" not in again.records
+
+
+def test_a_target_trained_differently_is_reported(digits, tmp_path):
+    x, y = digit_data()
+    half = RECORDS // 2
+    odd = LogisticRegression(C=1e-4).fit(x[:half], y[:half])
+    references = train_references(
+        tmp_path / "odd",
+        partial(classifier, x, y),
+        (x[:half], y[:half]),
+        (x[half:], y[half:]),
+        model=odd,
+        models=MODELS,
+        workers=1,
+        progress=False,
+    )
+    audit = ns.audit(odd, (x[:half], y[:half]), (x[half:], y[half:]), progress=False)
+    scored = with_ground_truth(audit, references, options=AttackOptions(shokri=False), progress=False)
+    assert scored.ground_truth.parity["outlying"]
+    page = ns.write_report(scored, tmp_path / "report.html").read_text()
+    assert "The audited model is unlike its reference models" in page
+    assert load_references(tmp_path / "odd").parity()["outlying"]

@@ -1,0 +1,100 @@
+"""Reference models on real clusters of this machine: workers and nodes are killed, and the arrays are those of one process."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from extras import extra
+from noshadow import InputError
+from noshadow.reference import load_references, train_references
+from reference_training import LOG, PAUSE, fit, splits
+
+HERE = Path(__file__).parent
+TRAIN, TEST = splits()
+OPTIONS = {"models": 12, "progress": False}
+
+
+def arrays_of(folder):
+    references = load_references(folder)
+    layouts = [references.model(t).layout for t in range(references.plan.models)]
+    return {(t, name): there.array(name).tobytes() for t, there in enumerate(layouts) for name in there.places}
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The same models, trained in this process."""
+    folder = tmp_path_factory.mktemp("alone") / "r"
+    train_references(folder, fit, TRAIN, TEST, workers=1, **OPTIONS)
+    return arrays_of(folder)
+
+
+def kill_when_models_arrive(folder, pid, killed):
+    """SIGKILL a worker as soon as two models are there."""
+    deadline = time.monotonic() + 120
+    while len(list((folder / "models").glob("[0-9]*"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    killed.append(len(list((folder / "models").glob("[0-9]*"))))
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_dask_workers_may_die(tmp_path, alone, monkeypatch):
+    distributed = extra("distributed")
+    monkeypatch.setenv(PAUSE, "0.2")
+    options = {"processes": True, "n_workers": 2, "threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None}
+    with distributed.LocalCluster(silence_logs=50, **options) as cluster:
+        # Dask tries a task again whose worker died; with no failure allowed it gives up (KilledWorker), and we have to.
+        cluster.scheduler.allowed_failures = 0
+        with distributed.Client(cluster, set_as_default=False) as client:
+            pids = list(client.run(os.getpid).values())
+        folder, killed = tmp_path / "r", []
+        watcher = threading.Thread(target=kill_when_models_arrive, args=(folder, pids[0], killed))
+        watcher.start()
+        references = train_references(folder, fit, TRAIN, TEST, backend="dask", address=cluster.scheduler_address, **OPTIONS)
+        watcher.join()
+    assert killed[0] < 12 and references.notes == load_references(folder).notes
+    assert arrays_of(folder) == alone
+
+
+def test_ray_nodes_may_die(tmp_path, alone):
+    extra("ray")
+    folder = tmp_path / "r"
+    environment = os.environ | {"PYTHONPATH": str(HERE), PAUSE: "0.3", LOG: str(tmp_path / "log"), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(HERE / "ray_cluster.py"), str(folder)]
+    process = subprocess.Popen(command, env=environment, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        output, errors = process.communicate(timeout=240)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 0, errors[-3000:]
+    seen = json.loads(output.splitlines()[-1])
+    assert seen["models"] == 12 and 2 <= seen["done"] < 12 and not seen["initialised"]
+    # 127.0.0.1 as the kernel prints it, alone and mapped into IPv6: nobody else could have sent us a task
+    assert set(seen["listening"]) <= {"0100007F", "0000000000000000FFFF00000100007F"} and seen["listening"]
+    assert arrays_of(folder) == alone
+    parents = {line.split()[1] for line in (tmp_path / "log").read_text().splitlines()}
+    assert len(parents) >= 2  # both nodes trained
+
+
+@pytest.mark.parametrize(("backend", "module", "address"), [("ray", "ray", "127.0.0.1:9"), ("dask", "distributed", "tcp://127.0.0.1:9")])
+def test_a_cluster_that_is_not_there_is_one_sentence(tmp_path, backend, module, address):
+    extra(module)
+    match = rf"address must be that of a running {backend.title()} cluster; got '{address}' \(.*refused\)\."
+    with pytest.raises(InputError, match=match) as caught:
+        train_references(tmp_path / "r", fit, TRAIN, TEST, backend=backend, address=address, **OPTIONS)
+    assert "\n" not in str(caught.value)
+
+
+def test_arrays_that_differ_would_show(alone):
+    assert len(alone) == 12 * 4 and len({value for (_, name), value in alone.items() if name == "loss"}) == 12
+    assert np.frombuffer(alone[0, "loss"]).shape == (60,)

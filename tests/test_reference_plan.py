@@ -1,0 +1,113 @@
+"""Who is in: balance over records, models and halves; chance beyond that."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from noshadow import InputError
+from noshadow.reference import plan
+
+shapes = st.tuples(st.integers(2, 80), st.integers(4, 24), st.floats(0.05, 0.95), st.integers(0, 2**31))
+
+
+def possible(n, r, fraction):
+    """Whether every record can be in and out at least once, and no model be empty, at a balanced total."""
+    total = round(fraction * n * r)
+    return n <= total <= n * (r - 1) and total >= r
+
+
+@settings(max_examples=300, deadline=None)
+@given(shapes)
+def test_a_plan_is_balanced_over_records_models_and_halves(shape):
+    n, r, fraction, seed = shape
+    if not possible(n, r, fraction):
+        with pytest.raises(InputError):
+            plan(n, models=r, fraction=fraction, seed=seed)
+        return
+    drawn = plan(n, models=r, fraction=fraction, seed=seed)
+    membership = drawn.membership
+    assert membership.shape == (r, n) and membership.dtype == bool
+    per_record, per_model = membership.sum(0), membership.sum(1)
+    assert per_record.min() >= 1 and per_record.max() <= r - 1
+    assert np.ptp(per_record) <= 1 and abs(per_record - round(fraction * r)).max() <= 1
+    assert per_model.min() >= 1 and abs(per_model - round(fraction * n)).max() <= 1
+    first, second = drawn.halves
+    assert sorted([*first, *second]) == list(range(r)) and len(first) == r // 2
+    for half in (first, second):
+        counts = membership[half].sum(0)
+        # within one of fraction·half; the rounding of the total adds at most one part in n
+        assert abs(counts - fraction * len(half)).max() <= 1 + 1 / n
+        assert np.ptp(counts) <= 1
+
+
+@settings(max_examples=50, deadline=None)
+@given(shapes)
+def test_seeds_are_distinct_and_the_same_arguments_give_the_same_plan(shape):
+    _, r, _, seed = shape
+    one, two = (plan(40, models=r, seed=seed) for _ in range(2))
+    np.testing.assert_array_equal(one.membership, two.membership)
+    np.testing.assert_array_equal(one.seeds, two.seeds)
+    assert len(set(one.seeds.tolist())) == r and one.seeds.min() >= 0 and one.seeds.max() < 2**31
+    other = plan(40, models=r, seed=seed + 1)
+    assert (one.membership != other.membership).any() and (one.seeds != other.seeds).any()
+
+
+def test_members_are_sorted_row_numbers():
+    drawn = plan(30, models=4, fraction=0.3, seed=2)
+    for t in range(4):
+        members = drawn.members(t)
+        assert members.dtype == np.int64
+        np.testing.assert_array_equal(members, [i for i in range(30) if drawn.membership[t, i]])
+    assert (drawn.models, drawn.records, drawn.fraction, drawn.seed) == (4, 30, 0.3, 2)
+
+
+def test_chance_favours_no_record_no_model_and_no_pair():
+    draws = 600
+    total, pairs, models = np.zeros((8, 9)), np.zeros((9, 9)), np.zeros((8, 8))
+    for seed in range(draws):
+        m = plan(9, models=8, fraction=0.5, seed=seed).membership.astype(float)
+        total += m
+        pairs += m.T @ m
+        models += m @ m.T
+    # standard error of a share near 1/2 is 0.0204; five of them for 72 places, none of which may be favoured
+    assert abs(total / draws - 0.5).max() < 5 * 0.5 / draws**0.5
+    # two records share Σ_t s_t(s_t − 1)/(n(n − 1)) models in the mean, whatever chance does; no pair more than the others
+    shared = pairs[~np.eye(9, dtype=bool)] / draws
+    assert abs(shared.mean() - sum(s * (s - 1) for s in [4] * 4 + [5] * 4) / (9 * 8)) < 1e-9
+    # a pair's count has a standard deviation below 1: 0.041 for the mean of 600 draws, and 0.35 is more than eight of them apart
+    assert np.ptp(shared) < 0.35
+    # two models of one half share 9·(2·1)/(4·3) records, since each record is in two of the four; of different halves 9/4
+    same_half = np.kron(np.eye(2), np.ones((4, 4))).astype(bool)
+    for pair, expected in ((same_half & ~np.eye(8, dtype=bool), 1.5), (~same_half, 2.25)):
+        assert abs(models[pair] / draws - expected).max() < 0.2
+
+
+def test_a_large_plan_is_exact():
+    drawn = plan(50_000, models=33, fraction=0.25, seed=1)
+    per_record, per_model = drawn.membership.sum(0), drawn.membership.sum(1)
+    assert set(per_record) <= {8, 9} and set(per_model) <= {12_499, 12_500, 12_501}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"records": 0}, "plan: records must be a whole number ≥ 1"),
+        ({"models": 3}, "plan: models must be a whole number ≥ 4; got 3"),
+        ({"models": 8.0}, "models must be a whole number"),
+        ({"fraction": 0.0}, "fraction must be a number > 0 and < 1"),
+        ({"fraction": 1}, "fraction must be a number > 0 and < 1"),
+        (
+            {"fraction": 0.05, "models": 8},
+            r"put every record in at least one of 8 models and leave it out of one; got 0.05. Choose it between",
+        ),
+        ({"fraction": 0.95, "models": 8}, "leave it out of one; got 0.95"),
+        ({"records": 1}, "plan: records must give each model at least one at fraction 0.5; got 1"),
+        ({"seed": -1}, "plan: seed must be a whole number"),
+    ],
+)
+def test_wrong_arguments_get_one_sentence(arguments, match):
+    given_arguments = {"records": 20, "models": 8} | arguments
+    with pytest.raises(InputError, match=match) as caught:
+        plan(given_arguments.pop("records"), **given_arguments)
+    assert "\n" not in str(caught.value)

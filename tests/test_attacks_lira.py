@@ -250,12 +250,12 @@ def poked(*entries):
         ({"reference": poked(((4, 2), 1e101))}, r"reference must stay within ±1e\+100; got 1e\+101 at index \(4, 2\)"),
         (
             {"membership": poked(((slice(None), [2, 5]), False))},
-            r"membership must hold every record IN for at least 1 model; got 2 records with fewer "
+            r"membership must hold every record IN for at least 2 models; got 2 records with fewer "
             r"\(2 never IN\), the first at index 2 with 0\. Pass variant='offline'",
         ),
         (
             {"membership": poked(((slice(None), 4), True)), "variant": "offline"},
-            r"every record OUT for at least 1 model; got 1 records with fewer \(1 never OUT\), the first at index 4 with 0",
+            r"every record OUT for at least 2 models; got 1 records with fewer \(1 never OUT\), the first at index 4 with 0",
         ),
         (
             {"membership": poked(((slice(1, None), 6), False), ((0, 6), True)), "variance": "record"},

@@ -15,6 +15,7 @@ from sklearn.metrics import roc_auc_score
 import noshadow as ns
 from noshadow.audit import reference_columns
 from noshadow.checks import InputError
+from noshadow.losses import record_margins
 from noshadow.reference import load_references, train_references
 from noshadow.reference.chances import chances_of, reference_chances
 from noshadow.reference.ground_truth import audited_rows, ground_truth, with_ground_truth
@@ -183,6 +184,7 @@ def test_without_an_audit_the_table_covers_the_pool(digits):
     assert len(table) == RECORDS
     assert {row["targets"] for row in found.agreement} == {3}
     assert [rate.fpr for rate in found.attacks[0].rates] == [0.05]
+    assert any("12 reference models are few" in note for note in found.notes)
     assert found.not_applicable["shokri_success"] == "not asked for"
 
 
@@ -225,3 +227,45 @@ def test_a_target_trained_differently_is_reported(digits, tmp_path):
     page = ns.write_report(scored, tmp_path / "report.html").read_text()
     assert "The audited model is unlike its reference models" in page
     assert load_references(tmp_path / "odd").parity()["outlying"]
+
+
+def test_an_audited_models_own_signals_are_no_part_of_the_truth_it_is_compared_with(tmp_path):
+    """Outputs of pure chance: a model's losses say nothing about records, and agreement over audited models must not either."""
+    rng = np.random.default_rng(7)
+    x, y = np.zeros((1000, 1)), rng.integers(0, 3, 1000)
+
+    def chance(indices, seed):
+        return np.random.default_rng(seed).normal(size=(1000, 3))
+
+    def losses(outputs, indices, seed):
+        margins = record_margins(outputs, y, "classification")
+        return {"loss": np.logaddexp(0, -margins)[indices]}
+
+    folder = tmp_path / "chance"
+    options = {"models": 24, "workers": 1, "extra": losses, "extra_models": 6, "progress": False}
+    references = train_references(folder, chance, (x[:500], y[:500]), (x[500:], y[500:]), **options)
+    found, _ = ground_truth(references, options=AttackOptions(shokri=False), progress=False)
+    (row,) = [r for r in found.agreement if (r["attack"], r["score"], r["metric"]) == ("lira_d", "loss", "spearman")]
+    # Six targets of 500 records: a standard error of 0.018. With the model's own signal in the truth it would be about −0.2.
+    assert abs(row["value"]) < 0.08
+    assert "without a target model" in found.not_applicable["attacks on the target"]
+
+
+def test_margins_beyond_the_range_of_probabilities_are_raised_and_said(digits, tmp_path):
+    x, y = digit_data()
+
+    def stubborn(indices, seed):
+        logits = np.random.default_rng(seed).normal(size=(RECORDS, 10))
+        logits[0, y[0]] -= 1e3
+        return logits
+
+    half = RECORDS // 2
+    references = train_references(tmp_path / "s", stubborn, (x[:half], y[:half]), (x[half:], y[half:]), models=8, workers=1, progress=False)
+    found, _ = ground_truth(references, options=AttackOptions(shokri=False), progress=False)
+    assert any("8 probabilities (or densities) that were next to zero were raised" in note for note in found.notes)
+
+
+def test_offline_attacks_on_a_regression_are_refused(tmp_path):
+    _, references = experiment(tmp_path / "set", "regression", keep_outputs=False)
+    with pytest.raises(InputError, match="variant must be 'online' in a regression"):
+        ground_truth(references, options=AttackOptions(variant="offline"), progress=False)

@@ -50,7 +50,9 @@ def kill_when_models_arrive(folder, pid, killed):
 def test_dask_workers_may_die(tmp_path, alone, monkeypatch):
     distributed = extra("distributed")
     monkeypatch.setenv(PAUSE, "0.2")
-    options = {"processes": True, "n_workers": 2, "threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None}
+    here = "127.0.0.1:0"
+    options = {"processes": True, "n_workers": 2, "threads_per_worker": 1, "host": "127.0.0.1"}
+    options |= {"dashboard_address": here, "worker_dashboard_address": here}
     with distributed.LocalCluster(silence_logs=50, **options) as cluster:
         # Dask tries a task again whose worker died; with no failure allowed it gives up (KilledWorker), and we have to.
         cluster.scheduler.allowed_failures = 0
@@ -65,6 +67,14 @@ def test_dask_workers_may_die(tmp_path, alone, monkeypatch):
     assert arrays_of(folder) == alone
 
 
+def end_workers(log):
+    """End the workers of the killed node, which notice only after a while that it is gone."""
+    for pid in {int(line.split()[0]) for line in log.read_text().splitlines()} if log.exists() else ():
+        with contextlib.suppress(OSError):
+            if b"ray::" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, signal.SIGKILL)
+
+
 def test_ray_nodes_may_die(tmp_path, alone):
     extra("ray")
     folder = tmp_path / "r"
@@ -76,6 +86,7 @@ def test_ray_nodes_may_die(tmp_path, alone):
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+        end_workers(tmp_path / "log")
     assert process.returncode == 0, errors[-3000:]
     seen = json.loads(output.splitlines()[-1])
     assert seen["models"] == 12 and 2 <= seen["done"] < 12 and not seen["initialised"]

@@ -287,7 +287,7 @@ def test_images_are_mirrored_and_shifted(kind):
 
 
 def test_queries_refuse_what_is_no_image():
-    refused(r"mirrored: x must be images \(…, height, width\); got shape \(3,\)", mirrored, np.zeros(3))
+    refused(r"mirrored: x must be a batch of images \(n, …, height, width\); got shape \(3, 64\)", mirrored, np.zeros((3, 64)))
     refused("shifted: x must be images .* got list", shifted, [[1.0]], 0, 0)
     refused("shifted: rows must be a whole number", shifted, np.zeros((2, 2)), 0.5, 0)
 

@@ -54,7 +54,7 @@ def lira_scores(
 
     Raises:
         InputError: arrays that do not fit together or are not finite, membership that is not boolean, a record with
-            fewer than 2 models on a side that is used (1 with global variance), or a standard deviation of 0.
+            fewer than 2 models on a side that is used, or a standard deviation of 0.
         NumericalError: scores beyond float64.
 
     Exact when: the statistic is Gaussian on each side; as arithmetic, always.
@@ -78,7 +78,7 @@ def lira_scores(
     for side, count in zip(("IN", "OUT"), counts, strict=True):
         if online or side == "OUT":
             hint = "Pass variant='offline', which needs no IN model." if side == "IN" else ""
-            require_models_on_side(count, 2 if chosen == "record" else 1, owner, side, hint)
+            require_models_on_side(count, 2, owner, side, hint)
     sides = side_moments(signals, member, sides=(True, False) if online else (False,), median=center == "median")
     names = ("their IN models", "their OUT models") if online else ("their OUT models",)
     return scores_given_sides(values, sides, names, variance=chosen, tail=tail, floor=least_spread, owner=owner)

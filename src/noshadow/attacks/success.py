@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import betaincinv, ndtr, ndtri
+from scipy.special import ndtr, ndtri
 
 from noshadow.attacks.inputs import doubles, require_models_on_side, side_counts
 from noshadow.attacks.lira import model_lira_scores, reference_arrays, require_lira_choices
@@ -13,7 +13,7 @@ from noshadow.attacks.moments import Side, require_spread, resolved_variance, si
 from noshadow.attacks.rmia import model_rmia_scores, probability_arrays, require_rmia_choices
 from noshadow.attacks.thresholds import best_thresholds, score_sample
 from noshadow.checks import LARGEST, Array, refuse, require_choice, require_number
-from noshadow.metrics import error_budget, loss_auc, tpr_at_fpr
+from noshadow.metrics import error_budget, loss_auc, share_intervals, tpr_at_fpr
 from noshadow.progress import tracked
 
 OWNER = "attack_success"
@@ -136,7 +136,12 @@ def attack_success(
 
     Exact when: scores always: model t leaves the moments in closed form, as if they were computed without it.
     Approximates: `interval` is Clopper–Pearson's with 4 k_in k_out/(k_in + k_out) trials, and the attacked models share
-        references and records, so that trials are not fully independent. `tpr` and `d_prime` rest on Gaussians: fair
+        references and records, so that trials are not independent: in simulation a nominal 95 % covers 85–92 % of
+        records that do not leak at all (d′ = 0) and 93–96 % from d′ = 1 on, with 16 models and with 64. An attacked
+        model leaves its own side of a record one model poorer than the other, which pulls LiRA on records that do not
+        leak below a coin toss when models are few: success 0.47 and AUC 0.46 with 6 models, 0.49 with 16, 0.50 from
+        32 on (variance "global"; more with "record"). RMIA's population holds the attacked model's non-members
+        themselves, which lifts its AUC by about 1/n. `tpr` and `d_prime` rest on Gaussians: fair
         for LiRA's statistic, poor for probabilities and losses.
     Cost: O(rnq) for scores and O(rn log n) for the ROC curves; two passes over the signals, three where a threshold is
         sought; memory O(nq) beside the input.
@@ -163,7 +168,7 @@ def attack_success(
     return AttackSuccess(
         attack=attack,
         success=success,
-        interval=_binomial_intervals(success, 4.0 * counts[0] * counts[1] / (counts[0] + counts[1]), level),
+        interval=share_intervals(success, 4.0 * counts[0] * counts[1] / (counts[0] + counts[1]), level=level),
         d_prime=d_prime,
         tpr=tpr,
         fpr=fpr,
@@ -268,12 +273,3 @@ def _gaussian_separation(sides: list[Side], variance: str, how: _Settings) -> tu
         lead = (gap[0] - widths[1][0] * bar) / widths[0][0]
     # Without any spread and with equal means nothing tells the sides apart, and the test is a coin of rate α.
     return d_prime, np.where(np.isnan(lead), how.fpr, ndtr(lead))
-
-
-def _binomial_intervals(share: Array, trials: Array, level: float) -> Array:
-    """Clopper–Pearson interval (n, 2) with a fractional number of trials."""
-    outside = (1 - level) / 2
-    hits = share * trials
-    low = betaincinv(np.maximum(hits, 1e-300), trials - hits + 1, outside)
-    high = betaincinv(hits + 1, np.maximum(trials - hits, 1e-300), 1 - outside)
-    return np.stack((np.where(share == 0, 0.0, low), np.where(share == 1, 1.0, high)), axis=1)

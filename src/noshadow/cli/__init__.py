@@ -24,8 +24,9 @@ def main() -> None:
         _fail(error, 2)
     except NumericalError as error:
         _fail(error, 3)
-    except typer.Abort:
-        _fail("stopped.", 130)
+    except (typer.Abort, KeyboardInterrupt):
+        resumable = sys.argv[1:3] == ["reference", "train"]
+        _fail("stopped." + (" Every finished model is kept: run the same command to go on." if resumable else ""), 130)
 
 
 def _fail(error: Exception | str, code: int) -> None:

@@ -98,12 +98,16 @@ class Center(str, Enum):
 def train(
     what: Annotated[str, typer.Argument(help="package.module:function returning noshadow.Target(model, train, test, train_fn=…).")],
     out: Annotated[Path, typer.Option("--out", help="Folder of the set; an unfinished one is resumed.")],
-    models: Annotated[int, typer.Option("--models", min=4, help="Number of reference models; 64 and more let LiRA fit each record.")] = 64,
+    models: Annotated[
+        int, typer.Option("--models", min=4, help="Number of reference models: 64 is usual, 16 the least for a noise ceiling.")
+    ] = 64,
     fraction: Annotated[float, typer.Option("--fraction", help="Share of the records each model is trained on.")] = 0.5,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the plan and of every model.")] = 0,
     pool: Annotated[Pool, typer.Option("--pool", help="Train on halves of train and test together, or of train only.")] = Pool.all,
-    engine: Annotated[Engine, typer.Option("--engine", help="'vectorised' needs train_fn=noshadow.reference.Recipe(…).")] = Engine.auto,
-    audited: Annotated[int, typer.Option("--audited", min=0, help="Reference models to audit too: intervals of the agreement.")] = 8,
+    engine: Annotated[Engine, typer.Option("--engine", help="'vectorised' needs a Recipe for train_fn.")] = Engine.auto,
+    audited: Annotated[
+        int, typer.Option("--audited", min=0, help="Reference models to audit too, at most a quarter: intervals over models.")
+    ] = 8,
     queries: Annotated[Queries, typer.Option("--queries", help="'mirror' also records mirrored images.")] = Queries.plain,
     traces: Annotated[bool, typer.Option("--traces", help="Record the losses after every epoch (LT-IQR).")] = False,
     outputs: Annotated[bool, typer.Option("--outputs/--no-outputs", help="Keep raw outputs; Shokri's attack needs them.")] = True,
@@ -124,7 +128,7 @@ def train(
             f"reference train: '{what}' must return a Target with train_fn; got none. "
             "Give Target(…, train_fn=f) where f(indices, seed) trains a model on those rows."
         )
-    train_references(
+    trained = train_references(
         out,
         target.train_fn,
         target.train,
@@ -145,10 +149,12 @@ def train(
         keep_outputs=outputs,
         queries=(mirrored,) if queries is Queries.mirror else (),
         extra=_columns_of(target, pool is Pool.train),
-        extra_models=min(audited, models),
+        extra_models=min(audited, models // 4),
         progress=not quiet,
     )
     _show_status(out, quiet=quiet, as_json=as_json)
+    for note in () if quiet or as_json else trained.notes:
+        typer.echo(f"Note: {harmless(note)}")
 
 
 @commands.command("status", epilog="Example: noshadow reference status references")
@@ -168,6 +174,9 @@ def score(
     variant: Annotated[Variant, typer.Option("--variant", help="Use models trained with the record, or only without.")] = Variant.online,
     variance: Annotated[Variance, typer.Option("--variance", help="LiRA: per record, pooled, or by the number of models.")] = Variance.auto,
     center: Annotated[Center, typer.Option("--center", help="LiRA: centre of the distributions.")] = Center.mean,
+    floor: Annotated[
+        float, typer.Option("--floor", min=0.0, help="LiRA: least standard deviation, for models with few distinct outputs.")
+    ] = 0.0,
     gamma: Annotated[float, typer.Option("--gamma", help="RMIA: factor by which a record must beat others.")] = 2.0,
     shokri: Annotated[bool, typer.Option("--shokri/--no-shokri", help="Also train Shokri's attack classifiers.")] = True,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of intervals and of Shokri's classifiers.")] = 0,
@@ -180,7 +189,7 @@ def score(
     """
     if out is not None and out.suffix not in (".parquet", ".csv"):
         raise InputError(f"reference score: --out must end in .parquet or .csv; got '{out}'.")
-    options = AttackOptions(variant.value, variance.value, center.value, gamma=gamma, shokri=shokri, seed=seed)
+    options = AttackOptions(variant.value, variance.value, center.value, floor=floor, gamma=gamma, shokri=shokri, seed=seed)
     references, audited = load_references(folder), None if audit is None else load(audit)
     chosen: dict[str, Any] = {"fpr": fpr or None, "options": options, "progress": not quiet}
     if audited is not None and audit is not None:
@@ -250,6 +259,9 @@ def _print_truth(truth: GroundTruth, references: References, audit: Path | None)
     console.print(table)
     if truth.agreement:
         console.print(_agreement(truth))
+        console.print(
+            "The noise ceiling is the attack's agreement with itself on two halves of the models; a score without noise may pass it."
+        )
     if truth.parity is not None:
         console.print(harmless(truth.parity["sentence"]))
     for name, reason in truth.not_applicable.items():

@@ -5,7 +5,7 @@ import os
 import socket
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -69,7 +69,7 @@ def surviving_outcomes(ready: Crew, job: Job, tasks: Sequence[Task], *, attempts
     left = {task.numbers[0]: task for task in tasks}
     fruitless = 0
     while left:
-        received = 0
+        received, cause = 0, None
         try:
             with closing(ready.outcomes(job, list(left.values()))) as stream:  # type: ignore[type-var]
                 for name, outcomes in stream:
@@ -77,17 +77,26 @@ def surviving_outcomes(ready: Crew, job: Job, tasks: Sequence[Task], *, attempts
                     del left[name]
                     yield from outcomes
         except ready.deaths as error:
-            fruitless = 0 if received else fruitless + 1
-            if fruitless >= attempts:
-                numbers = sorted(number for task in left.values() for number in task.wanted)
-                reason = (str(error).strip() or "no message").splitlines()[0].rstrip(".")
-                raise InputError(
-                    f"{owner}: workers must stay alive; got {fruitless} rounds in which workers died and no model arrived "
-                    f"({type(error).__name__}: {reason}), with {len(numbers)} models left (the first: {numbers[0]}). "
-                    "Is memory short? Run again with fewer workers: what is done is kept."
-                ) from error
-            # A cluster needs a moment to notice what it lost.
-            time.sleep(fruitless)
+            cause = error
+        # joblib may also end early without a word when a worker dies while another's result is being taken.
+        fruitless = 0 if received else fruitless + 1
+        if left and fruitless >= attempts:
+            raise InputError(_deaths(left, cause, fruitless, owner)) from cause
+        # A cluster needs a moment to notice what it lost.
+        time.sleep(fruitless)
+
+
+def _deaths(left: Mapping[int, Task], cause: BaseException | None, rounds: int, owner: str) -> str:
+    numbers = sorted(number for task in left.values() for number in task.wanted)
+    reason = (
+        "no reason given"
+        if cause is None
+        else f"{type(cause).__name__}: {(str(cause).strip() or 'no message').splitlines()[0].rstrip('.')}"
+    )
+    return (
+        f"{owner}: workers must stay alive; got {rounds} rounds in which workers died and no model arrived ({reason}), "
+        f"with {len(numbers)} models left (the first: {numbers[0]}). Is memory short? Run again with fewer workers: what is done is kept."
+    )
 
 
 def _on_loky(job: Job, tasks: Sequence[Task], workers: int, threads: int, owner: str) -> TravelledOutcomes:
@@ -181,22 +190,29 @@ def _dask_crew(workers: int | None, threads: int, address: str | None, owner: st
 
         def outcomes(job: Job, tasks: Sequence[Task]) -> TravelledOutcomes:
             with _travelling(owner):
-                config = parallel_config("dask", client=client, scatter=[job])
-            with config:
+                # A key of its own each time: one made from the content could still be on its way out from an earlier round.
+                held = client.scatter(job, hash=False)
+            with parallel_config("dask", client=client):
                 backend, _ = get_active_backend()
                 backend.submit = _reporting_errors(backend.submit)
                 # joblib takes the whole cluster; fewer workers are had by giving out fewer tasks at a time.
                 limit = "2*n_jobs" if workers is None else workers
                 stream = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch=limit)(
-                    delayed(task_outcomes)(job, task) for task in tasks
+                    delayed(_on_dask)(held, task) for task in tasks
                 )
             yield from _closing(stream, owner)
 
-        lost = (importlib.import_module("distributed.scheduler").KilledWorker, distributed.comm.CommClosedError)
-        yield Crew(count, outcomes, (*lost, CancelledError, TimeoutError), tuple(notes))
+        # OSError: connections to workers that are gone; CancelledError: the job was only with them.
+        deaths = (importlib.import_module("distributed.scheduler").KilledWorker, OSError, CancelledError)
+        yield Crew(count, outcomes, deaths, tuple(notes))
     finally:
         for thing in owned:
             thing.close()
+
+
+def _on_dask(held: Any, task: Task) -> tuple[int, list[Outcome]]:
+    """A task on a Dask worker, to which Dask has brought the job; in this process it is still to be fetched."""
+    return task_outcomes(held if isinstance(held, Job) else held.result(), task)
 
 
 def _dask_client(distributed: Any, workers: int | None, threads: int, address: str | None, owner: str) -> tuple[Any, list[Any]]:
@@ -210,8 +226,9 @@ def _dask_client(distributed: Any, workers: int | None, threads: int, address: s
         return distributed.default_client(), []
     except ValueError:
         count = workers or max(cpu_count() // threads, 1)
-        local = {"n_workers": count, "threads_per_worker": 1, "processes": True, "host": "127.0.0.1", "dashboard_address": None}
-        cluster = distributed.LocalCluster(**local)
+        # Even without a dashboard Dask serves its figures: to this machine alone.
+        served = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "worker_dashboard_address": "127.0.0.1:0"}
+        cluster = distributed.LocalCluster(n_workers=count, threads_per_worker=1, processes=True, **served)
         client = distributed.Client(cluster.scheduler_address, set_as_default=False)
         return client, [client, cluster]
 
@@ -252,10 +269,9 @@ def _travelling(owner: str) -> Iterator[None]:
     except Exception as error:
         if not _unsendable(error):
             raise
-        reason = (str(error).strip() or "no message").splitlines()[0].rstrip(".")
         raise InputError(
             f"{owner}: train_fn, extra, queries and data must be able to travel to worker processes; "
-            f"got {type(error).__name__} ({reason}). Pass workers=1 to train in this process."
+            f"got {type(error).__name__} ({_first_line(error)}). Pass workers=1 to train in this process."
         ) from error
 
 
@@ -277,8 +293,7 @@ def _reached(address: str | None, name: str, owner: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ConnectionError, TimeoutError, ValueError, RuntimeError) as error:
-        reason = (str(error).strip() or "no message").splitlines()[0].rstrip(".")
-        raise InputError(f"{owner}: address must be that of a running {name} cluster; got {address!r} ({reason}).") from error
+        raise InputError(f"{owner}: address must be that of a running {name} cluster; got {address!r} ({_first_line(error)}).") from error
 
 
 def _imported(module: str, extra: str, owner: str) -> Any:
@@ -286,3 +301,7 @@ def _imported(module: str, extra: str, owner: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise InputError(f"{owner}: backend='{extra}' must be installed; got {error}. Run pip install noshadow[{extra}].") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or "no message").splitlines()[0].rstrip(".")

@@ -8,12 +8,12 @@ from scipy.special import expit
 from noshadow.checks import Array
 from noshadow.reference.store import References
 
-# Densities are raised to this, so that a residual of 37 standard deviations does not divide by zero.
-SMALLEST_DENSITY = 1e-300
+# Chances are raised to this, so that a residual of 37 standard deviations or a margin of −710 does not divide by zero.
+SMALLEST_CHANCE = 1e-300
 
 
 def reference_chances(references: References) -> tuple[Array, int]:
-    """p(x | θ_t) for all models and records, a temporary memory-mapped (r, n), and how many densities were raised.
+    """p(x | θ_t) for all models and records, a temporary memory-mapped (r, n), and how many were raised to 1e-300.
 
     Classification: the probability of the true class, 1/(1 + e^{−φ}). Regression: the Gaussian density
     N(y; f(x), σ̂²) with σ̂² the model's mean squared error on the records it was not trained on.
@@ -33,7 +33,7 @@ def reference_chances(references: References) -> tuple[Array, int]:
 
 
 def chances_of(statistic: Array, member: Array, task: str, residuals: int = 1) -> tuple[Array, int]:
-    """p(x | θ) of the records under one model, (n,), and how many densities were raised to 1e-300.
+    """p(x | θ) of the records under one model, (n,), and how many were raised to 1e-300.
 
     Args:
         statistic: (n,) or (n, queries) margins, of which the plain record's is used; or (n, q) signed residuals.
@@ -42,11 +42,15 @@ def chances_of(statistic: Array, member: Array, task: str, residuals: int = 1) -
     """
     if task != "regression":
         margins = statistic if statistic.ndim == 1 else statistic[:, 0]
-        return expit(np.asarray(margins, dtype=np.float64)), 0
+        return _raised(expit(np.asarray(margins, dtype=np.float64)))
     columns = np.asarray(statistic, dtype=np.float64).reshape(len(statistic), -1)[:, :residuals]
     squares = (columns**2).sum(1)
     variance = float(squares[~member].mean()) / columns.shape[1]
     if variance == 0:
-        return np.where(squares == 0, 1.0, SMALLEST_DENSITY), int((squares > 0).sum())
+        return np.where(squares == 0, 1.0, SMALLEST_CHANCE), int((squares > 0).sum())
     density = np.exp(-squares / (2 * variance)) / (2 * np.pi * variance) ** (columns.shape[1] / 2)
-    return np.maximum(density, SMALLEST_DENSITY), int((density < SMALLEST_DENSITY).sum())
+    return _raised(density)
+
+
+def _raised(chances: Array) -> tuple[Array, int]:
+    return np.maximum(chances, SMALLEST_CHANCE), int((chances < SMALLEST_CHANCE).sum())

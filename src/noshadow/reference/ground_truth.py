@@ -12,7 +12,7 @@ from noshadow.checks import Array, refuse
 from noshadow.metrics import agreement_table, noise_ceiling
 from noshadow.reference.store import References
 from noshadow.reference.target_attacks import attacks_on_references, attacks_on_target, resolved_levels
-from noshadow.reference.truth import AttackOptions, RecordTruth, record_truth
+from noshadow.reference.truth import AttackOptions, RecordTruth, audited_models, record_truth
 from noshadow.results import Audit, GroundTruth
 
 SCORES = (
@@ -28,6 +28,7 @@ SCORES = (
     "predicted_tpr",
     "lt_iqr",
 )
+FEW_MODELS, FEW_RECORDS = 32, 1000
 RANKED_TRUTHS = ("lira_success", "lira_d", "rmia_success", "shokri_success")
 
 
@@ -80,7 +81,7 @@ def ground_truth(
         targets=targets,
         parity=references.parity(),
         not_applicable=absent,
-        notes=truth.notes + tuple(references.notes),
+        notes=truth.notes + _sentences(references, rows),
         provenance=references.stamp() | {"noshadow": importlib.metadata.version("noshadow")},
     )
     return found, pd.DataFrame({"id": references.ids, "member": references.member} | truth.columns)
@@ -121,12 +122,12 @@ def _agreement(
     if audit is not None and rows is not None:
         scores = {name: audit.records[name].to_numpy(np.float64) for name in SCORES if name in audit.records}
         tables += _rows(agreement_table([_restricted(truth.columns, rows)], [scores], seed=seed))
-    several = [(inside, scores) for inside, scores in _audited_models(references) if scores]
-    if len(several) >= 2:
-        truths = [_restricted(truth.columns, inside) for inside, _ in several]
+    several = [] if truth.unaudited is None else _audited(references)
+    if truth.unaudited is not None:
+        truths = [_restricted(truth.unaudited, inside) for inside, _ in several]
         tables += _rows(agreement_table(truths, [scores for _, scores in several], seed=seed))
     elif audit is None:
-        absent["agreement"] = "not available: no audit was given and fewer than two reference models were audited"
+        absent["agreement"] = "not available: no audit was given, and reference models were not audited or too few are left beside them"
     ceiling: list[dict[str, Any]] = []
     if truth.halves is not None:
         chosen = np.arange(references.plan.records) if rows is None else rows
@@ -140,14 +141,26 @@ def _restricted(columns: Mapping[str, Array], rows: Array) -> dict[str, Array]:
     return {name: columns[name][rows] for name in RANKED_TRUTHS if name in columns}
 
 
-def _audited_models(references: References) -> list[tuple[Array, dict[str, Array]]]:
+def _audited(references: References) -> list[tuple[Array, dict[str, Array]]]:
     """(records it was trained on, score columns on those) of each reference model that was audited when it was trained."""
+    columns = [references.extra(model) for model in range(audited_models(references))]
+    kept = [{name: values for name, values in found.items() if name in SCORES} for found in columns]
+    return [(references.plan.members(model), scores) for model, scores in enumerate(kept)]
+
+
+def _sentences(references: References, rows: Array | None) -> tuple[str, ...]:
+    """What a reader must know about the size of the experiment."""
+    models, records = references.plan.models, references.plan.records if rows is None else len(rows)
     found = []
-    for model in range(references.plan.models):
-        columns = references.extra(model)
-        if columns:
-            found.append((np.flatnonzero(references.membership[model]), {k: v for k, v in columns.items() if k in SCORES}))
-    return found
+    if models < FEW_MODELS:
+        found.append(
+            f"{models} reference models are few: LiRA is understated, and on records that do not leak its success over the reference "
+            "models falls somewhat below 0.5; 64 are usual"
+        )
+    if records < FEW_RECORDS:
+        found.append(f"the top 1 % of {records} records are {max(round(records / 100), 1)}: recalls of so few say little")
+    own = references.describe["engine_reason"]
+    return (*found, *(note for note in references.notes if note != own))
 
 
 def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:

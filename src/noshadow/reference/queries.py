@@ -17,11 +17,14 @@ def mirrored(x: Images) -> Images:
     """Images with left and right exchanged: x[…, h, w] flipped along w.
 
     Args:
-        x: (…, h, w) tensor or array.
+        x: (n, …, h, w) tensor or array, a batch of images.
+
+    Raises:
+        InputError: flat rows.
 
     Example:
-        >>> mirrored(np.array([[1, 2], [3, 4]])).tolist()
-        [[2, 1], [4, 3]]
+        >>> mirrored(np.array([[[1, 2], [3, 4]]])).tolist()
+        [[[2, 1], [4, 3]]]
     """
     _require_images(x, "mirrored")
     if isinstance(x, torch.Tensor):
@@ -34,12 +37,12 @@ def shifted(x: Images, rows: int, columns: int) -> Images:
     """Images moved `rows` down and `columns` to the right (negative: up, left), filled with zeros.
 
     Args:
-        x: (…, h, w) tensor or array.
+        x: (n, …, h, w) tensor or array, a batch of images.
         rows: whole number. columns: whole number.
 
     Example:
-        >>> shifted(np.array([[1, 2], [3, 4]]), 0, 1).tolist()
-        [[0, 1], [0, 3]]
+        >>> shifted(np.array([[[1, 2], [3, 4]]]), 0, 1).tolist()
+        [[[0, 1], [0, 3]]]
     """
     _require_images(x, "shifted")
     for name, value in (("rows", rows), ("columns", columns)):
@@ -79,6 +82,6 @@ def _moved(size: int, by: int) -> tuple[slice, slice]:
 
 
 def _require_images(x: object, owner: str) -> None:
-    if not isinstance(x, (np.ndarray, torch.Tensor)) or x.ndim < 2:
+    if not isinstance(x, (np.ndarray, torch.Tensor)) or x.ndim < 3:
         got = f"shape {tuple(x.shape)}" if isinstance(x, (np.ndarray, torch.Tensor)) else type(x).__name__
-        refuse(owner, "x", "be images (…, height, width)", got, "Reshape flat rows first.")
+        refuse(owner, "x", "be a batch of images (n, …, height, width)", got, "Flat rows have no left and right: write your own query.")

@@ -45,7 +45,8 @@ class Recipe:
 
     Attributes:
         build: zero-argument factory of an nn.Module that gives (b, m) outputs, logits in a classification.
-        x: (N, …) inputs of the whole pool; float64 stays and makes the training float64, all else becomes float32.
+        x: (N, …) inputs of the whole pool; float64 stays and makes the training float64, all else becomes float32. The
+            caller's memory is shared where it can be.
         y: (N,) labels, (N, m) rows of probabilities, or (N,) or (N, q) floats.
         task: "classification", "binary", "regression"; "auto" (settled when the recipe is made) as in `audit`.
         epochs: passes over the rows. batch_size: rows a step; the last batch of an epoch may be shorter.

@@ -8,7 +8,7 @@ from scipy.stats import t as student
 from noshadow.attacks import lira_scores, loss_scores, rmia_scores
 from noshadow.attacks.shokri import shokri_scores
 from noshadow.checks import Array, refuse
-from noshadow.metrics import auc, auc_interval, tpr_at_fpr, tpr_interval
+from noshadow.metrics import auc, auc_interval, error_budget, tpr_at_fpr, tpr_interval
 from noshadow.reference.chances import chances_of, reference_chances
 from noshadow.reference.store import References
 from noshadow.reference.truth import AttackOptions, RecordTruth
@@ -24,9 +24,9 @@ def resolved_levels(references: References, asked: Sequence[float] | None = None
     if references.target is not None and not references.member.all():
         fewest = min(fewest, int((~references.member).sum()))
     if asked is None:
-        return tuple(level for level in LEVELS if level * fewest >= 1)
+        return tuple(level for level in LEVELS if error_budget(level, fewest) > 0)
     for level in asked:
-        if not 0 < level < 1 or level * fewest < 1:
+        if not 0 < level < 1 or error_budget(level, fewest) == 0:
             refuse(
                 "reference score", "fpr", f"lie between {1 / fewest:.3g}, the least that {fewest} non-members resolve, and 1", f"{level:g}"
             )

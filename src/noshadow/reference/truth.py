@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from noshadow.attacks import AttackSuccess, attack_success, memorization
 from noshadow.attacks.shokri import CrossFitted, shokri_success
-from noshadow.checks import Array, InputError
-from noshadow.reference.chances import SMALLEST_DENSITY, reference_chances
+from noshadow.checks import Array, InputError, refuse
+from noshadow.reference.chances import SMALLEST_CHANCE, reference_chances
 from noshadow.reference.store import References
 
 
@@ -32,12 +33,14 @@ class RecordTruth:
     Attributes:
         columns: name → (n,) truth a record: lira_success, lira_d, rmia_success, shokri_success, memorization.
         halves: the columns of LiRA and RMIA from the first and the second half of the models; None when too few.
+        unaudited: the same columns from the models that were not audited; None when fewer than two were, or too few are left.
         lira, rmia, loss: the results behind them. shokri: None where it does not apply.
         not_applicable: what is missing and why. notes: sentences a reader must see.
     """
 
     columns: dict[str, Array]
     halves: tuple[dict[str, Array], dict[str, Array]] | None
+    unaudited: dict[str, Array] | None
     lira: AttackSuccess
     rmia: AttackSuccess
     loss: AttackSuccess
@@ -56,6 +59,9 @@ def record_truth(references: References, options: AttackOptions, *, levels: Sequ
     Cost: O(rn) an attack (Shokri: O(folds·r·n·m)); memory O(n).
     """
     membership = references.membership
+    if references.task == "regression" and options.variant == "offline":
+        rule = "be 'online' in a regression, whose signed residual has no member-like side and whose densities are no probabilities"
+        refuse("ground_truth", "variant", rule, "'offline'")
     lira = attack_success(references.statistic, membership, attack="lira", levels=levels, progress=progress, **_lira(references, options))
     chances, floored = reference_chances(references)
     rmia = attack_success(chances, membership, attack="rmia", gamma=options.gamma, a=options.a, variant=options.variant, levels=levels)
@@ -69,9 +75,15 @@ def record_truth(references: References, options: AttackOptions, *, levels: Sequ
         absent["memorization"] = "not applicable: a regression has no correct class"
     else:
         columns["memorization"] = memorization(references.correct, membership).estimate
-    halves = _halves(references, chances, options, lira.variance, absent)
-    note = f"{floored} densities of records far from their prediction were raised to {SMALLEST_DENSITY:g} for RMIA"
-    return RecordTruth(columns, halves, lira, rmia, loss, shokri, absent, (note,) if floored else ())
+    middle, audited = references.plan.models // 2, audited_models(references)
+    settings = _lira(references, options) | {"variance": lira.variance}
+    subset = partial(_columns, references, chances, settings, options, absent)
+    halves = [subset(slice(*rows), "noise ceiling") for rows in ((0, middle), (middle, None))]
+    # An audited model's own signals are part of the truth it would be compared with: that truth is measured without it.
+    unaudited = subset(slice(audited, None), "agreement over audited reference models") if audited >= 2 else None
+    both = None if halves[0] is None or halves[1] is None else (halves[0], halves[1])
+    note = f"{floored} probabilities (or densities) that were next to zero were raised to {SMALLEST_CHANCE:g} for RMIA"
+    return RecordTruth(columns, both, unaudited, lira, rmia, loss, shokri, absent, (note,) if floored else ())
 
 
 def _lira(references: References, options: AttackOptions) -> dict[str, Any]:
@@ -102,19 +114,22 @@ def _shokri(references: References, options: AttackOptions, absent: dict[str, st
         return None
 
 
-def _halves(
-    references: References, chances: Array, options: AttackOptions, variance: str, absent: dict[str, str]
-) -> tuple[dict[str, Array], dict[str, Array]] | None:
-    middle = references.plan.models // 2
-    found = []
-    for rows in (slice(0, middle), slice(middle, None)):
-        membership = references.membership[rows]
-        settings = _lira(references, options) | {"variance": variance}
-        try:
-            lira = attack_success(references.statistic[rows], membership, attack="lira", **settings)
-            rmia = attack_success(chances[rows], membership, attack="rmia", gamma=options.gamma, a=options.a, variant=options.variant)
-        except InputError as error:
-            absent["noise ceiling"] = f"not available: half of the reference models are too few ({error})"
-            return None
-        found.append({"lira_success": lira.success, "lira_d": lira.d_prime, "rmia_success": rmia.success})
-    return found[0], found[1]
+def audited_models(references: References) -> int:
+    """How many reference models, the first ones, were audited when they were trained."""
+    return next((t for t in range(references.plan.models) if not references.extra(t)), references.plan.models)
+
+
+def _columns(
+    references: References, chances: Array, settings: dict[str, Any], options: AttackOptions, absent: dict[str, str], rows: slice, name: str
+) -> dict[str, Array] | None:
+    """The columns of LiRA and RMIA measured with some of the models, None (and why, under `name`) where those are too few."""
+    membership = references.membership[rows]
+    try:
+        lira = attack_success(references.statistic[rows], membership, attack="lira", **settings)
+        rmia = attack_success(chances[rows], membership, attack="rmia", gamma=options.gamma, a=options.a, variant=options.variant)
+    except InputError:
+        fewest = min(int(membership.sum(0).min()), int((~membership).sum(0).min()))
+        why = f"some record has {fewest} on a side" if fewest < 3 else "their signals do not differ"
+        absent[name] = f"not available: {len(membership)} models are too few ({why}); train more, 16 or better 64"
+        return None
+    return {"lira_success": lira.success, "lira_d": lira.d_prime, "rmia_success": rmia.success}

@@ -15,6 +15,7 @@ TRUTHS = {
 }
 CEILING = "noise ceiling"
 _RECALL = (0.01, 0.05)
+_NEXT_TO_ZERO = 1e-3
 
 
 def ground_truth_section(truth: GroundTruth) -> dict[str, Any]:
@@ -80,7 +81,8 @@ def _metric(row: Mapping[str, Any]) -> str:
 def _cell(row: Mapping[str, Any]) -> dict[str, Any]:
     if row["value"] is None:
         return {"text": "none", "exact": "", "interval": str(row["note"])}
-    ends = None if row["low"] is None else interval((row["low"], row["high"]))
+    # Exact binomial ends next to zero are zero to a reader.
+    ends = None if row["low"] is None else interval((row["low"] if abs(row["low"]) > _NEXT_TO_ZERO else 0.0, row["high"]))
     return figure(row["value"]) | {"interval": ends or ""}
 
 

@@ -4,6 +4,17 @@ from noshadow import attacks, metrics, reference, theory
 from noshadow.attacks import AttackSuccess
 from noshadow.audit import Target, audit, audit_signals
 from noshadow.checks import InputError, NotApplicable, NumericalError
+from noshadow.lood import (
+    LoodResult,
+    LoodScores,
+    QueryResult,
+    laplace_kernel,
+    lood,
+    lood_scores,
+    nngp_kernel,
+    optimal_query,
+    rbf_kernel,
+)
 from noshadow.report import write_report
 from noshadow.results import Audit, GroundTruth, ModelRisk, load
 from noshadow.scores.last_layer import record_scores
@@ -22,10 +33,13 @@ __all__ = [
     "GeneralizedLeverage",
     "GroundTruth",
     "InputError",
+    "LoodResult",
+    "LoodScores",
     "LossTraces",
     "ModelRisk",
     "NotApplicable",
     "NumericalError",
+    "QueryResult",
     "RecordScores",
     "Signals",
     "Target",
@@ -33,11 +47,17 @@ __all__ = [
     "audit",
     "audit_signals",
     "collect_signals",
+    "laplace_kernel",
     "leverage_matrices",
     "load",
     "load_splits",
+    "lood",
+    "lood_scores",
     "metrics",
     "model_risk",
+    "nngp_kernel",
+    "optimal_query",
+    "rbf_kernel",
     "record_scores",
     "reference",
     "save_splits",

@@ -1,0 +1,39 @@
+"""Leave-one-out distinguishability of a data set under Gaussian processes, among them networks of infinite width."""
+
+from noshadow.lood.factor import Posterior, posterior_of
+from noshadow.lood.groups import LoodResult, lood
+from noshadow.lood.iterative import LoodBounds, lood_bounds
+from noshadow.lood.kernels import laplace_kernel, nngp_kernel, rbf_kernel
+from noshadow.lood.posterior import LoodScores, lood_scores
+from noshadow.lood.query import QueryResult, optimal_query, query_lood
+from noshadow.lood.theory import (
+    KernelFlatness,
+    LeastStationary,
+    kernel_flatness,
+    least_stationary_record,
+    self_query_gradient,
+    sine_toy,
+)
+
+__all__ = [
+    "KernelFlatness",
+    "LeastStationary",
+    "LoodBounds",
+    "LoodResult",
+    "LoodScores",
+    "Posterior",
+    "QueryResult",
+    "kernel_flatness",
+    "laplace_kernel",
+    "least_stationary_record",
+    "lood",
+    "lood_bounds",
+    "lood_scores",
+    "nngp_kernel",
+    "optimal_query",
+    "posterior_of",
+    "query_lood",
+    "rbf_kernel",
+    "self_query_gradient",
+    "sine_toy",
+]

@@ -1,0 +1,112 @@
+"""The arrays that leave-one-out distinguishability starts from, checked once."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from noshadow.checks import (
+    Array,
+    InputError,
+    as_array,
+    numeric_array,
+    refuse,
+    require_finite,
+    require_number,
+    require_same_length,
+    require_squarable,
+    users_code,
+)
+
+Kernel = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def target_columns(targets: object, owner: str, argument: str) -> Array:
+    """Targets as float64 (n, C): floats as they are, 1-dimensional integer labels 0 … C − 1 as one-hot rows."""
+    array = numeric_array(targets, owner, argument, ndim=(1, 2))
+    if not array.size:
+        refuse(owner, argument, "hold at least one record and one column", f"shape {array.shape}")
+    if array.ndim == 1 and array.dtype.kind in "biu":
+        labels = array.astype(np.int64)
+        missing = np.setdiff1d(np.arange(labels.max() + 1), labels)
+        if labels.min() < 0 or len(missing):
+            got = f"label {labels.min()}" if labels.min() < 0 else f"no record with label {missing[0]}"
+            refuse(owner, argument, "cover every label 0 … C − 1 when integer", got, "Relabel them, or pass one-hot rows or floats.")
+        return np.eye(labels.max() + 1)[labels]
+    columns = array.astype(np.float64)
+    require_squarable(columns, owner, argument)
+    return columns[:, None] if columns.ndim == 1 else columns
+
+
+def input_rows(x: object, owner: str, argument: str) -> torch.Tensor:
+    """Inputs as a float64 tensor (n, …) of its own memory, one row a record."""
+    array = as_array(x, owner, argument)
+    if array.ndim < 2 or not array.size:
+        refuse(owner, argument, "have one row a record and at least one feature", f"shape {array.shape}", "Reshape it to (n, d).")
+    if array.dtype.kind not in "biuf":
+        refuse(owner, argument, "be numeric", f"dtype {array.dtype}")
+    require_finite(array, owner, argument)
+    return torch.from_numpy(array.astype(np.float64))
+
+
+def query_rows(queries: object, x: torch.Tensor, owner: str, argument: str = "queries") -> torch.Tensor:
+    """Queries as a float64 tensor with the shape of the training inputs' rows."""
+    rows = input_rows(queries, owner, argument)
+    if rows.shape[1:] != x.shape[1:]:
+        refuse(owner, argument, f"have rows of the shape of x's, {tuple(x.shape[1:])}", f"shape {tuple(rows.shape)}")
+    return rows
+
+
+def group_indices(differing: object, n: int, owner: str, argument: str = "differing") -> Array:
+    """The differing group as distinct row numbers (s,), in the order given, fewer than all records."""
+    given = np.atleast_1d(as_array(differing, owner, argument))
+    if given.ndim != 1 or given.dtype.kind not in "iu" or not len(given):
+        refuse(owner, argument, "be one or more whole row numbers", f"dtype {given.dtype}, shape {given.shape}")
+    rows = given.astype(np.int64)
+    outside = (rows < 0) | (rows >= n)
+    if outside.any():
+        refuse(owner, argument, f"lie between 0 and {n - 1}", f"{int(rows[outside][0])}")
+    values, counts = np.unique(rows, return_counts=True)
+    if (counts > 1).any():
+        refuse(owner, argument, "name each record once", f"{int(values[counts > 1][0])} {int(counts.max())} times")
+    if len(rows) >= n:
+        refuse(owner, argument, "leave at least one record", f"all {n} records", "Without any record the model is its prior.")
+    return rows
+
+
+def require_noise(noise: object, owner: str) -> float:
+    """The variance σ² of the observation noise, > 0."""
+    return require_number(noise, owner, "noise", low=0, low_open=True)
+
+
+def require_rows_match(x: torch.Tensor, y: Array, owner: str) -> None:
+    """One target row a record, and at least two records."""
+    n = require_same_length(owner, x=x.numpy(), y=y)
+    if n < 2:
+        refuse(owner, "x", "hold at least 2 records", str(n))
+
+
+def require_memory(needed: float, limit: object, owner: str, n: int, hint: str) -> None:
+    """Refuse work whose arrays would take more bytes than allowed, saying how many."""
+    allowed = require_number(limit, owner, "max_memory", low=0, low_open=True)
+    if needed > allowed:
+        raise InputError(
+            f"{owner}: {n} records must fit in max_memory ({allowed / 1e9:.3g} GB); got a need of {needed / 1e9:.3g} GB. {hint}"
+        )
+
+
+def kernel_values(kernel: Kernel, x: torch.Tensor, z: torch.Tensor, owner: str) -> torch.Tensor:
+    """kernel(x, z) as float64 (len(x), len(z)), gradients kept; anything else is refused."""
+    if not callable(kernel):
+        refuse(owner, "kernel", "be a callable (x, z) → tensor of kernel values", type(kernel).__name__)
+    with users_code(owner, "kernel(x, z) must return a kernel matrix"):
+        values = kernel(x, z)
+    if not isinstance(values, torch.Tensor):
+        values = torch.from_numpy(np.array(as_array(values, owner, "kernel(x, z)"), dtype=np.float64))
+    if values.shape != (len(x), len(z)):
+        refuse(owner, "kernel(x, z)", f"have shape {(len(x), len(z))}", f"{tuple(values.shape)}")
+    values = values.double()
+    if not bool(torch.isfinite(values).all()):
+        bad = int((~torch.isfinite(values)).sum())
+        refuse(owner, "kernel(x, z)", "be finite", f"{bad} NaN or infinite values", "Rescale the inputs?")
+    return values

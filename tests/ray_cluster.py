@@ -46,7 +46,7 @@ def killed_midway(cluster, node, folder, seen):
 
 def listening():
     """Addresses, in hexadecimal, on which processes of this session of Ray listen for others (state 0A)."""
-    own = {str(link.readlink()) for pid in ray_pids() for link in Path(f"/proc/{pid}/fd").glob("*") if link.is_symlink()}
+    own = {name for pid in ray_pids() for name in open_files(pid)}
     found = set()
     for table in ("tcp", "tcp6"):
         for row in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
@@ -54,6 +54,13 @@ def listening():
             if state == "0A" and f"socket:[{rest[5]}]" in own:
                 found.add(address.rpartition(":")[0])
     return sorted(found)
+
+
+def open_files(pid):
+    try:
+        return [str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()]
+    except OSError:  # it ended meanwhile
+        return []
 
 
 def ray_pids():

@@ -21,6 +21,8 @@ from reference_training import LOG, PAUSE, fit, splits
 HERE = Path(__file__).parent
 TRAIN, TEST = splits()
 OPTIONS = {"models": 12, "progress": False}
+# 127.0.0.1 as the kernel prints it, alone and mapped into IPv6: nobody else could have sent us a task
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
 
 
 def arrays_of(folder):
@@ -90,11 +92,41 @@ def test_ray_nodes_may_die(tmp_path, alone):
     assert process.returncode == 0, errors[-3000:]
     seen = json.loads(output.splitlines()[-1])
     assert seen["models"] == 12 and 2 <= seen["done"] < 12 and not seen["initialised"]
-    # 127.0.0.1 as the kernel prints it, alone and mapped into IPv6: nobody else could have sent us a task
-    assert set(seen["listening"]) <= {"0100007F", "0000000000000000FFFF00000100007F"} and seen["listening"]
+    assert set(seen["listening"]) <= LOOPBACK and seen["listening"]
     assert arrays_of(folder) == alone
     parents = {line.split()[1] for line in (tmp_path / "log").read_text().splitlines()}
     assert len(parents) >= 2  # both nodes trained
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("backend", "module"), [("ray", "ray"), ("dask", "distributed")])
+def test_a_cluster_is_started_on_this_machine_and_ended_when_none_is_named(tmp_path, alone, backend, module):
+    extra(module)
+    code = f"""
+import json, logging, threading
+from ray_cluster import listening, ray_pids
+from reference_training import *
+def main():
+    logging.disable(logging.WARNING)
+    heard, done = set(), threading.Event()
+    def watch():
+        while not done.wait(0.2): heard.update(listening())
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    train, test = splits()
+    train_references({str(tmp_path / "r")!r}, fit, train, test, backend={backend!r}, workers=2, models=12, progress=False)
+    done.set(); watcher.join(); time.sleep(1)
+    print(json.dumps(sorted(heard)))
+if __name__ == "__main__": main()
+"""
+    script = tmp_path / "local.py"
+    script.write_text(code)
+    environment = os.environ | {"PYTHONPATH": str(HERE), "OMP_NUM_THREADS": "1"}
+    result = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=240)
+    assert result.returncode == 0, result.stderr[-3000:]
+    heard = json.loads(result.stdout.splitlines()[-1])
+    assert heard and set(heard) <= LOOPBACK
+    assert arrays_of(tmp_path / "r") == alone
 
 
 @pytest.mark.parametrize(("backend", "module", "address"), [("ray", "ray", "127.0.0.1:9"), ("dask", "distributed", "tcp://127.0.0.1:9")])

@@ -153,7 +153,10 @@ def train(
         progress=not quiet,
     )
     _show_status(out, quiet=quiet, as_json=as_json)
-    for note in () if quiet or as_json else trained.notes:
+    started = (
+        () if backend is Backend.loky or address else (f"No --address was given: a {backend.value} cluster was started here for this run.",)
+    )
+    for note in () if quiet or as_json else (*trained.notes, *started):
         typer.echo(f"Note: {harmless(note)}")
 
 

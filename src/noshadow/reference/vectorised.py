@@ -16,7 +16,7 @@ from noshadow.reference.one_by_one import FORWARD_RULE, trained_module
 from noshadow.reference.snapshots import Observer, Snapshot
 from noshadow.reference.stacks import Stack, stacked_modules
 
-CACHE_BYTES = 24 << 20
+CACHE_BYTES = 8 << 20
 MOST_BYTES = 256 << 20
 LARGEST_STACK = 32
 PROBE_RECORDS = 8

@@ -1,0 +1,91 @@
+"""Reference models on a Dask cluster, through joblib's own backend for it; workers may die."""
+
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from typing import Any
+
+from joblib import Parallel, cpu_count, delayed, parallel_config
+from joblib.parallel import get_active_backend
+
+from noshadow.reference.crews import Crew, Outcomes, closed_quietly, imported, reached, require_listening, travelling
+from noshadow.reference.work import Job, Outcome, Task, task_outcomes
+
+
+@contextmanager
+def dask_crew(workers: int | None, threads: int, address: str | None, owner: str) -> Iterator[Crew]:
+    """Workers of a Dask cluster; arguments as in `backends.crew`."""
+    distributed = imported("distributed", "dask", owner)
+    client, owned = _dask_client(distributed, workers, threads, address, owner)
+    try:
+        with reached(address, "Dask", owner):
+            client.wait_for_workers(1, timeout=30)
+        slots = client.nthreads()
+        count = min(workers or len(slots), len(slots))
+        notes = []
+        if sum(slots.values()) == 1:
+            notes.append("The Dask cluster offers one worker: joblib trained the models in this process instead.")
+        if max(slots.values()) > 1:
+            notes.append("Dask workers with several threads train one model at a time: start them with --nthreads 1 to use all cores.")
+
+        def outcomes(job: Job, tasks: Sequence[Task]) -> Outcomes:
+            with travelling(owner):
+                # A key of its own each time: one made from the content could still be on its way out from an earlier round.
+                held = client.scatter(job, hash=False)
+            with parallel_config("dask", client=client):
+                backend, _ = get_active_backend()
+                backend.submit = _reporting_errors(backend.submit)
+                # joblib takes the whole cluster; fewer workers are had by giving out fewer tasks at a time.
+                limit = "2*n_jobs" if workers is None else workers
+                stream = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch=limit)(
+                    delayed(_on_dask)(held, task) for task in tasks
+                )
+            yield from closed_quietly(stream, owner)
+
+        # OSError: connections to workers that are gone; CancelledError: the job was only with them.
+        deaths = (importlib.import_module("distributed.scheduler").KilledWorker, OSError, CancelledError)
+        yield Crew(count, outcomes, deaths, tuple(notes))
+    finally:
+        for thing in owned:
+            thing.close()
+
+
+def _on_dask(held: Any, task: Task) -> tuple[int, list[Outcome]]:
+    """A task on a Dask worker, to which Dask has brought the job; in this process it is still to be fetched."""
+    return task_outcomes(held if isinstance(held, Job) else held.result(), task)
+
+
+def _dask_client(distributed: Any, workers: int | None, threads: int, address: str | None, owner: str) -> tuple[Any, list[Any]]:
+    """A client, and what is ours to close, in that order."""
+    if address is not None:
+        require_listening(address, "Dask", owner)
+        with reached(address, "Dask", owner):
+            client = distributed.Client(address, set_as_default=False)
+        return client, [client]
+    try:
+        return distributed.default_client(), []
+    except ValueError:
+        count = workers or max(cpu_count() // threads, 1)
+        # Even without a dashboard Dask serves its figures: to this machine alone.
+        served = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "worker_dashboard_address": "127.0.0.1:0"}
+        cluster = distributed.LocalCluster(n_workers=count, threads_per_worker=1, processes=True, **served)
+        client = distributed.Client(cluster.scheduler_address, set_as_default=False)
+        return client, [client, cluster]
+
+
+def _reporting_errors(submit: Callable[..., Any]) -> Callable[..., Any]:
+    """joblib's Dask backend tells its caller of results and of exceptions inside tasks, but waits for ever for a task that Dask
+    itself gives up (KilledWorker): this passes those on as well.
+    """
+
+    def submitted(func: Any, callback: Callable[[Any], None]) -> Any:
+        def tell(done: Any) -> None:
+            if done.exception() is not None:
+                callback(done.exception())
+
+        future = submit(func, callback)
+        future.add_done_callback(tell)
+        return future
+
+    return submitted

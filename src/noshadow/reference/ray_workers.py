@@ -1,0 +1,83 @@
+"""Reference models on a Ray cluster, through ray.util.joblib; workers and nodes may die."""
+
+import importlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from joblib import Parallel, cpu_count, delayed, parallel_config
+
+from noshadow.checks import refuse
+from noshadow.reference.crews import Crew, Outcomes, imported, reached, require_listening, travelling
+from noshadow.reference.work import Job, Outcome, Task, task_outcomes
+
+WAVES_AHEAD = 2  # tasks a worker gets in one wave: Ray through joblib gives results wave by wave
+
+
+@contextmanager
+def ray_crew(workers: int | None, threads: int, address: str | None, attempts: int, owner: str) -> Iterator[Crew]:
+    """Workers of a Ray cluster; arguments as in `backends.crew`."""
+    # Nothing about an audit should be reported anywhere; Ray reads this when it starts.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    ray = imported("ray", "ray", owner)
+    imported("ray.util.joblib", "ray", owner).register_ray()
+    started = not ray.is_initialized()
+    if started:
+        if address is not None:
+            require_listening(address, "Ray", owner)
+        with reached(address, "Ray", owner):
+            _start_ray(ray, address, workers or cpu_count())
+    elif address is not None:
+        connected = ray.get_runtime_context().gcs_address
+        if address not in (connected, "auto"):
+            refuse(owner, "address", "be that of the Ray cluster this process is connected to", repr(address), f"That is {connected!r}.")
+    try:
+        count = _ray_workers(ray, workers, threads, owner)
+        notes = () if count > 1 else ("The Ray cluster offers one worker: joblib trained the models in this process instead.",)
+        # Actors are restarted where there is room, and tasks retried until they are: a node's death is noticed only after a while,
+        # and a limited number of retries is used up before. They ask for no cores, or a restart would wait for the lost node's.
+        lasting = {"num_cpus": 0, "scheduling_strategy": "SPREAD", "max_restarts": attempts, "max_task_retries": -1}
+
+        def outcomes(job: Job, tasks: Sequence[Task]) -> Outcomes:
+            with travelling(owner):
+                reference = ray.put(job)
+            now = _ray_workers(ray, workers, threads, owner)
+            with parallel_config("ray", n_jobs=now, ray_remote_args=lasting):
+                parallel = Parallel(n_jobs=now, batch_size=1)
+            with parallel:
+                for start in range(0, len(tasks), WAVES_AHEAD * now):
+                    wave = tasks[start : start + WAVES_AHEAD * now]
+                    yield from parallel(delayed(_on_ray)([reference], task) for task in wave)
+
+        yield Crew(count, outcomes, (ray.exceptions.RayError,), notes)
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def _start_ray(ray: Any, address: str | None, cores: int) -> None:
+    if address is not None:
+        ray.init(address=address, log_to_driver=False)
+        return
+    # Without this switch, which Ray flips by itself on some systems only, a local cluster listens to the whole network.
+    constants: Any = importlib.import_module("ray._private.ray_constants")
+    before = constants.ENABLE_RAY_CLUSTER
+    constants.ENABLE_RAY_CLUSTER = False
+    try:
+        ray.init(address="local", num_cpus=cores, include_dashboard=False, _node_ip_address="127.0.0.1", log_to_driver=False)
+    finally:
+        constants.ENABLE_RAY_CLUSTER = before
+
+
+def _on_ray(held: list[Any], task: Task) -> tuple[int, list[Outcome]]:
+    """A task on a Ray worker: the job comes from the node's object store, where it was sent once."""
+    return task_outcomes(importlib.import_module("ray").get(held[0]), task)
+
+
+def _ray_workers(ray: Any, workers: int | None, threads: int, owner: str) -> int:
+    cores = int(ray.cluster_resources().get("CPU", 0))
+    if cores == 0:
+        refuse(owner, "address", "be of a Ray cluster with CPUs", "one without")
+    # A cluster may have lost nodes since; the workers asked for are a limit.
+    return max(min(workers or max(cores // threads, 1), cores), 1)

@@ -23,6 +23,7 @@ os.environ |= {
 import ray
 from ray.cluster_utils import Cluster
 
+from listening import listening
 from noshadow.reference import train_references
 from reference_training import LOG, fit, splits
 
@@ -42,40 +43,6 @@ def killed_midway(cluster, node, folder, seen):
             cluster.remove_node(node, allow_graceful=False)
             return
         time.sleep(0.02)
-
-
-def listening():
-    """Addresses, in hexadecimal, on which processes of this session of Ray listen for others (state 0A)."""
-    own = {name for pid in ray_pids() for name in open_files(pid)}
-    found = set()
-    for table in ("tcp", "tcp6"):
-        for row in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
-            _, address, _, state, *rest = row.split()
-            if state == "0A" and f"socket:[{rest[5]}]" in own:
-                found.add(address.rpartition(":")[0])
-    return sorted(found)
-
-
-def open_files(pid):
-    try:
-        return [str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()]
-    except OSError:  # it ended meanwhile
-        return []
-
-
-def ray_pids():
-    return [entry.name for entry in Path("/proc").glob("[0-9]*") if owned(entry)]
-
-
-def owned(entry):
-    """Whether a process was started by this one, by way of any number of others."""
-    pid = int(entry.name)
-    while pid > 1 and pid != os.getpid():
-        try:
-            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            return False
-    return pid == os.getpid()
 
 
 def trained_while_a_node_dies(cluster, node, folder, seen):

@@ -13,7 +13,6 @@ from torch import nn
 from noshadow.reference import train_references
 
 RECORDS, FEATURES = 60, 4
-MARKER = "NOSHADOW_TEST_MARKER"
 PAUSE = "NOSHADOW_TEST_PAUSE"
 LOG = "NOSHADOW_TEST_LOG"
 
@@ -56,9 +55,9 @@ def fit(indices, seed, record=None):
     return model
 
 
-def fit_after_a_death(indices, seed):
-    """As `fit`, but the first process to come here is killed."""
-    marker = Path(os.environ[MARKER])
+def fit_after_a_death(indices, seed, *, marker):
+    """As `fit`, but the first process to come here is killed; `marker` is the file that says it happened."""
+    marker = Path(marker)
     if not marker.exists():
         marker.touch()
         os.kill(os.getpid(), signal.SIGKILL)

@@ -288,8 +288,8 @@ def test_images_are_mirrored_and_shifted(kind):
 
 def test_queries_refuse_what_is_no_image():
     refused(r"mirrored: x must be a batch of images \(n, …, height, width\); got shape \(3, 64\)", mirrored, np.zeros((3, 64)))
-    refused("shifted: x must be images .* got list", shifted, [[1.0]], 0, 0)
-    refused("shifted: rows must be a whole number", shifted, np.zeros((2, 2)), 0.5, 0)
+    refused("shifted: x must be a batch of images .* got list", shifted, [[1.0]], 0, 0)
+    refused("shifted: rows must be a whole number", shifted, np.zeros((1, 2, 2)), 0.5, 0)
 
 
 @settings(max_examples=60, deadline=None)

@@ -8,6 +8,7 @@ from torch import Tensor
 from noshadow.lood.inputs import Kernel, kernel_values
 
 TILE_ROWS = 1024
+_PIVOTS = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,18 +56,24 @@ def partial_cholesky(x: Tensor, kernel: Kernel, rank: int, owner: str) -> Tensor
 
     Cost: n·r kernel values, n·r² flops.
     """
-    n = len(x)
-    left = torch.cat([kernel_values(kernel, x[i : i + 64], x[i : i + 64], owner).diagonal() for i in range(0, n, 64)])
-    largest = float(left.max())
-    factor = x.new_zeros((n, min(rank, n)))
-    for k in range(factor.shape[1]):
-        pivot = int(left.argmax())
-        if float(left[pivot]) <= 1e-10 * largest:
-            return factor[:, :k]
-        column = kernel_values(kernel, x[pivot : pivot + 1], x, owner)[0] - factor[:, :k] @ factor[pivot, :k]
-        factor[:, k] = column / left[pivot].sqrt()
-        left = left - factor[:, k] ** 2
-    return factor
+    left = torch.cat([kernel_values(kernel, part, part, owner).diagonal() for part in torch.split(x, 64)])
+    floor = 1e-10 * float(left.max())
+    factor, done = x.new_zeros((min(rank, len(x)), len(x))), 0
+    while done < len(factor):
+        # Several pivots share one kernel call; those that the ones before them explain wait for the next.
+        entry, pivots = left.topk(min(_PIVOTS, len(factor) - done))
+        if float(entry[0]) <= floor:
+            break
+        columns = kernel_values(kernel, x[pivots], x, owner) - factor[:done, pivots].T @ factor[:done]
+        start = done
+        for pivot, column, before in zip(pivots.tolist(), columns, entry.tolist(), strict=True):
+            rest = column - factor[start:done, pivot] @ factor[start:done]
+            if float(rest[pivot]) <= max(floor, before / 2):
+                continue
+            factor[done] = rest / rest[pivot].sqrt()
+            left = (left - factor[done] ** 2).clamp(min=0)
+            done += 1
+    return factor[:done].T
 
 
 def _corners(n: int) -> list[tuple[int, int]]:

@@ -40,6 +40,7 @@ benchmarks: $(STAMP)
 	$(BIN)/python benchmarks/tnr_coverage.py
 	$(BIN)/python benchmarks/attacks.py
 	$(BIN)/python benchmarks/reference_training.py
+	$(BIN)/python benchmarks/lood.py
 	$(BIN)/python docs/render_benchmarks.py
 
 screenshot: demo

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -25,6 +26,9 @@ from noshadow import InputError, audit, collect_signals
 from noshadow.reference import keeping, load_references, mirrored, shifted, status, train_references
 from noshadow.reference.pool import record_pool
 from noshadow.reference.recipe import Recipe
+from noshadow.reference.recorded import Reading
+from noshadow.reference.work import Job, Task, packed_members, task_outcomes
+from noshadow.views import collect_outputs
 from reference_training import PAUSE, RECORDS, Stacked, always_dying, data, fit, fit_after_a_death, splits
 
 X, Y = data()
@@ -556,3 +560,49 @@ def test_a_recipe_trains_in_stacks_of_the_plan_and_its_records_are_the_pools(tmp
     refused("hold the 60 records of the pool, train before test; got a Recipe of 40", tmp_path / "a", short)
     turned = Recipe(partial(nn.Linear, 4, 3), X[::-1], Y[::-1], epochs=3, batch_size=16, lr=0.1)
     refused("hold the targets of the pool in its order", tmp_path / "b", turned)
+
+
+def test_tasks_in_threads_of_one_process_do_not_mix_their_random_states():
+    pool = record_pool(TRAIN, TEST, pool="all", ids=None, owner="t")
+    job = Job(fit, pool, Reading(), False, False, None, 0, 1)
+    members = np.arange(RECORDS) % 2 == 0
+    tasks = [Task((t,), (100 + t,), packed_members(members[None]), frozenset({t})) for t in range(6)]
+    alone = [task_outcomes(job, task)[1][0].arrays["statistic"] for task in tasks]
+    with ThreadPoolExecutor(3) as threads:
+        together = [outcomes[0].arrays["statistic"] for _, outcomes in threads.map(partial(task_outcomes, job), tasks)]
+    np.testing.assert_array_equal(together, alone)
+    assert len({row.tobytes() for row in alone}) == 6
+
+
+def test_queries_get_the_tuple_or_the_dict_of_several_inputs():
+    class Summed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 3)
+
+        def forward(self, a, b):
+            return self.layer(a + 2 * b)
+
+    model = Summed()
+    first, second = X, X[::-1].copy()
+    expected, _ = collect_outputs(model, ((second, first), Y))
+    swapped, _ = collect_outputs(model, ((first, second), Y), transform=lambda inputs: inputs[::-1])
+    np.testing.assert_array_equal(swapped.outputs, expected.outputs)
+    named, _ = collect_outputs(model, ({"a": first, "b": second}, Y), transform=lambda inputs: {"a": inputs["b"], "b": inputs["a"]})
+    np.testing.assert_array_equal(named.outputs, expected.outputs)
+    with pytest.raises(InputError, match=r"queries must accept the data's inputs; got ZeroDivisionError"):
+        collect_outputs(model, ((first, second), Y), transform=lambda inputs: 1 / 0)
+
+
+def test_the_ending_of_a_model_settles_its_task(tmp_path):
+    halves = (Y > 0).astype(np.float32)
+    pair = (X[:30], halves[:30]), (X[30:], halves[30:])
+
+    def sigmoid(indices, seed, outputs=1):
+        return nn.Sequential(nn.Linear(4, outputs), nn.Sigmoid())
+
+    references = trained(tmp_path / "r", sigmoid, *pair)
+    assert references.task == "binary"
+    np.testing.assert_array_equal(references.statistic[0], np.where(halves > 0.5, 1, -1) * references.outputs(0)[:, 0].astype(np.float64))
+    refused("predict one label per record; got a sigmoid of 2 outputs", tmp_path / "m", partial(sigmoid, outputs=2), *pair)
+    refused("task must be 'auto' or 'binary' for this Sequential; got 'regression'", tmp_path / "t", sigmoid, *pair, task="regression")

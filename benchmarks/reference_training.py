@@ -121,14 +121,15 @@ def measured(case, workers, *, models, loop_models, repeats):
     }
 
 
-def networks(workers, widths, batch_sizes, records, **counts):
+def networks(keep, workers, widths, batch_sizes, records, **counts):
     rows = []
-    for batch_size in batch_sizes:
-        for width in widths:
-            for optimizer in OPTIMIZERS:
+    for optimizer in OPTIMIZERS:
+        for batch_size in batch_sizes:
+            for width in widths:
                 row = {"width": width, "optimizer": optimizer, "batch_size": batch_size}
                 rows.append(row | measured((network, width, batch_size, optimizer, records), workers, **counts))
                 print(json.dumps(rows[-1]), flush=True)
+                keep(rows)
     return rows
 
 
@@ -168,21 +169,30 @@ def main():
     near = [connection for connection, _ in pipes]
     few = {"models": 4, "loop_models": 2, "repeats": 1} if quick else {"models": 16, "loop_models": LOOP_MODELS, "repeats": 2}
     cases = {
-        "batch_128": lambda: networks(
-            near, WIDTHS[:2] if quick else WIDTHS, (128,), records, **(few if quick else few | {"models": MODELS})
+        "batch_128": lambda keep: networks(
+            keep, near, WIDTHS[:2] if quick else WIDTHS, (128,), records, **(few if quick else few | {"models": MODELS})
         ),
-        "batch_64_256": lambda: networks(near, (32,) if quick else (32, 128, 512), (64, 256), records, **few),
-        "stacks": lambda: stacks(records, (2, "auto") if quick else (1, 2, 4, 8, 16, 32, "auto"), 4 if quick else 32, few["repeats"]),
-        "convolutions": lambda: convolutions(near, records // 5, few["repeats"]),
+        "batch_64_256": lambda keep: networks(keep, near, (32,) if quick else (32, 128, 512), (64, 256), records, **few),
+        "stacks": lambda _: stacks(records, (2, "auto") if quick else (1, 2, 4, 8, 16, 32, "auto"), 4 if quick else 32, few["repeats"]),
+        "convolutions": lambda _: convolutions(near, records // 5, few["repeats"]),
     }
     stored = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name, case in cases.items():
         if arguments.only in (None, name):
             started = time.perf_counter()
-            stored[name] = {"results": case(), "models": MODELS if name == "batch_128" else few["models"], "environment": environment()}
+
+            def keep(results, name=name):
+                """Store what is measured as it comes: a run may be stopped."""
+                stored[name] = {
+                    "results": results,
+                    "models": MODELS if name == "batch_128" else few["models"],
+                    "environment": environment(),
+                }
+                if not quick:
+                    RESULTS.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
+
+            keep(case(keep))
             print(name, f"{time.perf_counter() - started:.0f} s", json.dumps(stored[name], indent=1))
-            if not quick:
-                RESULTS.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
     for connection in near:
         connection.send(None)
     for process in processes:

@@ -104,10 +104,10 @@ def load_splits(path: str | Path) -> tuple[Signals, Signals, Array | None]:
     Raises:
         InputError: the file is missing, has unknown or missing keys, or holds pickled objects.
     """
-    suffix = _suffix(path, "load_splits")
+    _suffix(path, "load_splits")
     if not Path(path).is_file():
         refuse("load_splits", "path", "be a file that exists", f"'{path}'")
-    arrays = _read_npz(path) if suffix == ".npz" else _read_safetensors(path)
+    arrays = read_arrays(path, "load_splits")
     unknown = sorted(set(arrays) - SPLIT_KEYS)
     required = {"train_outputs", "train_targets", "test_outputs", "test_targets"}
     missing = sorted(required - set(arrays))
@@ -174,7 +174,12 @@ def _suffix(path: str | Path, owner: str) -> str:
     return suffix
 
 
-def _read_npz(path: str | Path) -> dict[str, Array]:
+def read_arrays(path: str | Path, owner: str) -> dict[str, Array]:
+    """Named arrays of a `.npz` or `.safetensors` file, never unpickled; `owner` complains."""
+    return _read_npz(path, owner) if Path(path).suffix == ".npz" else _read_safetensors(path, owner)
+
+
+def _read_npz(path: str | Path, owner: str) -> dict[str, Array]:
     try:
         with Path(path).open("rb") as file:  # np.load leaves a file it opened itself open when the archive is broken
             archive = np.load(file, allow_pickle=False)
@@ -184,16 +189,16 @@ def _read_npz(path: str | Path) -> dict[str, Array]:
                 return {key: np.asarray(archive[key]) for key in archive.files}
     except (ValueError, OSError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         raise InputError(
-            f"load_splits: file must be a .npz archive of plain arrays; got '{path}' ({error}). "
+            f"{owner}: file must be a .npz archive of plain arrays; got '{path}' ({error}). "
             "Pickled objects are never loaded: save numeric arrays."
         ) from error
 
 
-def _read_safetensors(path: str | Path) -> dict[str, Array]:
+def _read_safetensors(path: str | Path, owner: str) -> dict[str, Array]:
     try:
         loaded: dict[str, Any] = load_file(str(path))
     except (SafetensorError, OSError, TypeError, KeyError) as error:  # the last two: number formats NumPy does not have
-        raise InputError(f"load_splits: file must be a safetensors file NumPy can read; got '{path}' ({error}).") from error
+        raise InputError(f"{owner}: file must be a safetensors file NumPy can read; got '{path}' ({error}).") from error
     return loaded
 
 

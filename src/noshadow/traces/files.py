@@ -3,16 +3,13 @@
 import contextlib
 import io
 import os
-import zipfile
-import zlib
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
+from safetensors.numpy import save
 
 from noshadow.checks import Array, InputError, numeric_array, refuse, require_same_length
-from noshadow.signals import SUFFIXES, Signals
+from noshadow.signals import SUFFIXES, Signals, read_arrays
 
 KEYS = ("ids", "loss_traces")
 
@@ -49,10 +46,10 @@ def load_loss_traces(path: str | Path) -> tuple[Array, Array | None]:
         InputError: the file is missing, has unknown or missing keys, holds pickled objects or losses that are not finite.
     """
     owner = "load_loss_traces"
-    suffix = _suffix(path, owner)
+    _suffix(path, owner)
     if not Path(path).is_file():
         refuse(owner, "path", "be a file that exists", f"'{path}'")
-    arrays = _read_npz(path) if suffix == ".npz" else _read_safetensors(path)
+    arrays = read_arrays(path, owner)
     unknown = sorted(set(arrays) - set(KEYS))
     if unknown or "loss_traces" not in arrays:
         got = f"unknown key {', '.join(unknown)}" if unknown else "no loss_traces"
@@ -74,28 +71,6 @@ def _suffix(path: str | Path, owner: str) -> str:
     if suffix not in SUFFIXES:
         refuse(owner, "path", f"end in {' or '.join(SUFFIXES)}", f"'{path}'")
     return suffix
-
-
-def _read_npz(path: str | Path) -> dict[str, Array]:
-    try:
-        with Path(path).open("rb") as file:  # np.load leaves a file it opened itself open when the archive is broken
-            archive = np.load(file, allow_pickle=False)
-            if isinstance(archive, np.ndarray):
-                raise ValueError("one bare array, not an archive of named ones")
-            with archive:
-                return {key: np.asarray(archive[key]) for key in archive.files}
-    except (ValueError, OSError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
-        raise InputError(
-            f"load_loss_traces: file must be a .npz archive of plain arrays; got '{path}' ({error}). "
-            "Pickled objects are never loaded: save numeric arrays."
-        ) from error
-
-
-def _read_safetensors(path: str | Path) -> dict[str, Array]:
-    try:
-        return dict(load_file(str(path)))
-    except (SafetensorError, OSError, TypeError, KeyError) as error:  # the last two: number formats NumPy does not have
-        raise InputError(f"load_loss_traces: file must be a safetensors file NumPy can read; got '{path}' ({error}).") from error
 
 
 def _text_as_bytes(text: Array) -> Array:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -96,7 +97,7 @@ def record_scores(
     else:
         solved = _single_output(design, out, y, weight, value, task=task, block_size=block_size)
     fit = head_fit(design, out, y, weight, task=task, damping=value)
-    held = solved.columns | _baselines(x, out, y, weight, task, fit_intercept, wanted)
+    held: dict[str, Any] = solved.columns | _baselines(x, out, y, weight, task, fit_intercept, wanted)
     return RecordScores(
         task=task,
         damping_used=value,

@@ -21,10 +21,14 @@ class RecordScores:
         condition: 1-norm condition estimate of the factored (whitened, unit-diagonal) curvature.
         jitter: what the factorisation needed on its unit diagonal; 0 normally.
         stationarity: left-over gradient of the head in units of a typical record's (0 at the minimum).
-        head_residual: share of the outputs that is not a linear function of the features (0 for a true head).
+        head_residual: share of the outputs that is not a linear function of the features (0 for a true head); None for many layers.
         precision: "float64" or "mixed". precision_error: relative error of the riskiest records, measured
             for Newton gaps and bounded by rounding for shifts; None in float64.
         seconds: wall time. notes: sentences a reader must see.
+        method: "exact"; "ekfac" (`exact` says which records were refined); "dual" or "projected" (many layers).
+        layers: names of the layers that were scored; ("last",) for arrays. parameters: how many numbers they hold, None for arrays.
+        exact: bool (n,), True where a record of an approximated head was solved exactly; None when the method treats all alike.
+        errors: column → estimated relative error of an approximated column, measured; empty for exact methods.
     """
 
     task: str
@@ -35,12 +39,17 @@ class RecordScores:
     condition: float
     jitter: float
     stationarity: float
-    head_residual: float
+    head_residual: float | None
     precision: str
     precision_error: float | None
     seconds: float
     notes: tuple[str, ...]
     not_applicable: dict[str, str]
+    method: str = "exact"
+    layers: tuple[str, ...] = ("last",)
+    parameters: int | None = None
+    exact: Array | None = None
+    errors: dict[str, float] = field(default_factory=dict)
     loss: Array | None = None
     gradient_norm: Array | None = None
     entropy: Array | None = None

@@ -19,6 +19,7 @@ from noshadow.report import write_report
 from noshadow.results import Audit, GroundTruth, ModelRisk, load
 from noshadow.scores.last_layer import record_scores
 from noshadow.scores.leverage_matrices import GeneralizedLeverage, leverage_matrices
+from noshadow.scores.network import damping_sweep, network_scores
 from noshadow.scores.result import RecordScores
 from noshadow.signals import Signals, load_splits, save_splits
 from noshadow.tail import model_risk
@@ -47,6 +48,7 @@ __all__ = [
     "audit",
     "audit_signals",
     "collect_signals",
+    "damping_sweep",
     "laplace_kernel",
     "leverage_matrices",
     "load",
@@ -55,6 +57,7 @@ __all__ = [
     "lood_scores",
     "metrics",
     "model_risk",
+    "network_scores",
     "nngp_kernel",
     "optimal_query",
     "rbf_kernel",

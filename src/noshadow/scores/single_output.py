@@ -30,51 +30,64 @@ def weighted_leverage(design: Design, weights: Array | None, damping: float, *, 
 
     Cost: two passes of 2nd² flops each, float64; memory O(d² + block·d). Exact.
     """
-    n, r = len(design), design.rank
-    size = block_size or block_length(4 * r)
-    curvature = damping * design.penalty
-    for start, stop in blocks(n, size):
-        rows = design.rows(start, stop, torch.float64)
-        curvature = curvature + (rows if weights is None else rows * as_blocks_of(weights, start, stop)) @ rows.T
+    curvature = damping * design.penalty + weighted_gram(design, weights, block_size=block_size)
     inverse = spd_inverse(curvature.numpy(), owner)
-    matrix = torch.from_numpy(inverse.matrix)
-    self_influence = np.empty(n)
-    for start, stop in blocks(n, size):
+    return WeightedLeverage(self_influences(design, torch.from_numpy(inverse.matrix), block_size=block_size), inverse)
+
+
+def weighted_gram(design: Design, weights: Array | None, *, block_size: int | None) -> torch.Tensor:
+    """Σ_j w_j g′_jg′_jᵀ over the design's records, (r, r) float64."""
+    gram = torch.zeros((design.rank, design.rank), dtype=torch.float64)
+    for start, stop in blocks(len(design), block_size or block_length(4 * design.rank)):
         rows = design.rows(start, stop, torch.float64)
-        self_influence[start:stop] = ((matrix @ rows) * rows).sum(0).numpy()
-    return WeightedLeverage(self_influence, inverse)
+        gram += (rows if weights is None else rows * as_blocks_of(weights, start, stop)) @ rows.T
+    return gram
 
 
-def _over_one_minus(numerator: Array, leverage: Array, power: int = 1) -> Array:
+def self_influences(design: Design, inverse: torch.Tensor, *, block_size: int | None) -> Array:
+    """q_i = g′_iᵀ·inverse·g′_i of the design's records, (n,)."""
+    found = np.empty(len(design))
+    for start, stop in blocks(len(design), block_size or block_length(4 * design.rank)):
+        rows = design.rows(start, stop, torch.float64)
+        found[start:stop] = ((inverse @ rows) * rows).sum(0).numpy()
+    return found
+
+
+def _over_gap(numerator: Array, gap: Array, power: int = 1) -> Array:
     """numerator/(1 − h)^power, +inf where the record is interpolated."""
-    gap = 1.0 - leverage
     interpolated = gap <= INTERPOLATED
     ratio = numerator / np.where(interpolated, 1.0, gap) ** power
     return np.where(interpolated, np.inf, ratio)
 
 
-def regression_columns(residuals: Array, self_influence: Array, sample_weight: Array | None) -> dict[str, Array]:
+def regression_columns(
+    residuals: Array, self_influence: Array, sample_weight: Array | None, *, gaps: Array | None = None
+) -> dict[str, Array]:
     """Leverage h, influence 2‖e‖²h, newton 2‖e‖²h/(1−h), loo ‖e‖²(2h−h²)/(1−h)², shift ‖e‖h/(1−h).
 
     Args:
         residuals: (n, q) e = y − f. self_influence: (n,) q_i. sample_weight: (n,) s scaling the loss, h = s·q.
+        gaps: (n,) 1 − h where it is known to more digits than the difference has.
 
     Exact when: the head minimises the (weighted) squared loss with this penalty; then `loo` is the refit's gap.
     Reference: [RET] Eq. (9), Props. B.1–B.2; [GLS] Prop. C.1.
     """
     weight = np.ones(len(residuals)) if sample_weight is None else sample_weight
     leverage = np.minimum(weight * self_influence, 1.0)  # above 1 by rounding only
+    gap = 1.0 - leverage if gaps is None else gaps
     squared = (residuals**2).sum(1)
     return {
         "leverage": leverage,
         "influence": 2 * weight * squared * leverage,
-        "newton": _over_one_minus(2 * weight * squared * leverage, leverage),
-        "loo": _over_one_minus(weight * squared * (2 * leverage - leverage**2), leverage, 2),
-        "shift": _over_one_minus(np.sqrt(squared) * leverage, leverage),
+        "newton": _over_gap(2 * weight * squared * leverage, gap),
+        "loo": _over_gap(weight * squared * (2 * leverage - leverage**2), gap, 2),
+        "shift": _over_gap(np.sqrt(squared) * leverage, gap),
     }
 
 
-def binary_columns(logits: Array, targets: Array, self_influence: Array, sample_weight: Array | None) -> dict[str, Array]:
+def binary_columns(
+    logits: Array, targets: Array, self_influence: Array, sample_weight: Array | None, *, gaps: Array | None = None
+) -> dict[str, Array]:
     """Columns of a one-logit head, written without dividing by w = p(1−p).
 
     With q = g̃ᵀ(GᵀWG + λI)⁻¹g̃, h = w·q and e = p − y: influence e²q, newton e²q/(1−h), leave-one-out logit
@@ -82,6 +95,7 @@ def binary_columns(logits: Array, targets: Array, self_influence: Array, sample_
 
     Args:
         logits: (n,). targets: (n,) in [0, 1]. self_influence: (n,). sample_weight: (n,) s scaling ℓ, e and w.
+        gaps: (n,) 1 − h where it is known to more digits than the difference has.
 
     Reference: [RET] Eq. (10); [GLS] Prop. 4.5.
     """
@@ -91,14 +105,15 @@ def binary_columns(logits: Array, targets: Array, self_influence: Array, sample_
     error = (1 - targets) * p - targets * q
     leverage = np.minimum(weight * p * q * self_influence, 1.0)
     influence = weight**2 * error**2 * self_influence
-    step = _over_one_minus(weight * error * self_influence, leverage)
+    gap = 1.0 - leverage if gaps is None else gaps
+    step = _over_gap(weight * error * self_influence, gap)
     interpolated = np.isinf(step)
     step = np.where(interpolated, 0.0, step)
     sign = np.where(targets > 0.5, 1.0, -1.0)
     return {
         "leverage": leverage,
         "influence": influence,
-        "newton": _over_one_minus(influence, leverage),
+        "newton": _over_gap(influence, gap),
         "loo": np.where(interpolated, np.inf, weight * _logistic_loss_change(p, q, targets, step)),
         "shift": np.where(interpolated, np.inf, -sign * step),
         "margin_leverage": leverage,

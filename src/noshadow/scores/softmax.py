@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from noshadow.blocks import as_blocks_of
+from noshadow.checks import Array
 from noshadow.linalg import batched_spd_solve
 from noshadow.scores.baselines import block_residuals
 from noshadow.scores.curvature import SoftmaxProblem
@@ -115,22 +116,12 @@ def block_columns(
     targets = as_blocks_of(problem.targets, start, stop)
     weights = problem.weights(start, stop)
     residuals = block_residuals(logits, targets, "classification") * weights[:, None]
-    log_p = torch.log_softmax(logits, 1)
     square = square_differences(differences, problem.classes)
-    step = newton_step(square, log_p.exp().to(dtype), residuals.to(dtype), weights.to(dtype))
+    step = newton_step(square, torch.softmax(logits, 1).to(dtype), residuals.to(dtype), weights.to(dtype))
     move = step.logits.double()
-    labels = targets if targets.ndim == 1 else targets.argmax(1)
-    own = move.gather(1, labels[:, None])[:, 0]
-    expected = own if targets.ndim == 1 else (targets * move).sum(1)
-    log_others = logits.scatter(1, labels[:, None], -torch.inf)
-    log_others = log_others - torch.logsumexp(log_others, 1, keepdim=True)
-    gaps = {
-        "newton": (residuals * move).sum(1),
-        "loo": weights * (log_mean_exp(log_p, move) - expected),
-        "shift": log_mean_exp(log_others, move) - own,
-    }
-    infinite = torch.full_like(own, torch.inf)
-    others_after = torch.softmax(log_others + move, 1)
+    gaps = move_columns(problem.outputs, problem.targets, problem.sample_weight, start, stop, residuals, move)
+    infinite = torch.full_like(step.influence, torch.inf, dtype=torch.float64)
+    others_after = torch.softmax(_log_others(logits, targets) + move, 1)
     columns = {
         "leverage": step.leverage.double().clamp(max=problem.classes - 1.0),  # above by rounding only
         "influence": step.influence.double(),
@@ -138,3 +129,30 @@ def block_columns(
     }
     columns |= {name: torch.where(step.interpolated, infinite, value) for name, value in gaps.items()}
     return columns, step.direction.double()
+
+
+def move_columns(
+    outputs: Array, targets: Array, sample_weight: Array | None, start: int, stop: int, residuals: torch.Tensor, move: torch.Tensor
+) -> dict[str, torch.Tensor]:
+    """newton, loo and shift of a block whose own logits move by `move` (b, m) when the record is left out.
+
+    Args:
+        outputs, targets, sample_weight: of all records. residuals: (b, m) s·(p − y) of the block.
+    """
+    logits, wanted = as_blocks_of(outputs, start, stop), as_blocks_of(targets, start, stop)
+    labels = wanted if wanted.ndim == 1 else wanted.argmax(1)
+    own = move.gather(1, labels[:, None])[:, 0]
+    expected = own if wanted.ndim == 1 else (wanted * move).sum(1)
+    scale = 1.0 if sample_weight is None else as_blocks_of(sample_weight, start, stop)
+    return {
+        "newton": (residuals * move).sum(1),
+        "loo": scale * (log_mean_exp(torch.log_softmax(logits, 1), move) - expected),
+        "shift": log_mean_exp(_log_others(logits, wanted), move) - own,
+    }
+
+
+def _log_others(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Log-probabilities among the classes other than the label, −inf at the label, (b, m)."""
+    labels = targets if targets.ndim == 1 else targets.argmax(1)
+    others = logits.scatter(1, labels[:, None], -torch.inf)
+    return others - torch.logsumexp(others, 1, keepdim=True)

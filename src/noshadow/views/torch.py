@@ -37,7 +37,7 @@ def torch_view(model: nn.Module, train: object, test: object, *, task: str, weig
     if decay is not None or head.ending:
         settled = resolved_task(task, seen.outputs, seen.targets, owner)
         _require_fitting_task(head, settled, owner)
-    damping, source = _damping(decay, settled, *seen.outputs.shape)
+    damping, source = training_damping(decay, settled, *seen.outputs.shape)
     return View(
         train=seen,
         test=unseen,
@@ -68,7 +68,7 @@ def _present(records: Records, owner: str, argument: str) -> Records:
     return records
 
 
-def _damping(decay: float | None, task: str, n: int, q: int) -> tuple[float | None, str]:
+def training_damping(decay: float | None, task: str, n: int, q: int) -> tuple[float | None, str]:
     """λ on the sum scale of a mean loss with (weight_decay/2)‖θ‖² added to it (the table of damping conventions)."""
     if decay is None:
         return None, "The optimiser's weight_decay was not given, so the λ of the training is unknown."

@@ -1,0 +1,104 @@
+"""The Gauss–Newton leave-one-out step in its dual form: one factorisation over records instead of over parameters."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from noshadow.blocks import blocks
+from noshadow.checks import Array, InputError
+from noshadow.linalg import SpdInverse, spd_inverse
+from noshadow.scores.network_columns import SelfResponse, many_output_columns, one_output_columns, roots
+from noshadow.scores.network_problem import NetworkProblem
+
+ROWS = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class DualColumns:
+    """Columns of all records (n,), Σ leverage, and the inverse's condition and jitter."""
+
+    columns: dict[str, Array]
+    dof: float
+    condition: float
+    jitter: float
+
+
+def dual_bytes(rows: int) -> int:
+    """Memory of the dual form: the kernel and its inverse."""
+    return 2 * 8 * rows * rows
+
+
+def require_dual_memory(rows: int, limit: float, owner: str) -> None:
+    """Refuse before allocating when the kernel and its inverse would not fit."""
+    need = dual_bytes(rows)
+    if need > limit:
+        raise InputError(
+            f"{owner}: records × outputs must be few enough for a kernel and its inverse within max_memory ({limit / 1e9:.1f} GB); "
+            f"got {rows:,} rows, which need {need / 1e9:.1f} GB. Pass method='projected', or raise max_memory."
+        )
+
+
+def scaled_kernel(kernel: Tensor, problem: NetworkProblem) -> Tensor:
+    """K_R = RᵀKR in place, for the block-diagonal R of the records' roots."""
+    n, c = len(problem), problem.columns
+    root = roots(problem, 0, n)
+    if root.mixing is None:
+        flat = root.scale.reshape(-1)
+        return kernel.mul_(flat[:, None]).mul_(flat)
+    matrix = root.matrix()
+    for start, stop in blocks(n, max(ROWS // c, 1)):
+        rows = kernel[start * c : stop * c]
+        rows.copy_((matrix[start:stop].mT @ rows.view(stop - start, c, n * c)).view_as(rows))
+        shaped = rows.view((stop - start) * c, n, c).transpose(0, 1)  # (n, b·c, c)
+        rows.copy_((shaped @ matrix).transpose(0, 1).reshape_as(rows))
+    return kernel
+
+
+def dual_columns(kernel: Tensor, problem: NetworkProblem, *, damping: float, owner: str) -> DualColumns:
+    """All columns from K_R = RᵀKR: with C = (K_R + λI)⁻¹, I − R_iᵀH_iiR_i = λC_ii and R_iᵀH_iiR_i = [K_RC]_ii.
+
+    Neither is a difference of large numbers, so h keeps its digits as w → 0 and 1 − h as h → 1.
+
+    Args:
+        kernel: (nc, nc) K_R, left as it is. damping: λ > 0.
+
+    Exact when: the network is linear in the chosen parameters around the trained ones, and they are at a minimum.
+    Cost: (nc)³ flops; one further matrix of the kernel's size.
+    """
+    inverse = _damped_inverse(kernel, damping, owner)
+    matrix = torch.from_numpy(inverse.matrix)
+    n, c = len(problem), problem.columns
+    if c == 1:
+        leverage = torch.cat([(kernel[a:b] * matrix[a:b]).sum(1) for a, b in blocks(n, ROWS)]).numpy()
+        gaps = np.minimum(damping * matrix.diagonal().numpy(), 1.0)
+        own = one_output_columns(problem, leverage / (roots(problem, 0, n).scale[:, 0] ** 2).numpy(), gaps)
+        return DualColumns(own, float(leverage.sum()), inverse.condition, inverse.jitter)
+    parts: dict[str, list[Tensor]] = {}
+    dof = 0.0
+    for start, stop in blocks(n, max(ROWS // c, 1)):
+        response, trace = _self_response(kernel, matrix, problem, damping, start, stop)
+        dof += trace
+        for name, values in many_output_columns(problem, start, stop, response).items():
+            parts.setdefault(name, []).append(values)
+    return DualColumns({name: torch.cat(values).numpy() for name, values in parts.items()}, dof, inverse.condition, inverse.jitter)
+
+
+def _damped_inverse(kernel: Tensor, damping: float, owner: str) -> SpdInverse:
+    damped = kernel.clone()
+    damped.diagonal().add_(damping)
+    return spd_inverse(damped.numpy(), owner, overwrite=True)
+
+
+def _self_response(
+    kernel: Tensor, matrix: Tensor, problem: NetworkProblem, damping: float, start: int, stop: int
+) -> tuple[SelfResponse, float]:
+    """M_i = H_iiR_i and λC_ii of a block, and Σ Tr(R_iᵀM_i). R_iᵀM_i = [K_RC]_ii, and dividing by the scale takes R_iᵀ off
+    again, up to a move of all logits together that no column sees.
+    """
+    c = problem.columns
+    at = [slice(i * c, (i + 1) * c) for i in range(start, stop)]
+    own = torch.stack([kernel[rows] @ matrix[:, rows] for rows in at])
+    gaps = damping * torch.stack([matrix[rows, rows] for rows in at])
+    return SelfResponse(own / roots(problem, start, stop).scale[:, :, None], gaps), float(own.diagonal(dim1=1, dim2=2).sum())

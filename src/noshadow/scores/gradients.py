@@ -1,0 +1,215 @@
+"""Gradients of each record's output, one vmapped pass of torch.func over a batch of records.
+
+A plain linear layer (run once, on one row a record, its weights used nowhere else) is not differentiated at all: the
+gradient of its weights is the outer product of what came in and of the derivative with respect to what came out, so the
+two factors are kept instead. They are read off by adding zeros to the layer's output and differentiating in those.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import grad, vmap
+from torch.utils._pytree import tree_map
+
+from noshadow.checks import InputError
+from noshadow.views.loading import Batch
+from noshadow.views.network import Network, naming_the_module
+
+# Records on which the factored gradients of linear layers are compared with the full ones.
+COMPARED = 3
+AGREE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """Gradients of one plain linear layer in factors: weight gradient Δ ⊗ A, bias gradient Δ (if it has a trainable bias).
+
+    inputs: (b, d_in) A. slopes: (b, d_out) Δ. bias: whether the bias counts.
+    """
+
+    inputs: Tensor
+    slopes: Tensor
+    bias: bool
+
+
+@dataclass(frozen=True, eq=False)
+class RecordGradients:
+    """Gradients of one scalar a record: factors of plain linear layers by module name, (b, …) tensors of other parameters."""
+
+    factors: dict[str, Factors]
+    full: dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class PlainLinear:
+    """A linear layer whose gradient is taken in factors, and the parameters that covers."""
+
+    name: str
+    bias: bool
+    parameters: tuple[str, ...]
+
+
+Differentiated = Callable[[Batch, Tensor], RecordGradients]
+
+
+@contextmanager
+def record_differentiation(network: Network, probe: Batch) -> Iterator[tuple[Differentiated, tuple[PlainLinear, ...]]]:
+    """A function (batch, cotangents (b, m)) → RecordGradients of Σ_c cotangent_c·output_c, and the layers it takes in factors.
+
+    Which layers are plain is tried on a few records, not guessed: a layer whose factors do not give the full gradient is
+    differentiated in full. So is it tried that records do not depend on each other, unless they go through one by one.
+
+    Args:
+        network: the chosen layers. probe: some records.
+
+    Raises:
+        InputError: torch.func cannot run the model (the module is named), or a record's output depends on the others'.
+    """
+    few = _first(probe, COMPARED, network)
+    candidates = _candidates(network, few)
+    differentiate = _function(network, candidates)
+    with torch.random.fork_rng(devices=[]), naming_the_module(network):
+        if network.unvectorised == "refuse":
+            _require_independent(network, few)
+        plain = _confirmed(network, few, candidates, differentiate)
+    final = differentiate if plain == candidates else _function(network, plain)
+
+    def named(batch: Batch, cotangents: Tensor) -> RecordGradients:
+        with naming_the_module(network):
+            return final(batch, cotangents)
+
+    yield named, plain
+
+
+def _first(batch: Batch, count: int, network: Network) -> Batch:
+    args, kwargs = network.inputs(batch)
+    size = len(batch.target)
+
+    def cut(value: Any) -> Any:
+        return value[:count] if isinstance(value, Tensor) and value.ndim and len(value) == size else value
+
+    return Batch(tree_map(cut, args), tree_map(cut, kwargs), batch.target[:count])
+
+
+def _candidates(network: Network, few: Batch) -> tuple[PlainLinear, ...]:
+    """Linear layers among the chosen ones that run once on (b, d) inputs and whose weight is trainable and their own."""
+    runs: dict[nn.Module, list[int]] = {}
+
+    def note(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        given = args[0] if args else None
+        runs.setdefault(module, []).append(given.ndim if isinstance(given, Tensor) else 0)
+
+    linears = {name: module for name, module in network.module.named_modules() if type(module) is nn.Linear}
+    hooks = [module.register_forward_hook(note) for module in linears.values()]
+    try:
+        network.outputs(network.parameters, few.args, few.kwargs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    found = []
+    for name, module in linears.items():
+        weight, bias = (f"{name}.{kind}".removeprefix(".") for kind in ("weight", "bias"))
+        covered = tuple(parameter for parameter in (weight, bias) if parameter in network.parameters)
+        if runs.get(module) == [2] and weight in covered:
+            found.append(PlainLinear(name, bias in covered, covered))
+    return tuple(found)
+
+
+def _function(network: Network, plain: tuple[PlainLinear, ...]) -> Differentiated:
+    modules = dict(network.module.named_modules())
+    covered = {name for layer in plain for name in layer.parameters}
+    held = {name: tensor for name, tensor in network.parameters.items() if name in covered}
+    free = {name: tensor for name, tensor in network.parameters.items() if name not in covered}
+    zeros = {layer.name: torch.zeros(1, modules[layer.name].out_features, dtype=torch.float64, device=network.device) for layer in plain}
+
+    def value(free: dict[str, Tensor], probes: dict[str, Tensor], args: Any, kwargs: Any, cotangent: Tensor) -> Any:
+        inputs: dict[str, Tensor] = {}
+        hooks = [modules[layer.name].register_forward_hook(_probing(layer.name, probes, inputs)) for layer in plain]
+        try:
+            output = network.outputs(held | free, args, kwargs)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return (output[0] * cotangent).sum(), inputs
+
+    slopes = grad(value, argnums=(0, 1), has_aux=True)
+
+    def differentiate(batch: Batch, cotangents: Tensor) -> RecordGradients:
+        args, kwargs = network.inputs(batch)
+        run = _vectorised if network.unvectorised == "refuse" else _one_by_one
+        (full, probes), inputs = run(slopes, (free, zeros), (args, kwargs, cotangents))
+        factors = {layer.name: Factors(inputs[layer.name][:, 0], probes[layer.name][:, 0], layer.bias) for layer in plain}
+        return RecordGradients(factors, full)
+
+    return differentiate
+
+
+def _probing(name: str, probes: dict[str, Tensor], inputs: dict[str, Tensor]) -> Callable[..., Tensor]:
+    def hook(_: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        inputs[name] = args[0]
+        return output + probes[name]
+
+    return hook
+
+
+def _vectorised(slopes: Callable[..., Any], shared: tuple[Any, ...], rows: tuple[Any, ...]) -> Any:
+    """All records at once; each sees itself as a batch of one."""
+    args, kwargs, cotangents = rows
+    size = len(cotangents)
+    places = tree_map(lambda value: 0 if _has_rows(value, size) else None, (args, kwargs))
+
+    def one(args: Any, kwargs: Any, cotangent: Tensor) -> Any:
+        args, kwargs = tree_map(lambda value, place: value if place is None else value[None], (args, kwargs), places)
+        return slopes(*shared, args, kwargs, cotangent)
+
+    return vmap(one, in_dims=(*places, 0), randomness="same")(args, kwargs, cotangents)
+
+
+def _one_by_one(slopes: Callable[..., Any], shared: tuple[Any, ...], rows: tuple[Any, ...]) -> Any:
+    args, kwargs, cotangents = rows
+    size, found = len(cotangents), []
+    for i in range(size):
+        one = tree_map(lambda value, i=i: value[i : i + 1] if _has_rows(value, size) else value, (args, kwargs))
+        found.append(slopes(*shared, *one, cotangents[i]))
+    return tree_map(lambda *parts: torch.stack(parts), *found)
+
+
+def _has_rows(value: Any, size: int) -> bool:
+    return isinstance(value, Tensor) and value.ndim > 0 and len(value) == size
+
+
+def _require_independent(network: Network, few: Batch) -> None:
+    """A record's output may not depend on the others in its batch."""
+    args, kwargs = few.args, few.kwargs
+    together = network.outputs(network.parameters, args, kwargs)
+    size = len(few.target)
+    for i in range(size):
+        one = tree_map(lambda value, i=i: value[i : i + 1] if _has_rows(value, size) else value, (args, kwargs))
+        alone = network.outputs(network.parameters, *one)[0]
+        if not torch.allclose(alone, together[i], rtol=1e-6, atol=1e-6 * float(together.abs().max())):
+            raise InputError(
+                f"{network.owner}: model must give a record the same output in any batch; got outputs of record {i} that differ by "
+                f"{float((alone - together[i]).abs().max()):.2g} alone and among {size}. Does it use batch statistics in eval mode?"
+            )
+
+
+def _confirmed(network: Network, few: Batch, candidates: tuple[PlainLinear, ...], differentiate: Differentiated) -> tuple[PlainLinear, ...]:
+    """The candidates whose factors give the gradient that torch.func gives."""
+    if not candidates:
+        return ()
+    outputs = network.outputs(network.parameters, few.args, few.kwargs)
+    cotangents = torch.linspace(0.5, 1.5, outputs.shape[1], dtype=torch.float64, device=network.device).expand_as(outputs)
+    factored = differentiate(few, cotangents).factors
+    full = _function(network, ())(few, cotangents).full
+    kept = []
+    for layer in candidates:
+        parts = factored[layer.name]
+        expected = [full[name] for name in layer.parameters]
+        given = [parts.slopes[:, :, None] * parts.inputs[:, None, :], parts.slopes][: len(expected)]
+        if all(torch.allclose(a, b, rtol=AGREE, atol=AGREE * float(b.abs().max())) for a, b in zip(given, expected, strict=True)):
+            kept.append(layer)
+    return tuple(kept)

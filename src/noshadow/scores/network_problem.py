@@ -1,0 +1,182 @@
+"""What the Gauss–Newton problem of a network is made of besides its Jacobian: outputs, residuals, curvature weights."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import grad
+
+from noshadow.blocks import as_blocks_of
+from noshadow.checks import (
+    Array,
+    as_array,
+    numeric_array,
+    refuse,
+    require_choice,
+    require_output_columns,
+    require_squarable,
+    require_two_classes,
+    require_weights,
+    resolved_task,
+)
+from noshadow.losses import hard_labels, record_margins, task_targets
+from noshadow.progress import tracked
+from noshadow.scores.baselines import block_residuals
+from noshadow.views.loading import Batch, Records
+from noshadow.views.network import Network, naming_the_module
+
+OUTPUTS = ("auto", "margin", "all")
+# Weights below this change nothing that float64 can show; above zero they let h/w stay a ratio of numbers.
+SMALLEST_WEIGHT = 1e-100
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkProblem:
+    """The trained outputs of a network on its n records, and which of them are differentiated.
+
+    Attributes:
+        outputs: (n, m) float64. targets: as `task_targets` returns them. task: resolved.
+        sample_weight: (n,) s or None.
+        kind: "margin" (one number φ a record), "softmax" (all m logits) or "regression" (all q outputs).
+        batch_size: records in one pass.
+    """
+
+    outputs: Array
+    targets: Array
+    task: str
+    sample_weight: Array | None
+    kind: str
+    batch_size: int
+
+    def __len__(self) -> int:
+        return len(self.outputs)
+
+    @property
+    def columns(self) -> int:
+        """Numbers differentiated a record, c."""
+        return 1 if self.kind == "margin" else int(self.outputs.shape[1])
+
+    def weights(self) -> Array:
+        """Sample weights (n,), ones where none were given."""
+        return np.ones(len(self)) if self.sample_weight is None else self.sample_weight
+
+    def cotangents(self, start: int, stop: int) -> Tensor:
+        """Directions in output space that are differentiated, (b, c, m)."""
+        m = self.outputs.shape[1]
+        if self.kind != "margin":
+            return torch.eye(m, dtype=torch.float64).expand(stop - start, m, m)
+        if self.task == "binary":
+            return torch.ones((stop - start, 1, 1), dtype=torch.float64)
+        logits = as_blocks_of(self.outputs, start, stop)
+        labels = as_blocks_of(hard_labels(self.targets), start, stop)[:, None]
+        others = torch.softmax(logits.scatter(1, labels, -torch.inf), 1)
+        return (-others).scatter(1, labels, 1.0)[:, None, :]
+
+    def one_logit(self) -> tuple[Array, Array]:
+        """The one number a record that is differentiated and its target: φ and 1 of a softmax, z and y of a single logit."""
+        if self.task == "binary":
+            return self.outputs[:, 0], self.targets
+        return record_margins(self.outputs, self.targets, self.task), np.ones(len(self))
+
+    def margin_weights(self) -> Array:
+        """w = s·p(1 − p) (n,) of that logit, never quite zero."""
+        logit = torch.from_numpy(self.one_logit()[0])
+        curvature: Array = (torch.sigmoid(logit) * torch.sigmoid(-logit)).numpy() * self.weights()
+        return np.maximum(curvature, SMALLEST_WEIGHT)
+
+
+def network_problem(
+    network: Network, records: Records, *, task: str, outputs: str, sample_weight: object, batch_size: int, progress: bool
+) -> NetworkProblem:
+    """Run the network over its records once and settle task, targets and what is differentiated.
+
+    Args:
+        task: as in `audit`. outputs: "margin", "all" or "auto" (margin for classification, all for regression).
+
+    Raises:
+        InputError: outputs are not finite, targets do not fit, or a margin is asked of a regression or of soft labels.
+    """
+    owner = network.owner
+    require_choice(outputs, OUTPUTS, owner, "outputs")
+    if network.unvectorised == "loop":
+        batch_size = 1  # what a record gives may depend on who else is in its batch
+    values, given = _collected(network, records, batch_size, progress)
+    if len(values) < 2:
+        refuse(owner, "train", "have at least 2 records", len(values))
+    settled = resolved_task(task, values, given, owner)
+    require_output_columns(values, settled, owner)
+    targets = task_targets(values, given, settled, owner)
+    if settled != "regression":
+        require_two_classes(hard_labels(targets) if settled == "classification" else targets > 0.5, owner)
+    if settled == "regression" and outputs == "margin":
+        refuse(owner, "outputs", "be 'all' for a regression", "'margin'", "A margin needs classes.")
+    soft = settled == "classification" and targets.ndim == 2
+    if soft and outputs == "margin":
+        refuse(owner, "targets", "be hard labels for the problem of the margin", "soft labels", "Pass outputs='all'.")
+    if settled == "regression":
+        kind = "regression"
+    else:
+        kind = "softmax" if settled == "classification" and (outputs == "all" or soft) else "margin"
+    weight = None if sample_weight is None else require_weights(sample_weight, len(values), owner)
+    return NetworkProblem(values, targets, settled, weight, kind, batch_size)
+
+
+def _collected(network: Network, records: Records, batch_size: int, progress: bool) -> tuple[Array, Array]:
+    found, targets = [], []
+    for batch in walked(records, batch_size, "Reading train", progress):
+        args, kwargs = network.inputs(batch)
+        with naming_the_module(network):
+            found.append(network.outputs(network.parameters, args, kwargs).cpu().numpy())
+        targets.append(as_array(batch.target, network.owner, "train targets"))
+        if len(found[-1]) != len(targets[-1]):
+            refuse(network.owner, "model", "give one row of outputs per record", f"{len(found[-1])} rows for {len(targets[-1])} records")
+    outputs = numeric_array(np.concatenate(found), network.owner, "outputs", ndim=2)
+    require_squarable(outputs, network.owner, "outputs")
+    stacked = np.concatenate(targets)
+    return outputs, numeric_array(
+        stacked[:, 0] if stacked.ndim == 2 and stacked.shape[1] == 1 else stacked, network.owner, "targets", ndim=(1, 2)
+    )
+
+
+def walked(records: Records, batch_size: int, description: str, progress: bool) -> Iterator[Batch]:
+    """Batches of the records in order, under a progress bar."""
+    total = -(-records.count // batch_size)
+    steps = tracked(records.batches(batch_size), description, total=total, show=progress)
+    with closing(steps) as batches:  # type: ignore[type-var]
+        yield from batches
+
+
+def residuals(problem: NetworkProblem, start: int, stop: int) -> Tensor:
+    """∂ℓ/∂output of a block with its sample weights, (b, m)."""
+    block = block_residuals(as_blocks_of(problem.outputs, start, stop), as_blocks_of(problem.targets, start, stop), problem.task)
+    return block * torch.from_numpy(problem.weights()[start:stop])[:, None]
+
+
+def stationarity(network: Network, records: Records, problem: NetworkProblem, *, damping: float, gradient_norms: Array) -> float:
+    """‖Σ_j ∇ℓ_j + λθ‖ over the chosen layers in units of a typical record's gradient norm; 0 at a minimum.
+
+    Cost: one backward pass over the records.
+    """
+    total = {name: torch.zeros_like(tensor) for name, tensor in network.parameters.items()}
+
+    def directed(parameters: dict[str, Tensor], args: Any, kwargs: Any, along: Tensor) -> Tensor:
+        return (network.outputs(parameters, args, kwargs) * along).sum()
+
+    slope = grad(directed)
+    start = 0
+    for batch in records.batches(problem.batch_size):
+        stop = start + len(batch.target)
+        args, kwargs = network.inputs(batch)
+        with naming_the_module(network):
+            part = slope(network.parameters, args, kwargs, residuals(problem, start, stop).to(network.device))
+        for name, value in part.items():
+            total[name] += value
+        start = stop
+    penalty = damping * (2.0 if problem.task == "regression" else 1.0)  # λ stands beside JᵀJ, half the squared loss' curvature
+    left_over = sum(float(((total[name] + penalty * value) ** 2).sum()) for name, value in network.parameters.items()) ** 0.5
+    typical = float(np.sqrt((gradient_norms**2).mean()))
+    return left_over / typical if typical > 0 else (np.inf if left_over > 0 else 0.0)

@@ -1,0 +1,103 @@
+"""Which parameters make up the layers of a module, by the order in which they run."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch import nn
+
+from noshadow.checks import refuse
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A module that ran and the trainable parameters it answers for, by their names in the whole model."""
+
+    name: str
+    kind: str
+    parameters: tuple[str, ...]
+    frozen: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.kind})"
+
+
+def ran_layers(model: nn.Module, run: Callable[[], object]) -> tuple[Layer, ...]:
+    """The layers of a model in the order in which they last started to run.
+
+    A parameter belongs to the innermost module around it that ran: attention, say, answers for weights of submodules it
+    never calls. A parameter used by several modules belongs to the one that ran last, and is counted once.
+    """
+    order: dict[nn.Module, None] = {}
+
+    def started(module: nn.Module, _: object) -> None:
+        order.pop(module, None)
+        order[module] = None
+
+    hooks = [module.register_forward_pre_hook(started) for module in model.modules()]
+    try:
+        run()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    place = {module: position for position, module in enumerate(order)}
+    owners: dict[str, nn.Module] = {}
+    first_name: dict[int, str] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        owner = _innermost_that_ran(model, name, place)
+        known = first_name.setdefault(id(parameter), name)
+        if known not in owners or place.get(owner, -1) > place.get(owners[known], -1):
+            owners[known] = owner
+    names = {module: name or "model" for name, module in model.named_modules()}
+    trainable = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    found = []
+    for module in order:
+        own = [name for name, owner in owners.items() if owner is module]
+        free, fixed = (tuple(n for n in own if (n in trainable) is wanted) for wanted in (True, False))
+        if own:
+            found.append(Layer(names[module], type(module).__name__, free, fixed))
+    return tuple(found)
+
+
+def _innermost_that_ran(model: nn.Module, parameter: str, place: dict[nn.Module, int]) -> nn.Module:
+    path = parameter.split(".")[:-1]
+    for depth in range(len(path), -1, -1):
+        module = model.get_submodule(".".join(path[:depth]))
+        if module in place:
+            return module
+    return model
+
+
+def chosen_layers(model: nn.Module, ran: Sequence[Layer], layers: str | int, owner: str) -> tuple[tuple[Layer, ...], tuple[str, ...]]:
+    """The last k layers that have trainable parameters, or all of them, and what a reader must know about the rest.
+
+    Args:
+        ran: all layers in order. layers: "last", "all" or k ≥ 1.
+
+    Raises:
+        InputError: layers is none of these, k exceeds their number, or nothing is trainable.
+    """
+    usable = [layer for layer in ran if layer.parameters]
+    if not usable:
+        refuse(owner, "model", "have trainable parameters in layers that run", "none", "Are all of them frozen (requires_grad=False)?")
+    number = isinstance(layers, int) and not isinstance(layers, bool)
+    if not number and layers not in ("last", "all"):
+        refuse(owner, "layers", "be 'last', 'all' or a whole number ≥ 1", repr(layers))
+    count = {"last": 1, "all": len(usable)}[layers] if isinstance(layers, str) else layers
+    if not 1 <= count <= len(usable):
+        named = ", ".join(map(str, usable[-12:]))
+        refuse(owner, "layers", f"be from 1 to {len(usable)}, the number of layers with trainable parameters", count, f"They are: {named}.")
+    frozen = sum(len(layer.frozen) for layer in ran)
+    notes = []
+    if frozen:
+        notes.append(f"{frozen} frozen parameter tensors (requires_grad=False) are left out of the scores")
+    shared = _shared(model)
+    if shared:
+        notes.append(f"parameters used in several places are counted once: {', '.join(shared)}")
+    return tuple(usable[-count:]), tuple(notes)
+
+
+def _shared(model: nn.Module) -> list[str]:
+    names: dict[int, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+    return [" = ".join(group) for group in names.values() if len(group) > 1]

@@ -1,0 +1,179 @@
+"""A trained module as a function of the parameters of some of its layers: what derivatives are taken of."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from noshadow.checks import InputError, refuse, require_choice
+from noshadow.views.head import Head, called, first_tensor, head_or_none
+from noshadow.views.layers import Layer, chosen_layers, ran_layers
+from noshadow.views.loading import Batch, Records, moved, records_of
+from noshadow.views.torch import PROBE_RECORDS, _present, _seed, _undisturbed
+from noshadow.views.view import Settings
+
+UNVECTORISED = ("refuse", "loop")
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A module in eval mode, its chosen parameters apart from all else, in float64.
+
+    Attributes:
+        module: the user's own, left as it was; parameters are swapped in for each call.
+        layers: the chosen layers, in the order in which they last started to run.
+        parameters: name → float64 tensor of every chosen parameter.
+        constants: name → float64 tensor of the other parameters and of floating buffers.
+        head: the Linear whose output is taken, None when the model's own output is.
+        device: where it runs. owner: the function named in error messages.
+        unvectorised: "refuse", or "loop" to go record by record where torch.func cannot.
+        notes: what was left out, and why.
+    """
+
+    module: nn.Module
+    layers: tuple[Layer, ...]
+    parameters: dict[str, Tensor]
+    constants: dict[str, Tensor]
+    head: Head | None
+    device: torch.device
+    owner: str
+    unvectorised: str
+    notes: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of chosen parameters, p."""
+        return sum(tensor.numel() for tensor in self.parameters.values())
+
+    def inputs(self, batch: Batch) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments of a batch on the network's device, floating ones in float64."""
+        return moved(batch.args, self.device, torch.float64), moved(dict(batch.kwargs), self.device, torch.float64)
+
+    def outputs(self, parameters: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
+        """Raw outputs (b, m) under the given values of the chosen parameters; differentiable in them."""
+        kept: list[Tensor] = []
+
+        def keep(_: object, __: object, output: Tensor) -> None:
+            kept[:] = [output.clone()]  # an operation in place on it must not reach us
+
+        hook = None if self.head is None else self.head.layer.register_forward_hook(keep)
+        try:
+            whole = functional_call(self.module, self.constants | dict(parameters), args, dict(kwargs))
+        finally:
+            if hook is not None:
+                hook.remove()
+        found = first_tensor(whole) if self.head is None else kept[0]
+        if found is None or found.ndim not in (1, 2):
+            shape = "no tensor" if found is None else f"outputs of shape {tuple(found.shape)}"
+            refuse(self.owner, "model", "give one row of outputs per record", shape, "Pool token-level outputs to one row per record.")
+        return found[:, None] if found.ndim == 1 else found
+
+
+@contextmanager
+def network_view(
+    model: object,
+    data: object,
+    *,
+    layers: str | int,
+    layer: str = "auto",
+    unvectorised: str = "refuse",
+    device: object = None,
+    seed: int = 0,
+    owner: str,
+) -> Iterator[tuple[Network, Records]]:
+    """A network over the chosen layers and the records it was trained on; the module is as before afterwards.
+
+    Args:
+        model: an nn.Module. data: (X, y), a map-style Dataset or a DataLoader (its order is fixed by us).
+        layers: "last", "all" or the number k of last parameterised layers, by the order in which they run.
+        layer: name of the nn.Linear whose output counts, "auto" for the model's own.
+        unvectorised: "refuse", or "loop" to differentiate record by record where torch.func cannot go over many at once.
+        device: where to run. seed: repeats random transforms of the data. owner: the function named in error messages.
+
+    Raises:
+        InputError: no such layers, nothing trainable in them, or a model that cannot be read.
+    """
+    require_choice(unvectorised, UNVECTORISED, owner, "unvectorised")
+    if not isinstance(model, nn.Module):
+        refuse(owner, "model", "be an nn.Module", type(model).__name__, "Other models have record_scores of their last layer.")
+    settings = Settings(layer=layer, device=device, seed=seed, owner=owner)
+    records = _present(records_of(data, owner, "train", seed=seed), owner, "train")
+    with ExitStack() as stack:
+        where = stack.enter_context(_undisturbed(model, settings))
+        stack.enter_context(_plain_attention())
+        _seed(seed)
+        probe = next(iter(records.batches(PROBE_RECORDS)))
+        head = head_or_none(model, probe, where, layer=layer, owner=owner)
+        ran = ran_layers(model, partial(_run, model, probe, where, owner))
+        picked, notes = chosen_layers(model, ran, layers, owner)
+        names = {name for item in picked for name in item.parameters}
+        double = {name: _doubled(tensor) for name, tensor in (*model.named_parameters(), *model.named_buffers())}
+        yield (
+            Network(
+                module=model,
+                layers=picked,
+                parameters={name: value for name, value in double.items() if name in names},
+                constants={name: value for name, value in double.items() if name not in names},
+                head=head,
+                device=where,
+                owner=owner,
+                unvectorised=unvectorised,
+                notes=(*(head.notes if head else ()), *records.notes, *notes),
+            ),
+            records,
+        )
+
+
+def _run(model: nn.Module, probe: Batch, device: torch.device, owner: str) -> None:
+    called(model, probe, device, owner)
+
+
+def _doubled(tensor: Tensor) -> Tensor:
+    return tensor.detach().double() if tensor.is_floating_point() else tensor.detach()
+
+
+@contextmanager
+def _plain_attention() -> Iterator[None]:
+    """Attention by its parts: the fused paths run no submodule, or have no rule for many records at once."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+@contextmanager
+def naming_the_module(network: Network) -> Iterator[None]:
+    """Turn what a transform of torch.func raises inside a module into one sentence that names the module."""
+    names = {module: name or "model" for name, module in network.module.named_modules()}
+    running: list[nn.Module] = []
+    hooks = [module.register_forward_pre_hook(lambda m, _: running.append(m)) for module in names]
+    # Only a forward pass that ends well is taken off: after an error the innermost module is still there.
+    hooks += [module.register_forward_hook(lambda _, __, ___: _taken_off(running)) for module in names]
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        inside = f"in {type(running[-1]).__name__} '{names[running[-1]]}'" if running else "in taking its derivatives"
+        reason = (str(error).strip() or "no message").splitlines()[0].rstrip(".")
+        raise InputError(
+            f"{network.owner}: model must run under torch.func, one record at a time (no choices by the data, no work in place on "
+            f"inputs); got {type(error).__name__} {inside} ({reason}). Change that module, or pass unvectorised='loop' to go record "
+            "by record."
+        ) from error
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _taken_off(running: list[nn.Module]) -> None:
+    running.pop()

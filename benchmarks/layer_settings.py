@@ -7,6 +7,7 @@
 import argparse
 import functools
 import gzip
+import itertools
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from noshadow.reference import Recipe, train_references
+from noshadow.reference import Recipe, load_references, status, train_references
 
 TARGETS = 8
 CHECKPOINTS = 3
@@ -36,7 +37,7 @@ class Setting:
 def perceptron(inputs, width, outputs, hidden):
     """Plain ReLU network with `hidden` layers of one width."""
     widths = [inputs, *[width] * hidden]
-    layers = [part for a, b in zip(widths, widths[1:], strict=False) for part in (nn.Linear(a, b), nn.ReLU())]
+    layers = [part for a, b in itertools.pairwise(widths) for part in (nn.Linear(a, b), nn.ReLU())]
     return nn.Sequential(nn.Flatten(), *layers, nn.Linear(width, outputs))
 
 
@@ -119,10 +120,18 @@ def references_of(setting, work, *, progress=True):
     """The setting's reference models; trains those that are missing."""
     x, y = setting.recipe.x, setting.recipe.y.numpy()
     folder = work / setting.name / "references"
+    if folder.exists() and not status(folder).missing:
+        return load_references(folder)
     records = (x.numpy(), y[:, 0] if setting.recipe.task == "regression" else y)
-    threads = torch.get_num_threads()
     return train_references(
-        folder, setting.recipe, records, models=setting.references, pool="train", workers=1, threads=threads, traces=False, progress=progress
+        folder,
+        setting.recipe,
+        records,
+        models=setting.references,
+        pool="train",
+        workers=1,
+        threads=torch.get_num_threads(),
+        progress=progress,
     )
 
 

@@ -497,7 +497,8 @@ def test_fewer_than_two_records_are_refused(features, n):
             {},
             r"outputs must be finite; got 3 NaN or infinite values, the first at index \(30, 0\)",
         ),
-        (network(), (X, LABELS), {"layers": "all"}, "layers must be 'last' in this version; got 'all'"),
+        (network(), (X, LABELS), {"layers": "first"}, "layers must be one of 'last', 'all'; got 'first'"),
+        (network(), (X, LABELS), {"layers": 7}, "layers must be from 1 to 2"),
         (network(), (X, LABELS), {"batch_size": 0}, "batch_size must be a whole number ≥ 1; got 0"),
         (network(), (X, LABELS), {"device": "abacus"}, "device must be one that torch can use here; got 'abacus'"),
         (network(), (X, LABELS), {"layer": "nowhere"}, "layer must"),
@@ -520,7 +521,7 @@ def test_nothing_is_computed_for_an_option_that_is_wrong():
         def forward(self, x):
             raise AssertionError("ran")
 
-    for options in ({"damping": -1}, {"fpr": 2}, {"seed": -1}, {"task": "x"}, {"weight_decay": -1}, {"layers": 2}):
+    for options in ({"damping": -1}, {"fpr": 2}, {"seed": -1}, {"task": "x"}, {"weight_decay": -1}, {"layers": 0}):
         refused("audit: .* must", audit, Untouchable(), (X, LABELS), (X, LABELS), **options)
 
 
@@ -650,3 +651,32 @@ def test_repeats_by_nature_are_not_called_shared_records():
     splits = (features[:100], labels[:100]), (features[100:], labels[100:])
     assert "target of a training record" not in notes_of(ns.audit(forest, *splits, progress=False))
     assert "every test record" in notes_of(ns.audit(forest, splits[0], splits[0], progress=False))
+
+
+@pytest.mark.parametrize(("layers", "names"), [("all", ["0", "3"]), (1, ["3"])])
+def test_more_layers_take_the_place_of_the_last_one_and_are_recorded(tmp_path, layers, names):
+    model = network()
+    result = audit(model, (X, LABELS), (X[:9], LABELS[:9]), layers=layers, weight_decay=1e-2, progress=False)
+    scores = ns.network_scores(model, (X, LABELS), layers=layers, weight_decay=1e-2)
+    for name in ("margin_leverage", "influence", "newton", "loo", "shift", "gradient_norm"):
+        np.testing.assert_array_equal(result.records[name], getattr(scores, name))
+    assert "leverage" not in result.records
+    assert "outputs='all'" in result.not_applicable["leverage"]
+    assert result.provenance["arguments"]["layers"] == layers
+    assert result.provenance["scores"]["layers"] == names
+    assert result.provenance["scores"]["method"] == "dual"
+    assert result.records.loc[result.records["rank"] == 1, "shift"].item() == scores.shift.max()
+    page = ns.write_report(ns.load(result.save(tmp_path / "audit")), tmp_path / "report.html").read_text()
+    assert f"{len(names)} layer" in page
+    assert ", ".join(names) in page
+
+
+def test_all_layers_of_a_regression_have_leverage_and_a_predicted_tpr():
+    result = audit(network(1), (X, X[:, 0]), (X[:9], X[:9, 0]), layers="all", weight_decay=1e-2, progress=False)
+    assert result.records["leverage"].between(0, 1).all()
+    assert result.records["predicted_tpr"].between(0, 1).all()
+
+
+def test_estimators_have_their_last_layer_only():
+    model = LogisticRegression().fit(X, LABELS)
+    refused("layers must be 'last' for a model that is no nn.Module; got 'all'", audit, model, (X, LABELS), None, layers="all")

@@ -409,7 +409,7 @@ def test_options_that_do_not_apply_to_a_function_are_refused(fails, module):
     name = module(TARGET.format(more=", weight_decay=0.1"))
     fails("--no-intercept must come with a file of signals", "audit", f"{name}:build", "--out", "a", "--no-intercept")
     fails("weight_decay must agree with the Target's 0.1; got 0.2", "audit", f"{name}:build", "--out", "a", "--weight-decay", 0.2)
-    fails("layers must be 'last' in this version; got 'all'", "audit", f"{name}:build", "--out", "a", "--layers", "all")
+    fails("layers must be one of 'last', 'all'; got 'first'", "audit", f"{name}:build", "--out", "a", "--layers", "first")
 
 
 def test_a_numerical_failure_is_one_line_and_exit_code_3(fails, signals):

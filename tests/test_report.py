@@ -503,7 +503,7 @@ def test_diagnostics_and_provenance(classified, tmp_path):
     assert classified.timings["created"] in text and "audit_signals" in text
 
 
-@pytest.mark.parametrize(("value", "words"), [(0.4, "Below 1: what is left over is smaller"), (3.0, "that this head has not reached")])
+@pytest.mark.parametrize(("value", "words"), [(0.4, "Below 1: what is left over is smaller"), (3.0, "that they have not reached")])
 def test_stationarity_is_judged_against_one_record(value, words, tmp_path, classified):
     provenance = classified.provenance | {"scores": classified.provenance["scores"] | {"stationarity": value}}
     root = page_of(replace(classified, provenance=provenance), tmp_path)

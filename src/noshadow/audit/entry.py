@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from torch import nn
+
 from noshadow.audit.gather import Options, audit_view, weight_decay_damping
 from noshadow.checks import (
     refuse,
@@ -12,6 +14,8 @@ from noshadow.checks import (
     resolved_task,
 )
 from noshadow.results import Audit
+from noshadow.scores.network import network_scores
+from noshadow.scores.result import RecordScores
 from noshadow.signals import Signals
 from noshadow.traces import given_traces
 from noshadow.views import View, view
@@ -41,7 +45,7 @@ def audit(
     test: object,
     *,
     task: str = "auto",
-    layers: str = "last",
+    layers: str | int = "last",
     layer: str = "auto",
     damping: float | str = "auto",
     weight_decay: float | None = None,
@@ -62,7 +66,8 @@ def audit(
         train: the training records, (X, y), a Dataset or a DataLoader (its order is fixed by us).
         test: records the model has not seen, in the same form; may be empty (no model-level risk then).
         task: "auto", "regression", "classification" or "binary".
-        layers: "last"; scores over more layers are not in this version.
+        layers: "last" (exact), "all", or the number k of last layers with trainable parameters, by `network_scores` (an
+            nn.Module only): the columns are then those of a Gauss–Newton step over these layers.
         layer: name of the head to use instead of the one found.
         damping: "auto" (the training's own λ if known) or λ ≥ 0 on the sum over records.
         weight_decay: of the optimiser, for mean(loss) + (wd/2)‖θ‖²; gives λ.
@@ -91,9 +96,9 @@ def audit(
         >>> result.ranked_by, len(result.records)
         ('shift', 75)
     """
-    if layers != "last":
-        refuse("audit", "layers", "be 'last' in this version", repr(layers), "Scores over more layers are not built yet.")
-    options = Options(task, damping, weight_decay, fpr, seed, progress, "audit")
+    options = Options(task, damping, weight_decay, fpr, seed, progress, "audit", layers)
+    if layers != "last" and not isinstance(model, nn.Module):
+        refuse("audit", "layers", "be 'last' for a model that is no nn.Module", repr(layers), "Its last layer is scored exactly.")
     traces = given_traces(loss_traces, "audit")
     started = time.perf_counter()
     seen = view(
@@ -111,7 +116,33 @@ def audit(
     )
     if sample_weight is not None:
         seen = replace(seen, sample_weight=require_weights(sample_weight, len(seen.train), "audit"))
-    return audit_view(seen, options, ids=ids, groups=groups, loss_traces=traces, signal_seconds=time.perf_counter() - started)
+    signal_seconds = time.perf_counter() - started
+
+    def layered(settled: str) -> RecordScores:
+        return network_scores(
+            model,
+            train,
+            task=settled,
+            layers=layers,
+            layer=layer,
+            damping=damping,
+            weight_decay=weight_decay,
+            sample_weight=seen.sample_weight,
+            batch_size=batch_size,
+            device=device,
+            progress=progress,
+            seed=seed,
+        )
+
+    return audit_view(
+        seen,
+        options,
+        ids=ids,
+        groups=groups,
+        loss_traces=traces,
+        signal_seconds=signal_seconds,
+        layered_scores=None if layers == "last" else layered,
+    )
 
 
 def audit_signals(

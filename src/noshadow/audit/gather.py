@@ -3,7 +3,7 @@
 import importlib.metadata
 import platform
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -22,6 +22,7 @@ from noshadow.checks import (
     require_number,
     require_output_columns,
     require_same_length,
+    require_whole,
     resolved_task,
     whole_seed,
 )
@@ -53,6 +54,7 @@ class Options:
     seed: int
     progress: bool
     owner: str
+    layers: str | int = "last"
 
     def __post_init__(self) -> None:
         """Checked before any work, and kept as plain numbers that JSON holds."""
@@ -62,6 +64,10 @@ class Options:
             plain["damping"] = require_number(self.damping, self.owner, "damping", low=0.0)
         if self.weight_decay is not None:
             plain["weight_decay"] = require_number(self.weight_decay, self.owner, "weight_decay", low=0.0)
+        if isinstance(self.layers, str):
+            require_choice(self.layers, ("last", "all"), self.owner, "layers")
+        else:
+            plain["layers"] = require_whole(self.layers, self.owner, "layers", low=1)
         if not _is_auto(self.fpr):
             plain["fpr"] = require_number(self.fpr, self.owner, "fpr", low=0.0, high=1.0, low_open=True, high_open=True)
         for name, value in plain.items():
@@ -85,8 +91,12 @@ def audit_view(
     groups: Sequence[object] | None,
     loss_traces: GivenTraces | None,
     signal_seconds: float,
+    layered_scores: Callable[[str], RecordScores] | None = None,
 ) -> Audit:
-    """Check what belongs to the records, score them, measure the risk, put the table and the stamps together."""
+    """Check what belongs to the records, score them, measure the risk, put the table and the stamps together.
+
+    `layered_scores` gives the scores over more layers than the last for the settled task, and stands in for the last layer's.
+    """
     train, owner = seen.train if ids is None else seen.train.with_ids(ids), options.owner
     if len(train) < 2:
         refuse(owner, "train", "hold at least 2 records", len(train))
@@ -98,7 +108,7 @@ def audit_view(
         identity["label"] = [seen.class_names[int(number)] for number in identity["target"]]
     traces = {} if loss_traces is None else {"lt_iqr": loss_trace_iqr(loss_traces.in_order_of(train.ids, owner))}
     started = time.perf_counter()
-    scores, absent = _scores(seen, train, task, options)
+    scores, absent = _scores(seen, train, task, options, layered_scores)
     members = record_losses(train.outputs, targets, task)
     scored = time.perf_counter()
     risk, nonmembers, risk_absent = _risk(members, seen, train, targets, task, scores, options)
@@ -130,7 +140,12 @@ def audit_view(
     )
 
 
-def _scores(seen: View, train: Signals, task: str, options: Options) -> tuple[RecordScores | None, dict[str, str]]:
+def _scores(
+    seen: View, train: Signals, task: str, options: Options, layered_scores: Callable[[str], RecordScores] | None
+) -> tuple[RecordScores | None, dict[str, str]]:
+    if layered_scores is not None:
+        found = layered_scores(task)
+        return found, dict(found.not_applicable)
     if seen.not_applicable is not None:
         wanted = (*RECORD_COLUMNS, *(("predicted_tpr",) if task == "regression" else ()), "rank")
         return None, dict.fromkeys(wanted, f"not applicable: {seen.not_applicable}")
@@ -229,7 +244,7 @@ def _ranks(score: Array) -> Array:
 def _provenance(seen: View, train: Signals, options: Options, scores: RecordScores | None) -> dict[str, Any]:
     asked = {name: getattr(options, name) for name in ("task", "damping", "weight_decay", "fpr", "seed")}
     stamp: dict[str, Any] = {
-        "arguments": asked | {"layers": "last", "call": options.owner},
+        "arguments": asked | {"layers": options.layers, "call": options.owner},
         "head": seen.head or ("given as arrays" if seen.not_applicable is None else "none was read"),
         "class_names": None if seen.class_names is None else list(seen.class_names),
         "hashes": {"train": train.sha256(), "test": seen.test.sha256(), "weights": seen.weights_sha256 or None},
@@ -237,7 +252,10 @@ def _provenance(seen: View, train: Signals, options: Options, scores: RecordScor
     }
     if scores is not None:
         names = ("damping_used", "damping_source", "effective_dof", "rank", "condition", "jitter", "stationarity", "head_residual")
-        stamp["scores"] = {name: getattr(scores, name) for name in (*names, "precision", "precision_error")}
+        stamp["scores"] = {
+            name: getattr(scores, name) for name in (*names, "precision", "precision_error", "method", "parameters", "errors")
+        }
+        stamp["scores"]["layers"] = list(scores.layers)
         # An estimate whose last digits depend on where the arrays lie in memory: three digits are the same in every run.
         # Infinite when every record is fitted exactly under a penalty; JSON has no infinity, the notes say it.
         stamp["scores"]["stationarity"] = scores.stationarity if np.isfinite(scores.stationarity) else None

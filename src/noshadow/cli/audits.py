@@ -31,7 +31,9 @@ def audit(
     out: Out,
     task: Annotated[Task, typer.Option("--task", help="What the model predicts; inferred where that is not a guess.")] = Task.auto,
     fpr: Annotated[float | None, typer.Option("--fpr", help="False-positive level of the attack; default max(1e-3, 1/n).")] = None,
-    layers: Annotated[str, typer.Option("--layers", help="Layers to score: 'last'.")] = "last",
+    layers: Annotated[
+        str, typer.Option("--layers", help="For functions: 'last' (exact), 'all', or how many last layers to score together.")
+    ] = "last",
     layer: Annotated[str, typer.Option("--layer", help="For functions: name of the head to use instead of the one found.")] = "auto",
     damping: Annotated[float | None, typer.Option("--damping", help="λ on the sum over records; default: the training's own.")] = None,
     weight_decay: Annotated[float | None, typer.Option("--weight-decay", help="Weight decay of the training, gives λ.")] = None,
@@ -62,7 +64,13 @@ def audit(
         if ":" in what and Path(what).suffix not in SUFFIXES:
             if not intercept:
                 raise InputError(f"audit: --no-intercept must come with a file of signals; got '{what}'. The model's own head is read.")
-            return audit_target(target_of(what, "audit"), layers=layers, layer=layer, loss_traces=loss_traces, **options)
+            return audit_target(
+                target_of(what, "audit"),
+                layers=int(layers) if layers.isdigit() else layers,
+                layer=layer,
+                loss_traces=loss_traces,
+                **options,
+            )
         if layer != "auto":
             raise InputError(f"audit: --layer must come with a module:function; got '{what}'. A file holds one layer's signals.")
         if layers != "last":

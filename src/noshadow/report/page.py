@@ -163,6 +163,9 @@ def _diagnostics(scores: Mapping[str, Any] | None) -> dict[str, Any] | None:
         "damping_source": sentence(str(scores.get("damping_source", "not recorded"))),
         "precision": str(scores.get("precision", "not recorded")),
         "at_minimum": stationarity is not None and stationarity < 1,
+        "layers": list(scores.get("layers", ["last"])),
+        "parameters": number(scores["parameters"]) if scores.get("parameters") is not None else "not recorded",
+        "method": str(scores.get("method", "exact")),
     }
 
 

@@ -1,0 +1,170 @@
+"""Many layers at once: the dual form at n = 10,000, the projected form at n = 50,000, and how close the two are.
+
+`python benchmarks/network.py [--only dual|projected|curve] [--quick]`; results go to benchmarks/results/network.json, one entry a case.
+Each case runs in a process of its own, so that its peak memory is its own.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from environment import environment
+from scipy.linalg import lapack
+from scipy.stats import spearmanr
+from torch import nn
+
+import noshadow as ns
+from noshadow.scores.network_problem import network_problem
+from noshadow.scores.network_solver import NetworkSettings, prepared_network, solved_network
+from noshadow.views.network import network_view
+
+RESULTS = Path(__file__).parent / "results" / "network.json"
+DIMENSIONS = (64, 128, 256, 512, 1024, 2048, 4096)
+COLUMNS = ("margin_leverage", "shift", "loo")
+
+
+def digits_like(n, side, channels, classes=10, seed=0):
+    """Images of noisy class patterns: real enough to train on, any number of them."""
+    rng = np.random.default_rng(seed)
+    patterns = rng.standard_normal((classes, channels, side, side))
+    labels = rng.integers(0, classes, n)
+    images = 0.5 * patterns[labels] + rng.standard_normal((n, channels, side, side))
+    return torch.from_numpy(images.astype(np.float32)), torch.from_numpy(labels)
+
+
+def trained(model, x, y, *, epochs, lr=1e-3, decay=1e-4, seed=0):
+    torch.manual_seed(seed)
+    optimiser = torch.optim.Adam(model.parameters(), lr=lr, weight_decay=decay)
+    for _ in range(epochs):
+        for rows in torch.randperm(len(x)).split(128):
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(model(x[rows]), y[rows]).backward()
+            optimiser.step()
+    return model.eval()
+
+
+def small_cnn(channels=3, side=16, classes=10):
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(channels, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(32 * (side // 4) ** 2, 64), nn.ReLU(), nn.Linear(64, classes),
+    )  # fmt: skip
+
+
+def mlp(inputs=768, classes=10):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(inputs, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, classes))
+
+
+def peak_bytes():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def dual(quick):
+    """Kernel, then everything beside it against one Cholesky and inverse of the same size, in one run."""
+    n = 2_000 if quick else 10_000
+    x, y = digits_like(n, 16, 3)
+    model = trained(mlp(), x, y, epochs=3)
+    matrix = np.random.default_rng(0).standard_normal((n, 64))
+    gram = np.asfortranarray(matrix @ matrix.T + n * np.eye(n))
+    started = time.perf_counter()
+    factor, _ = lapack.dpotrf(gram, lower=1, overwrite_a=1)
+    lapack.dpotri(factor, lower=1, overwrite_c=1)
+    ideal = time.perf_counter() - started
+    del gram, factor, matrix
+    before = peak_bytes()
+    settings = NetworkSettings("dual", 2048, 3e9, 0, "benchmark")
+    started = time.perf_counter()
+    with network_view(model, (x, y), layers="all", owner="benchmark") as (network, records):
+        problem = network_problem(network, records, task="auto", outputs="auto", sample_weight=None, batch_size=128, progress=False)
+        prepared = prepared_network(network, records, problem, settings, progress=False)
+    kernel = time.perf_counter() - started
+    started = time.perf_counter()
+    solved_network(prepared, n * 1e-4, "benchmark")
+    rest = time.perf_counter() - started
+    return {
+        "n": n,
+        "parameters": network.size,
+        "kernel_seconds": kernel,
+        "beside_kernel_seconds": rest,
+        "cholesky_and_inverse_seconds": ideal,
+        "ratio": rest / ideal,
+        "peak_bytes": max(peak_bytes(), before),
+        "kernel_bytes": 8 * n * n,
+    }
+
+
+def projected(quick):
+    """All records of a small CNN by the projected form."""
+    n = 5_000 if quick else 50_000
+    x, y = digits_like(n, 16, 3)
+    model = trained(small_cnn(), x, y, epochs=1)
+    before = peak_bytes()
+    scores = ns.network_scores(model, (x, y), weight_decay=1e-4, method="projected", dimension=2048)
+    return {
+        "n": n,
+        "parameters": scores.parameters,
+        "dimension": 2048,
+        "seconds": scores.seconds,
+        "peak_bytes": peak_bytes(),
+        "peak_before_bytes": before,
+        "errors": scores.errors,
+        "notes": list(scores.notes),
+    }
+
+
+def curve(quick):
+    """Agreement with the dual form as the dimension grows, for a CNN and a perceptron."""
+    n = 1_000 if quick else 4_000
+    rows = []
+    for name, build, side in (("cnn", small_cnn, 16), ("mlp", mlp, 16)):
+        x, y = digits_like(n, side, 3)
+        model = trained(build(), x, y, epochs=5)
+        exact = ns.network_scores(model, (x, y), weight_decay=1e-4, method="dual")
+        for dimension in DIMENSIONS:
+            scores = ns.network_scores(model, (x, y), weight_decay=1e-4, method="projected", dimension=dimension)
+            rows.append({"network": name, "n": n, "parameters": exact.parameters, "dof": exact.effective_dof, "dimension": dimension}
+                        | {"seconds": scores.seconds, "dual_seconds": exact.seconds, "projected_dof": scores.effective_dof}
+                        | {f"spearman_{c}": float(spearmanr(getattr(scores, c), getattr(exact, c)).statistic) for c in COLUMNS}
+                        | {f"top1_overlap_{c}": overlap(getattr(scores, c), getattr(exact, c)) for c in COLUMNS}
+                        | {f"error_{c}": scores.errors[c] for c in COLUMNS})  # fmt: skip
+    return {"rows": rows}
+
+
+def overlap(first, second, share=0.01):
+    k = max(int(len(first) * share), 1)
+    return len(set(np.argsort(-first)[:k]) & set(np.argsort(-second)[:k])) / k
+
+
+CASES = {"dual": dual, "projected": projected, "curve": curve}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=CASES)
+    parser.add_argument("--quick", action="store_true", help="small sizes, printed and not stored")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.here:
+        row = CASES[arguments.only](arguments.quick) | {"load": os.getloadavg()[0], "environment": environment()}
+        print(json.dumps(row))
+        return
+    for name in [arguments.only] if arguments.only else CASES:
+        command = [sys.executable, __file__, "--here", "--only", name, *(["--quick"] if arguments.quick else [])]
+        line = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
+        print(name, line, flush=True)
+        if not arguments.quick:
+            held = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+            RESULTS.write_text(json.dumps(held | {name: json.loads(line)}, indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -181,6 +181,15 @@ def test_a_function_becomes_a_folder(run, module):
     assert audited.provenance["scores"]["damping_used"] == pytest.approx(3.0) and set(audited.records["group"]) == {"a", "b"}
 
 
+@pytest.mark.parametrize(("layers", "stored"), [("all", "all"), ("1", 1)])
+def test_more_layers_are_asked_for_by_name_or_number(run, module, layers, stored):
+    name = module(TARGET.format(more=", weight_decay=0.1"))
+    assert run("audit", f"{name}:build", "--out", "a", "--layers", layers, "--quiet") == (0, "", "")
+    audited = load("a")
+    assert audited.provenance["arguments"]["layers"] == stored
+    assert audited.provenance["scores"]["method"] == "dual" and audited.provenance["scores"]["parameters"] == 12
+
+
 def test_what_a_users_function_prints_stays_out_of_the_result(run, module):
     name = module("print('imported')\n" + dedent(TARGET.format(more="")).replace("rng =", "print('epoch 1')\n    rng ="))
     code, out, err = run("audit", f"{name}:build", "--out", "a", "--json")

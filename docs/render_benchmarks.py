@@ -1,4 +1,4 @@
-"""Write docs/benchmarks.md and the marked figures of README.md and docs/model-risk.md from benchmarks/results/*.json.
+"""Write docs/benchmarks.md, the measured part of docs/scaling.md, and the marked figures of other pages from benchmarks/results/*.json.
 
 `python docs/render_benchmarks.py` writes; `--check` fails when a page does not say what the JSON says.
 """
@@ -9,9 +9,12 @@ import re
 import sys
 from pathlib import Path
 
+from render_scaling import generated
+
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "benchmarks.md"
+SCALING = ROOT / "docs" / "scaling.md"
 QUOTING = (ROOT / "README.md", ROOT / "docs" / "model-risk.md")
 COLUMNS = ("leverage", "influence", "newton", "loo", "shift")
 
@@ -221,11 +224,18 @@ def quoting(path):
     )
 
 
+def scaling():
+    """The page with its generated part between two marks."""
+    begin, end = "<!-- generated:scaling -->", "<!-- /generated -->"
+    before, _, rest = SCALING.read_text().partition(begin)
+    return f"{before}{begin}\n\n{generated(stored('shards'))}\n\n{end}{rest.partition(end)[2]}"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="fail instead of writing")
     check = parser.parse_args().check
-    for path, text in ((PAGE, page()), *((path, quoting(path)) for path in QUOTING)):
+    for path, text in ((PAGE, page()), (SCALING, scaling()), *((path, quoting(path)) for path in QUOTING)):
         if check and (not path.exists() or path.read_text() != text):
             sys.exit(f"{path.relative_to(ROOT)} does not say what benchmarks/results says: run python docs/render_benchmarks.py")
         if not check:

@@ -420,3 +420,27 @@ def test_wrong_models_and_data_are_one_sentence():
         ns.network_scores(perceptron().requires_grad_(False), (x, y))
     with pytest.raises(ns.InputError, match="outputs must be finite"):
         ns.network_scores(perceptron(), (torch.where(x > 2, torch.nan, x), y))
+
+
+class Noisy(torch.utils.data.Dataset):
+    """Records that come out differently each time they are read."""
+
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, i):
+        return self.x[i] + torch.randn(5, dtype=torch.float64), self.y[i]
+
+
+def test_random_transforms_are_the_same_on_every_walk():
+    x, y, _ = data()
+    model, seen = perceptron(), []
+    once = Noisy(x, y)
+    scores = ns.network_scores(model, once, damping=0.3, seed=7, batch_size=8)
+    with torch.random.fork_rng():
+        torch.manual_seed(7)
+        seen = torch.stack([once[i][0] for i in range(len(x))])
+    assert_columns(scores, margin_oracle(dense_jacobian(model, seen), model(seen).detach(), y, 0.3))

@@ -17,10 +17,12 @@ from noshadow.lood import (
 )
 from noshadow.report import write_report
 from noshadow.results import Audit, GroundTruth, ModelRisk, load
+from noshadow.scores.generalized_leverage import NetworkInfluence, generalized_leverage, network_influence
 from noshadow.scores.last_layer import record_scores
 from noshadow.scores.leverage_matrices import GeneralizedLeverage, leverage_matrices
 from noshadow.scores.network import damping_sweep, network_scores
 from noshadow.scores.result import RecordScores
+from noshadow.scores.sharded import sharded_record_scores
 from noshadow.signals import Signals, load_splits, save_splits
 from noshadow.tail import model_risk
 from noshadow.traces import LossTraces
@@ -38,6 +40,7 @@ __all__ = [
     "LoodScores",
     "LossTraces",
     "ModelRisk",
+    "NetworkInfluence",
     "NotApplicable",
     "NumericalError",
     "QueryResult",
@@ -49,6 +52,7 @@ __all__ = [
     "audit_signals",
     "collect_signals",
     "damping_sweep",
+    "generalized_leverage",
     "laplace_kernel",
     "leverage_matrices",
     "load",
@@ -57,6 +61,7 @@ __all__ = [
     "lood_scores",
     "metrics",
     "model_risk",
+    "network_influence",
     "network_scores",
     "nngp_kernel",
     "optimal_query",
@@ -64,6 +69,7 @@ __all__ = [
     "record_scores",
     "reference",
     "save_splits",
+    "sharded_record_scores",
     "theory",
     "write_report",
 ]

@@ -1,10 +1,10 @@
-"""Dense algebra with the rescue reported: scaled SPD inverses and forms over pairs of rows.
+"""Algebra with the rescue reported: scaled SPD inverses, forms over pairs of rows, conjugate gradients.
 
 `vech` order throughout: the upper triangle row by row, (0,0), (0,1) … (0,d−1), (1,1) ….
 Rows are held as (row, record) so that every product below is one matrix multiplication over records.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -209,3 +209,98 @@ def pair_form_values(forms: PairForms, rows: torch.Tensor) -> torch.Tensor:
         for i in range(low, high):
             values.addcmul_(partial[i - low], rows[i])  # one read of the product, no write
     return values
+
+
+@dataclass(frozen=True, eq=False)
+class IterativeSolution:
+    """What conjugate gradients found for k right-hand sides.
+
+    Attributes:
+        solution: (k, …) as the right-hand sides. Of a column that did not converge: its last iterate.
+        converged: (k,) whether the residual reached the tolerance (a tenth above it counts: rounding of the recurrence).
+        residual: (k,) ‖b − Ax‖/‖b‖, 0 for b = 0; from one more product when verified, else as the recurrence has it.
+        iterations: (k,) steps taken.
+        negative_curvature: (k,) whether a direction with vᵀAv ≤ 0 was met; the column stops before that step.
+        least_curvature: (k,) smallest vᵀAv/vᵀv over the directions walked, +inf where none was.
+    """
+
+    solution: torch.Tensor
+    converged: torch.Tensor
+    residual: torch.Tensor
+    iterations: torch.Tensor
+    negative_curvature: torch.Tensor
+    least_curvature: torch.Tensor
+
+
+def batched_cg(
+    product: Callable[[torch.Tensor], torch.Tensor],
+    right: torch.Tensor,
+    *,
+    tolerance: float,
+    max_iterations: int,
+    preconditioner: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    verified: bool = True,
+    owner: str = "batched_cg",
+) -> IterativeSolution:
+    """Solve Ax = b for k right-hand sides at once by (preconditioned) conjugate gradients, each with its own steps.
+
+    Columns are frozen once converged or on negative curvature and then reach `product` and `preconditioner` as
+    zeros, so that either may skip them; other columns are not affected. The steps are of the flexible kind
+    (Polak–Ribière), so the preconditioner may itself be an iteration.
+
+    Args:
+        product: X ↦ AX on tensors shaped as `right`, A symmetric and meant to be positive definite. It may be a different
+            matrix for each column.
+        right: (k, N), or (k, …) for unknowns that are matrices.
+        tolerance: stop a column at ‖b − Ax‖ ≤ tolerance·‖b‖. max_iterations: products spent at most, beside the check.
+        preconditioner: X ↦ M⁻¹X with M near A and positive definite, or None.
+        verified: compute the residuals afresh at the end, for one more product.
+        owner: whom an error names.
+
+    Raises:
+        NumericalError: a product is not finite, or the preconditioner is not positive definite.
+
+    Cost: one product and one preconditioning a step; six tensors shaped as `right`.
+    """
+    solution, residual = torch.zeros_like(right), right.clone()
+    sizes = _inner(right, right).sqrt()
+    active = sizes > 0
+    direction, image, curvature = torch.zeros_like(right), torch.zeros_like(right), torch.ones_like(sizes)
+    iterations, negative = torch.zeros(len(right), dtype=torch.int64), torch.zeros_like(active)
+    least = torch.full_like(sizes, torch.inf)
+    for _ in range(max_iterations):
+        if not active.any():
+            break
+        conditioned = residual * _spread(active, residual)
+        conditioned = conditioned if preconditioner is None else preconditioner(conditioned)
+        strength = torch.where(active, _inner(conditioned, residual), 1.0)
+        if not bool((strength > 0).all()):
+            raise NumericalError(f"{owner}: the preconditioner is not positive definite or not finite. Solve without it.")
+        # Conjugate to the last direction whatever the preconditioner did
+        direction.mul_(_spread(torch.where(active, -_inner(conditioned, image) / curvature, 0.0), right)).add_(conditioned)
+        image = product(direction)
+        curvature = _inner(direction, image)
+        if not bool(curvature.isfinite().all()):
+            raise NumericalError(f"{owner}: a product in conjugate gradients is not finite. Check the model, or raise the damping.")
+        least = torch.where(active, torch.minimum(least, curvature / _inner(direction, direction)), least)
+        negative |= active & (curvature <= 0)
+        active = active & ~negative
+        step = _spread(torch.where(active, strength / curvature, 0.0), right)
+        solution.addcmul_(direction, step)
+        residual.addcmul_(image, step, value=-1)
+        iterations += active
+        active = active & (_inner(residual, residual).sqrt() > tolerance * sizes)
+    if verified:
+        residual = right - product(solution)
+    relative = _inner(residual, residual).sqrt() / sizes.where(sizes > 0, torch.ones_like(sizes))
+    return IterativeSolution(solution, relative <= 1.1 * tolerance, relative, iterations, negative, least)
+
+
+def _inner(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Inner product of each column, (k, …) → (k,)."""
+    return torch.as_tensor(torch.linalg.vecdot(left.flatten(1), right.flatten(1)))
+
+
+def _spread(per_column: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """(k,) → (k, 1, …), to scale the columns of a tensor."""
+    return per_column.view(-1, *[1] * (like.ndim - 1)).to(like.dtype)

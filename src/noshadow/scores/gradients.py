@@ -69,12 +69,12 @@ def record_differentiation(network: Network, probe: Batch) -> Iterator[tuple[Dif
     Raises:
         InputError: torch.func cannot run the model (the module is named), or a record's output depends on the others'.
     """
-    few = _first(probe, COMPARED, network)
+    few = first_records(probe, COMPARED, network)
     candidates = _candidates(network, few)
     differentiate = _function(network, candidates)
     with torch.random.fork_rng(devices=[]), naming_the_module(network):
         if network.unvectorised == "refuse":
-            _require_independent(network, few)
+            require_independent(network, few)
         plain = _confirmed(network, few, candidates, differentiate)
     final = differentiate if plain == candidates else _function(network, plain)
 
@@ -85,7 +85,8 @@ def record_differentiation(network: Network, probe: Batch) -> Iterator[tuple[Dif
     yield named, plain
 
 
-def _first(batch: Batch, count: int, network: Network) -> Batch:
+def first_records(batch: Batch, count: int, network: Network) -> Batch:
+    """The first records of a batch, on the network's device and in its precision."""
     args, kwargs = network.inputs(batch)
     size = len(batch.target)
 
@@ -182,7 +183,7 @@ def _has_rows(value: Any, size: int) -> bool:
     return isinstance(value, Tensor) and value.ndim > 0 and len(value) == size
 
 
-def _require_independent(network: Network, few: Batch) -> None:
+def require_independent(network: Network, few: Batch) -> None:
     """A record's output may not depend on the others in its batch."""
     args, kwargs = few.args, few.kwargs
     together = network.outputs(network.parameters, args, kwargs)

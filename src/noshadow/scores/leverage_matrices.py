@@ -26,6 +26,12 @@ class GeneralizedLeverage:
         matrix: (k, m, m) float64. trace, frobenius, spectral: (k,) its trace, Frobenius norm and largest singular value.
         records: (k,) row numbers. space: "probability" or "logit".
         damping_used, damping_source: λ on the sum over records and where it comes from.
+        converged, negative_curvature: (k,) bool, residual: (k,) relative, iterations: (k,), of the iterative solves of
+            `generalized_leverage`; None when solved exactly.
+        layers: names of the layers differentiated; empty for the last layer's closed form.
+        curvature: "gauss_newton" (the same as the Hessian for a last layer) or "hessian".
+        passes: over the training data, of the iterative solves.
+        notes: what a reader must know about the numbers.
     """
 
     matrix: Array
@@ -36,6 +42,14 @@ class GeneralizedLeverage:
     space: str
     damping_used: float
     damping_source: str
+    converged: Array | None = None
+    residual: Array | None = None
+    iterations: Array | None = None
+    negative_curvature: Array | None = None
+    layers: tuple[str, ...] = ()
+    curvature: str = "gauss_newton"
+    passes: int = 0
+    notes: tuple[str, ...] = ()
 
 
 def leverage_matrices(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from noshadow.checks import InputError, refuse, require_choice
 from noshadow.views.head import Head, called, first_tensor, head_or_none
 from noshadow.views.layers import Layer, chosen_layers, ran_layers
 from noshadow.views.loading import Batch, Records, moved, records_of
-from noshadow.views.torch import PROBE_RECORDS, _present, _seed, _undisturbed
+from noshadow.views.torch import PROBE_RECORDS, _present, _undisturbed, seed_everything
 from noshadow.views.view import Settings
 
 UNVECTORISED = ("refuse", "loop")
@@ -103,11 +103,10 @@ def network_view(
     if not isinstance(model, nn.Module):
         refuse(owner, "model", "be an nn.Module", type(model).__name__, "Other models have record_scores of their last layer.")
     settings = Settings(layer=layer, device=device, seed=seed, owner=owner)
-    records = _present(records_of(data, owner, "train", seed=seed), owner, "train")
+    records = _repeated(_present(records_of(data, owner, "train", seed=seed), owner, "train"), seed)
     with ExitStack() as stack:
         where = stack.enter_context(_undisturbed(model, settings))
         stack.enter_context(_plain_attention())
-        _seed(seed)
         probe = next(iter(records.batches(PROBE_RECORDS)))
         head = head_or_none(model, probe, where, layer=layer, owner=owner)
         ran = ran_layers(model, partial(_run, model, probe, where, owner))
@@ -128,6 +127,16 @@ def network_view(
             ),
             records,
         )
+
+
+def _repeated(records: Records, seed: int) -> Records:
+    """The records with random transforms that are the same on every walk: outputs and gradients must be of the same inputs."""
+
+    def batches(size: int) -> Iterator[Batch]:
+        seed_everything(seed)
+        yield from records.batches(size)
+
+    return replace(records, batches=batches)
 
 
 def _run(model: nn.Module, probe: Batch, device: torch.device, owner: str) -> None:

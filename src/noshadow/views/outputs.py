@@ -17,7 +17,7 @@ from noshadow.signals import Signals
 from noshadow.views.head import Head, called, first_tensor, head_or_none
 from noshadow.views.loading import Batch, Records, records_of
 from noshadow.views.sklearn import _pair, _signals, _taken_apart, _weights_sha256
-from noshadow.views.torch import PROBE_RECORDS, _present, _seed, _undisturbed
+from noshadow.views.torch import PROBE_RECORDS, _present, _undisturbed, seed_everything
 from noshadow.views.torch import _weights_sha256 as _module_sha256
 from noshadow.views.view import Settings
 
@@ -30,7 +30,7 @@ def module_outputs(model: nn.Module, data: object, *, task: str, transform: Tran
     records = _present(records_of(data, owner, "data", seed=settings.seed), owner, "data")
     records = records if transform is None else _transformed(records, transform, owner)
     with _undisturbed(model, settings) as device:
-        _seed(settings.seed)
+        seed_everything(settings.seed)
         probe = next(iter(records.batches(min(PROBE_RECORDS, settings.batch_size))))
         head = head_or_none(model, probe, device, layer=settings.layer, owner=owner)
         signals = _collected(model, head, records, device, settings)
@@ -70,7 +70,7 @@ def _collected(model: nn.Module, head: Head | None, records: Records, device: to
     owner, rows = settings.owner, 0
     outputs: Array | None = None
     targets: list[Array] = []
-    _seed(settings.seed)
+    seed_everything(settings.seed)
     steps = tracked(
         records.batches(settings.batch_size), "Reading data", total=-(-records.count // settings.batch_size), show=settings.progress
     )

@@ -136,14 +136,15 @@ def _device(device: object, owner: str) -> torch.device:
     return wanted
 
 
-def _seed(seed: int) -> None:
+def seed_everything(seed: int) -> None:
+    """Seed torch, Python and NumPy, so that random transforms of a data set repeat."""
     torch.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002 - random transforms of users' data sets may draw from it
 
 
 def _head(model: nn.Module, records: Records, device: torch.device, settings: Settings) -> Head:
-    _seed(settings.seed)
+    seed_everything(settings.seed)
     batch = next(iter(records.batches(min(PROBE_RECORDS, settings.batch_size))))
     return found_head(model, batch, device, layer=settings.layer, owner=settings.owner)
 
@@ -160,7 +161,7 @@ def _collected(model: nn.Module, head: Head, records: Records, device: torch.dev
         given = args[0] if args else kwargs["input"]
         last[:] = [(given.detach().to("cpu", dtype, copy=True), output.detach().to("cpu", dtype, copy=True))]
 
-    _seed(settings.seed)
+    seed_everything(settings.seed)
     hook = head.layer.register_forward_hook(keep, with_kwargs=True)
     total = -(-records.count // settings.batch_size)
     steps = tracked(records.batches(settings.batch_size), f"Reading {argument}", total=total, show=settings.progress)

@@ -456,3 +456,29 @@ def test_quantiles_hold_where_the_density_underflows():
 
 def test_fixed_design_at_leverage_one_misses_nobody_however_small_the_level():
     assert theory.fixed_design_tradeoff([1e-200, 0.3], 1.0).tolist() == [0.0, 0.0]
+
+
+def test_margin_tpr_is_the_share_of_members_above_the_threshold():
+    rng = np.random.default_rng(0)
+    gap, inside, outside, fpr = 1.7, 0.8, 1.3, 0.05
+    threshold = np.quantile(outside * rng.standard_normal(1_000_000), 1 - fpr)
+    share = np.mean(gap + inside * rng.standard_normal(1_000_000) > threshold)
+    # A quantile and a share of a million draws each: standard errors below 1e-3.
+    assert theory.margin_tpr(fpr, gap, inside, outside) == pytest.approx(share, abs=5e-3)
+    assert theory.margin_tpr(fpr, 0.0, 1.0, 1.0) == pytest.approx(fpr)
+    assert theory.margin_tpr([0.01, 0.1], [[0.0], [1.0]], 1.0, 1.0).shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0.0, 1.0, 1.0, 1.0), "margin_tpr: fpr must"),
+        ((0.1, np.nan, 1.0, 1.0), "margin_tpr: gap must be finite"),
+        ((0.1, 1.0, 0.0, 1.0), "margin_tpr: deviation_in must"),
+        ((0.1, 1.0, 1.0, -1.0), "margin_tpr: deviation_out must"),
+        ((0.1, [1.0, 2.0], [1.0, 2.0, 3.0], 1.0), "broadcast"),
+    ],
+)
+def test_margin_tpr_refuses_wrong_numbers(arguments, message):
+    with pytest.raises(InputError, match=message):
+        theory.margin_tpr(*arguments)

@@ -9,12 +9,14 @@ from noshadow.theory.closed_forms import (
     privacy_curve,
     tradeoff,
 )
+from noshadow.theory.margins import margin_tpr
 
 __all__ = [
     "asymptotic_gap",
     "expected_gap",
     "fixed_design_statistic",
     "fixed_design_tradeoff",
+    "margin_tpr",
     "predicted_tpr",
     "privacy_curve",
     "tradeoff",

@@ -52,7 +52,11 @@ def numbers_within(
     outside = (flat <= low) | (flat >= high) if open_ends else (flat < low) | (flat > high)
     if outside.any():
         i = int(np.argmax(outside))
-        rule = f"be ≥ {low:g}" if high == np.inf else f"lie {'strictly ' if open_ends else ''}between {low:g} and {high:g}"
+        rule = (
+            f"be {'>' if open_ends else '≥'} {low:g}"
+            if high == np.inf
+            else f"lie {'strictly ' if open_ends else ''}between {low:g} and {high:g}"
+        )
         refuse(owner, argument, rule, f"{flat[i]:g}" + (f" at index {i}" if given.ndim else ""))
     return flat.reshape(given.shape)
 

@@ -9,6 +9,7 @@ import re
 import sys
 from pathlib import Path
 
+from layer_tables import network_section, record_tpr_section, which_layers_section
 from render_scaling import generated
 
 ROOT = Path(__file__).parents[1]
@@ -21,6 +22,11 @@ COLUMNS = ("leverage", "influence", "newton", "loo", "shift")
 
 def stored(name):
     return json.loads((RESULTS / f"{name}.json").read_text())
+
+
+def where_stored(name, section):
+    """A section whose figures take long to measure: left out until they are there."""
+    return section(stored(name)) if (RESULTS / f"{name}.json").exists() else []
 
 
 def machine(environment):
@@ -189,6 +195,9 @@ def page():
         *peer_section(scores["peers"]),
         *refit_section(refits),
         *training_section(stored("reference_training")),
+        *where_stored("network", network_section),
+        *where_stored("which_layers", which_layers_section),
+        *where_stored("record_tpr", record_tpr_section),
         *attack_section(stored("attacks")),
     ]
     return "\n".join(lines).rstrip() + "\n"

@@ -121,6 +121,7 @@ def audit_view(
     table |= {} if task == "regression" else {"entropy": record_entropies(train.outputs, task)}
     if scores is not None:
         table |= {name: values for name, values in scores.columns().items() if name in RECORD_COLUMNS}
+        table |= {} if scores.exact is None else {"exact": scores.exact}
         if task == "regression" and seen.sample_weight is not None:
             absent["predicted_tpr"] = "not applicable: the Gaussian theory has equal weights, and this head was trained with sample weights"
         elif task != "regression":

@@ -17,7 +17,7 @@ from noshadow.results import Audit
 from noshadow.signals import Signals
 from noshadow.views import view
 
-IDENTITY = ("id", "target", "label", "group", "rank")
+IDENTITY = ("id", "target", "label", "group", "exact", "rank")
 
 
 def reference_columns(target: Target, model: object, rows: Array, *, train_only: bool = False, seed: int = 0) -> dict[str, Array]:

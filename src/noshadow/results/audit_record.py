@@ -22,7 +22,8 @@ class Audit:
 
     Attributes:
         records: one row a training record: id, target, group (if given), loss, the score columns that apply,
-            predicted_tpr (regression), lt_iqr (if loss traces were given), rank (1 = riskiest), and what reference
+            exact (only for heads too big to factor: whether this record's gaps were solved exactly), predicted_tpr
+            (regression), lt_iqr (if loss traces were given), rank (1 = riskiest), and what reference
             models measured (lira_success, lira_d, rmia_success, …) once `noshadow reference score` added it.
         model_risk: model-level figures, None when not applicable (`not_applicable["model_risk"]` says why).
         member_losses, nonmember_losses: the two loss samples, float64.

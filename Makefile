@@ -41,6 +41,8 @@ benchmarks: $(STAMP)
 	$(BIN)/python benchmarks/attacks.py
 	$(BIN)/python benchmarks/reference_training.py
 	$(BIN)/python benchmarks/lood.py
+	$(BIN)/python benchmarks/network.py
+	$(BIN)/python benchmarks/shards.py
 	$(BIN)/python docs/render_benchmarks.py
 
 screenshot: demo

@@ -41,6 +41,12 @@ def perceptron(inputs, width, outputs, hidden):
     return nn.Sequential(nn.Flatten(), *layers, nn.Linear(width, outputs))
 
 
+def tapering(inputs, widths, outputs):
+    """Plain ReLU network with hidden layers of the given widths."""
+    layers = [part for a, b in itertools.pairwise((inputs, *widths)) for part in (nn.Linear(a, b), nn.ReLU())]
+    return nn.Sequential(*layers, nn.Linear(widths[-1], outputs))
+
+
 def convolutional(channels, widths, outputs, cells):
     """3 × 3 convolutions with ReLU and 2 × 2 pooling, then one linear layer."""
     steps = zip([channels, *widths], widths, strict=False)
@@ -107,8 +113,19 @@ def cifar_cnn(data):
     return Setting("cifar10_cnn", recipe, 32, "CIFAR-10, 6,000 records, three convolutions")
 
 
+def energy(data):
+    table = np.loadtxt(data / "energy_efficiency/ENB2012_data.csv", delimiter=",", skiprows=1)
+    rows = np.random.default_rng(0).permutation(len(table))[:614]
+    x, y = table[rows, :8], table[rows, 8]
+    x, y = (x - x.mean(0)) / x.std(0), (y - y.mean()) / y.std()
+    build = functools.partial(tapering, 8, (64, 32), 1)
+    recipe = Recipe(build, x.astype(np.float32), y, epochs=300, batch_size=32, optimizer="adam", lr=1e-3, weight_decay=1e-3)
+    return Setting("energy_mlp", recipe, 64, "UCI Energy (heating load), MLP [64, 32] and training of [RET] Tables 2–3 without dropout")
+
+
 SETTINGS = {
     "california_mlp": california,
+    "energy_mlp": energy,
     "pneumonia_cnn": pneumonia,
     "cifar10_mlp": cifar_mlp,
     "fashion_mlp": fashion_mlp,

@@ -71,8 +71,8 @@ def depths(model, records):
     return [k for k in (2, 4) if k < count] + (["all"] if count > 1 else [])
 
 
-def scored_target(setting, work, number):
-    """All columns of one target, from disk or computed now."""
+def scored_target(setting, work, number, *, full=True):
+    """All columns of one target, from disk or computed now; not `full`: the last layer and the dual over all layers only."""
     path = work / setting.name / "scores" / f"{number:02d}.npz"
     if path.exists():
         with np.load(path) as arrays:
@@ -83,15 +83,23 @@ def scored_target(setting, work, number):
     y = recipe.y.numpy()
     records = (recipe.x[torch.from_numpy(rows)], (y[:, 0] if recipe.task == "regression" else y)[rows])
     found = last_layer(model, records, recipe)
-    for layers, method in itertools.product(depths(model, records), ("dual", "projected")):
+    for layers, method in itertools.product(depths(model, records), ("dual", "projected")) if full else [("all", "dual")]:
         found |= many_layers(model, records, recipe, layers, method)
-    found["lt_iqr"] = loss_trace_iqr(target_traces(setting, work, number))
-    earlier = [last_layer(target_model(setting, work, number, back=back), records, recipe, (1.0,)) for back in range(1, CHECKPOINTS)]
-    for name in [key for key in found if key.startswith("exact|last|1|")]:
-        ranks = [rankdata(part[name]) for part in (found, *earlier)]
-        found[name.replace("exact|last|1|", f"mean of {CHECKPOINTS} checkpoints|last|1|")] = np.mean(ranks, 0)
+    if full:
+        found |= over_training(setting, work, number, records, found)
     np.savez(path.with_suffix(".part.npz"), **found)
     path.with_suffix(".part.npz").rename(path)
+    return found
+
+
+def over_training(setting, work, number, records, last):
+    """Columns that need more than the final model: LT-IQR, and mean ranks over the last checkpoints."""
+    recipe = setting.recipe
+    found = {"lt_iqr": loss_trace_iqr(target_traces(setting, work, number))}
+    earlier = [last_layer(target_model(setting, work, number, back=back), records, recipe, (1.0,)) for back in range(1, CHECKPOINTS)]
+    for name in [key for key in last if key.startswith("exact|last|1|")]:
+        ranks = [rankdata(part[name]) for part in (last, *earlier)]
+        found[name.replace("exact|last|1|", f"mean of {CHECKPOINTS} checkpoints|last|1|")] = np.mean(ranks, 0)
     return found
 
 
@@ -132,7 +140,23 @@ def truth_of(references):
     return columns(slice(None)), columns(slice(middle)), columns(slice(middle, None))
 
 
-def judged(setting, work):
+def tabled(truths, scores):
+    """Agreement rows of every column over the targets that have it."""
+    holders = {}
+    for number, columns in enumerate(scores):
+        for name in columns:
+            holders.setdefault(name, []).append(number)
+    groups = {}
+    for name, numbers in holders.items():
+        groups.setdefault(tuple(numbers), []).append(name)
+    rows = []
+    for numbers, names in groups.items():
+        table = agreement_table([truths[i] for i in numbers], [{name: scores[i][name] for name in names} for i in numbers], recalls=RECALLS)
+        rows += [row for row in table.to_dict("records") if row["metric"] in ("spearman", "recall")]
+    return [{key: round(value, 4) if isinstance(value, float) else value for key, value in row.items()} for row in rows]
+
+
+def judged(setting, work, full_targets):
     """The agreement table of one setting, the noise ceiling beside it."""
     references = references_of(setting, work, progress=False)
     whole, first, second = truth_of(references)
@@ -140,14 +164,12 @@ def judged(setting, work):
     started = time.perf_counter()
     for number in range(TARGETS):
         rows = target_rows(setting, number)
-        scores.append(combined(scored_target(setting, work, number), setting.recipe.task))
+        columns = scored_target(setting, work, number, full=number < full_targets)
+        scores.append(combined(columns, setting.recipe.task))
         truths.append({name: values[rows] for name, values in whole.items()})
         print(setting.name, "target", number, f"{time.perf_counter() - started:.0f} s", flush=True)
-    table = agreement_table(truths, scores, recalls=RECALLS)
     for name in first:
         ceiling += noise_ceiling(first[name], second[name], recalls=RECALLS, attack=name, resamples=100).to_dict("records")
-    kept = [row for row in table.to_dict("records") if row["metric"] in ("spearman", "recall")]
-    rounded = [{key: round(value, 4) if isinstance(value, float) else value for key, value in row.items()} for row in kept]
     return {
         "note": setting.note,
         "task": setting.recipe.task,
@@ -156,7 +178,7 @@ def judged(setting, work):
         "targets": TARGETS,
         "records": len(setting.recipe.x),
         "dimension": DIMENSION,
-        "agreement": rounded,
+        "agreement": tabled(truths, scores),
         "ceiling": ceiling,
         "load": os.getloadavg()[0],
         "environment": environment(),
@@ -169,10 +191,11 @@ def main():
     parser.add_argument("--work", type=Path, required=True, help="where models and scores go; run again to go on")
     parser.add_argument("--only", choices=SETTINGS, help="one setting")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--full-targets", type=int, default=TARGETS, help="targets scored in every way; the others by the main ways only")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     for name in [arguments.only] if arguments.only else SETTINGS:
-        entry = judged(SETTINGS[name](arguments.data), arguments.work)
+        entry = judged(SETTINGS[name](arguments.data), arguments.work, arguments.full_targets)
         held = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
         RESULTS.write_text(json.dumps(held | {name: entry}, indent=1, sort_keys=True) + "\n")
 

@@ -2,6 +2,7 @@
 
 SETTING_TITLES = {
     "california_mlp": "California Housing, MLP",
+    "energy_mlp": "UCI Energy, MLP",
     "pneumonia_cnn": "PneumoniaMNIST, CNN",
     "cifar10_mlp": "CIFAR-10, MLP",
     "fashion_mlp": "Fashion-MNIST, MLP",

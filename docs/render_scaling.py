@@ -157,7 +157,7 @@ def constant_lines(constants):
         "",
         f"An inverse of order N takes {inverse['seconds_per_cube']:.1e}·N³ s in one thread (measured at N = {inverse['n']:,}); the disk reads "
         f"{size(constants['reading']['cold']['bytes_per_second'])}/s; sums come to the driver at {size(constants['sums']['bytes_per_second'])}/s "
-        f"through loky; EK-FAC runs at {1e-9 / constants['ekfac']['seconds_per_flop']:.0f} Gflop/s of the 10nm(m + d) it is counted at.",
+        f"through loky (wall time, at a load average of {constants['sums']['load_average']:.1f}); EK-FAC runs at {1e-9 / constants['ekfac']['seconds_per_flop']:.0f} Gflop/s of the 10nm(m + d) it is counted at.",
     ]
 
 
@@ -166,7 +166,7 @@ def model_lines(constants, cluster, n, p, m):
     needs = [exact_need(constants, cluster, n, d, classes) for classes in sorted({1, min(10, most), most, m})] + [
         ekfac_need(constants, cluster, n, d, m)
     ]
-    exact, ekfac = needs[-2], needs[-1]
+    ekfac, order = needs[-1], (m - 1) * d
     return [
         f"Assumed: {cluster.words}; each machine reads as fast as this one's disk; threads share a product without loss; the driver is one of "
         f"them with {size(cluster.driver_bytes)} of memory. {n:,} records × {p:,} float32 features are {size(4 * n * p)}.",
@@ -177,9 +177,10 @@ def model_lines(constants, cluster, n, p, m):
         "",
         f"- **Exact**: one logit, regression, and a softmax of up to {most} classes within {size(cluster.driver_bytes)}: what binds is "
         f"{needs[0].binding(cluster)}, and it is divided by the machines.",
-        f"- **Not exact**: {m:,} classes × {p:,} features have a curvature of order {(m - 1) * d:,.0f}, {size(exact.driver)} to factor: no cluster "
-        f"does that. EK-FAC keeps {size(ekfac.driver)} and takes {hour(ekfac.compute)} on these machines, because it rotates every record's "
-        f"{m:,} probabilities (m² flops a record): arithmetic binds, not memory. A few dozen records are then refined exactly, at 4nmd "
+        f"- **Not exact**: {m:,} classes × {p:,} features have a curvature of order {order:,}, {size(24 * order**2)} to factor: no cluster "
+        f"does that. EK-FAC keeps {size(ekfac.driver)} and would take {hour(ekfac.compute)} on these machines, because it rotates every record's "
+        f"{m:,} probabilities (m² flops a record): arithmetic binds, not memory. Its sums could go over shards like the others, which is not "
+        f"built: today it runs on one machine. A few dozen records are then refined exactly, at 4nmd "
         f"= {4 * n * m * d:.0e} flops for every product with the curvature.",
         f"- **Outputs**: {n:,} × {m:,} logits would take {size(4 * n * m)} on disk, {m / p:.0f} times the features: at this size workers "
         "would have to compute them from features and weights, which is not built.",
@@ -193,7 +194,7 @@ def generated(constants):
         [
             f"### Two million records out of core\n\n{row['n']:,} records × {row['features']} float32 features ({size(row['bytes'])} in one file), "
             f"record scores and `model_risk`, {row['workers']} workers of one thread on {environment['cpu']} with {environment['cores']} cores, "
-            "starting with nothing of the file in memory. *Ideal*: reading the file once and the matrix products that cannot be avoided, "
+            "starting with nothing of the file in memory (where it fits, so later passes do not go to the disk). *Ideal*: reading the file once and the matrix products that cannot be avoided, "
             "shared by the workers. CPU seconds are of all processes; a load average above the cores says that other work took its share of the wall time. "
             "All columns but `margin_leverage`; memory is what is private to a process.\n",
             *audit_lines(constants),

@@ -170,7 +170,7 @@ def test_a_shuffling_loader_is_read_in_the_order_of_its_data():
 # Columns
 
 
-@pytest.mark.parametrize(("signals", "column"), [(splits(), "shift"), (fitted_regression(), "loo"), (fitted_regression(1), "loo")])
+@pytest.mark.parametrize(("signals", "column"), [(splits(), "shift"), (fitted_regression(), "shift"), (fitted_regression(1), "shift")])
 def test_ranks_are_a_permutation_with_one_for_the_riskiest(signals, column):
     result = audit_signals(*signals)
     records = result.records

@@ -3,7 +3,16 @@ import pytest
 import torch
 
 from noshadow.checks import NumericalError
-from noshadow.linalg import add_pair_gram, batched_spd_solve, pair_form_values, pair_forms, pair_products, spd_inverse, vech_offsets
+from noshadow.linalg import (
+    add_pair_gram,
+    batched_cg,
+    batched_spd_solve,
+    pair_form_values,
+    pair_forms,
+    pair_products,
+    spd_inverse,
+    vech_offsets,
+)
 
 
 def random_spd(size, condition, rng):
@@ -80,3 +89,101 @@ def test_batched_solves_equal_single_ones_and_flag_the_indefinite(batch):
         torch.testing.assert_close(solutions[i], torch.linalg.solve(matrices[i], right[i]), rtol=1e-9, atol=1e-10)
         assert pivots[i] == pytest.approx(float(torch.linalg.cholesky(matrices[i]).diagonal().min()) ** 2)
     assert pivots[1] == 0
+
+
+def spd_columns(count, size, seed, condition=1e3):
+    """One symmetric positive definite matrix a column, and right-hand sides."""
+    rng = np.random.default_rng(seed)
+    matrices = torch.from_numpy(np.stack([random_spd(size, condition, rng) for _ in range(count)]))
+    return matrices, torch.from_numpy(rng.normal(size=(count, size)))
+
+
+def apply(matrices, columns):
+    return (matrices @ columns[:, :, None])[:, :, 0]
+
+
+@pytest.mark.parametrize("preconditioned", [False, True])
+def test_conjugate_gradients_solve_every_column_with_its_own_matrix(preconditioned):
+    matrices, right = spd_columns(5, 20, seed=1)
+    before = right.clone()
+    diagonal = matrices.diagonal(dim1=1, dim2=2)
+    found = batched_cg(
+        lambda x: apply(matrices, x),
+        right,
+        tolerance=1e-10,
+        max_iterations=200,
+        preconditioner=(lambda x: x / diagonal) if preconditioned else None,
+    )
+    # residual 1e-10 and condition 1e3
+    torch.testing.assert_close(found.solution, torch.linalg.solve(matrices, right), rtol=0, atol=1e-6)
+    true_residual = (right - apply(matrices, found.solution)).norm(dim=1) / right.norm(dim=1)
+    torch.testing.assert_close(found.residual, true_residual, rtol=1e-6, atol=1e-16)
+    assert found.converged.all() and not found.negative_curvature.any()
+    # Rayleigh quotients lie between the extreme eigenvalues, 1 and 1e3
+    assert (found.least_curvature >= 1 - 1e-9).all() and (found.least_curvature < 1e3).all()
+    torch.testing.assert_close(right, before)
+
+
+def test_conjugate_gradients_take_unknowns_of_any_shape_and_end_in_as_many_steps_as_there_are_eigenvalues():
+    matrix = torch.diag(torch.tensor([1.0, 1.0, 4.0, 4.0, 9.0, 9.0], dtype=torch.float64))
+    right = torch.arange(1.0, 13.0, dtype=torch.float64).view(2, 2, 3)
+    found = batched_cg(lambda x: (x.flatten(1) @ matrix).view_as(x), right, tolerance=1e-12, max_iterations=50)
+    assert found.iterations.tolist() == [3, 3]
+    torch.testing.assert_close(found.solution.flatten(1), right.flatten(1) @ matrix.inverse())
+
+
+def test_columns_freeze_alone_and_then_arrive_as_zeros():
+    matrices, right = spd_columns(3, 12, seed=2)
+    matrices[0], right[2] = torch.eye(12, dtype=torch.float64), 0.0
+    seen = []
+
+    def product(x):
+        seen.append(x.abs().sum(1) > 0)
+        return apply(matrices, x)
+
+    found = batched_cg(product, right, tolerance=1e-9, max_iterations=100, verified=False)
+    assert found.iterations[0] == 1 and found.iterations[2] == 0 and found.iterations[1] > 5
+    assert [bool(active[0]) for active in seen] == [True] + [False] * (len(seen) - 1)
+    assert not any(bool(active[2]) for active in seen)
+    assert found.converged.all() and found.residual[2] == 0 and found.least_curvature[2] == torch.inf
+    alone = batched_cg(lambda x: apply(matrices[1:2], x), right[1:2], tolerance=1e-9, max_iterations=100)
+    torch.testing.assert_close(found.solution[1:2], alone.solution)
+
+
+def test_negative_curvature_stops_its_column_and_is_reported():
+    matrices, right = spd_columns(2, 8, seed=3)
+    matrices[1] -= 500 * torch.eye(8, dtype=torch.float64)
+    found = batched_cg(lambda x: apply(matrices, x), right, tolerance=1e-8, max_iterations=100)
+    assert found.negative_curvature.tolist() == [False, True]
+    assert found.converged.tolist() == [True, False]
+    assert found.least_curvature[1] <= 0 < found.least_curvature[0]
+    torch.testing.assert_close(found.solution[0], torch.linalg.solve(matrices[0], right[0]), rtol=1e-4, atol=1e-6)
+
+
+def test_too_few_iterations_are_reported_with_the_residual_they_left():
+    matrices, right = spd_columns(2, 20, seed=4)
+    found = batched_cg(lambda x: apply(matrices, x), right, tolerance=1e-10, max_iterations=3)
+    assert found.iterations.tolist() == [3, 3]
+    assert not found.converged.any()
+    assert (found.residual > 1e-10).all()
+
+
+def test_a_preconditioner_may_be_an_iteration_itself():
+    matrices, right = spd_columns(4, 30, seed=5, condition=1e4)
+    near = matrices + torch.eye(30, dtype=torch.float64)  # doubles the smallest eigenvalue
+
+    def inner(x):
+        return batched_cg(lambda y: apply(near, y), x, tolerance=0.01, max_iterations=100, verified=False).solution
+
+    plain = batched_cg(lambda x: apply(matrices, x), right, tolerance=1e-8, max_iterations=500)
+    nested = batched_cg(lambda x: apply(matrices, x), right, tolerance=1e-8, max_iterations=500, preconditioner=inner)
+    assert nested.converged.all() and (nested.iterations < plain.iterations / 4).all()
+    torch.testing.assert_close(nested.solution, torch.linalg.solve(matrices, right), rtol=1e-3, atol=1e-5)
+
+
+def test_conjugate_gradients_refuse_what_is_not_finite_and_bad_preconditioners():
+    _, right = spd_columns(1, 4, seed=6)
+    with pytest.raises(NumericalError, match=r"caller: a product in conjugate gradients is not finite\. Check the model"):
+        batched_cg(lambda x: x * float("nan"), right, tolerance=1e-3, max_iterations=5, owner="caller")
+    with pytest.raises(NumericalError, match="caller: the preconditioner is not positive definite or not finite"):
+        batched_cg(lambda x: x, right, tolerance=1e-3, max_iterations=5, preconditioner=lambda x: -x, owner="caller")

@@ -395,7 +395,7 @@ def test_regression_page(tmp_path):
     audit = regression(1)
     root = page_of(audit, tmp_path)
     names = [cell.text for cell in root.one("table", class_="records").one("thead").all("th")]
-    assert names == ["rank", "id", "target", "loo", "loss", "leverage", "predicted_tpr"]
+    assert names == ["rank", "id", "target", "shift", "loss", "leverage", "predicted_tpr"]
     assert "a prediction under Gaussian-linear assumptions" in root.text and "lower bound" in root.text
     assert "loss (squared error)" in root.text and "loss (nats)" not in root.text
     assert not root.all(id="accuracy-gap")

@@ -37,7 +37,8 @@ from noshadow.tail import model_risk
 from noshadow.traces import GivenTraces
 from noshadow.views import View
 
-RANKED_BY = {"regression": "loo", "classification": "shift", "binary": "shift"}
+# Ranks best against measured attacks: benchmarks/which_layers.py.
+RANKED_BY = "shift"
 RECORD_COLUMNS = tuple(c for c in COLUMNS if c not in ("loss", "entropy"))
 NO_ENTROPY = "not applicable: a regression predicts no class probabilities"
 NOT_CALIBRATED = (
@@ -130,7 +131,7 @@ def audit_view(
             extra, why = _predicted_tpr(scores, targets - train.outputs, options.fpr if risk is None else risk.fpr)
             table, absent = table | extra, absent | why
     table |= traces
-    ranked_by = RANKED_BY[task] if scores is not None else None
+    ranked_by = RANKED_BY if scores is not None else None
     if ranked_by is not None:
         table["rank"] = _ranks(table[ranked_by])
     return Audit(

@@ -1,7 +1,7 @@
 """Training reference models: planned once, resumed as often as needed, the same arrays in the end."""
 
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from noshadow.checks import Array, InputError, as_array, refuse, require_choice, require_whole
-from noshadow.reference.backends import crew, surviving_outcomes
+from noshadow.crews import Crew, Wording, crew, surviving_results
 from noshadow.reference.folder import create_folder, require_own_folder, resumed_manifest, stored_plan, whole_models
 from noshadow.reference.keeping import disk, keep_outcomes, remove_unfinished
 from noshadow.reference.manifest import function_name, job_manifest
@@ -18,12 +18,13 @@ from noshadow.reference.pool import Pool, record_pool
 from noshadow.reference.queries import Query, checked_queries
 from noshadow.reference.recorded import Reading, record_arrays, require_one_statistic
 from noshadow.reference.store import References, load_references, with_notes
-from noshadow.reference.work import Job, Task, TrainsMany, packed_members
+from noshadow.reference.work import Job, Outcome, Task, TrainsMany, packed_members
 from noshadow.views import weights_sha256
 
 OWNER = "train_references"
 ENGINES = ("auto", "one-by-one", "vectorised")
 STACK = 16
+WORDING = Wording(OWNER, "train_fn, extra, queries and data", "train", "trained", "model", "what is done is kept")
 
 
 @dataclass(frozen=True)
@@ -136,8 +137,8 @@ def train_references(
         stored, drawn, notes = _opened(path, manifest, records, target, resumes=resumes)
     tasks = _tasks(drawn, whole_models(path, stored), chosen.stack)
     if tasks:
-        with crew(backend, workers=workers, threads=threads, address=address, attempts=attempts, owner=OWNER) as ready:
-            stream = surviving_outcomes(ready, job, tasks, attempts=attempts, owner=OWNER)
+        with crew(backend, workers=workers, threads=threads, address=address, attempts=attempts, wording=WORDING) as ready:
+            stream = _outcomes(ready, job, tasks, attempts)
             total = sum(len(task.wanted) for task in tasks)
             keep_outcomes(path, stored, stream, total=total, workers=ready.workers, progress=progress, owner=OWNER)
             notes += ready.notes
@@ -220,6 +221,11 @@ def _opened(
         stored = create_folder(path, manifest, drawn, columns, None if target is None else (target.arrays, target.task))
     drawn, _ = stored_plan(path, stored, OWNER)
     return stored, drawn, notes
+
+
+def _outcomes(ready: Crew, job: Job, tasks: Sequence[Task], attempts: int) -> Iterator[Outcome]:
+    for _, outcomes in surviving_results(ready, job, tasks, attempts=attempts, wording=WORDING):
+        yield from outcomes
 
 
 def _tasks(drawn: Plan, done: Collection[int], stack: int | None) -> list[Task]:

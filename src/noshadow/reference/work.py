@@ -1,7 +1,6 @@
 """What a worker does: train one model, or a stack of them, and read each on all records."""
 
 import random
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,14 +10,11 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from noshadow.checks import Array, InputError, numeric_array, refuse
+from noshadow.crews import alone_in_process
 from noshadow.reference.pool import Pool
 from noshadow.reference.recorded import Reading, pool_losses, record_arrays
-
-# A worker process may run tasks in several threads (Dask); torch's and NumPy's random states and thread counts are the process's.
-_ONE_AT_A_TIME = threading.Lock()
 
 
 @runtime_checkable
@@ -40,7 +36,7 @@ class TrainsMany(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """All that a worker needs beside the task: it travels once."""
+    """All that a worker needs beside the task: it travels once (`crews.Job`)."""
 
     train_fn: Callable[..., Any]
     pool: Pool
@@ -51,6 +47,11 @@ class Job:
     extra_models: int
     threads: int
 
+    def carried_out(self, task: "Task") -> list["Outcome"]:
+        """The outcome of each wanted model of a task."""
+        _, outcomes = task_outcomes(self, task)
+        return outcomes
+
 
 @dataclass(frozen=True, eq=False)
 class Task:
@@ -60,6 +61,11 @@ class Task:
     seeds: tuple[int, ...]
     packed: Array  # (k, ⌈n/8⌉) uint8: membership, a bit a record
     wanted: frozenset[int]
+
+    @property
+    def number(self) -> int:
+        """The first model names the task."""
+        return self.numbers[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,12 +89,12 @@ def task_outcomes(job: Job, task: Task) -> tuple[int, list[Outcome]]:
     """The task's first model, which names it, and the outcome of each wanted model; a failure is an outcome, too."""
     members = [np.flatnonzero(np.unpackbits(row, count=len(job.pool))) for row in task.packed]
     started = time.perf_counter()
-    with _ONE_AT_A_TIME, _steady(job.threads, task.seeds[0]):
+    with alone_in_process(job.threads), _seeded(task.seeds[0]):
         try:
             models = _models(job, members, task.seeds)
         except (Exception, SystemExit) as error:
             text, seconds = _failure(error), (time.perf_counter() - started) / len(members)
-            return task.numbers[0], [
+            return task.number, [
                 Outcome(number, seed, seconds, failure=text)
                 for number, seed in zip(task.numbers, task.seeds, strict=True)
                 if number in task.wanted
@@ -97,7 +103,7 @@ def task_outcomes(job: Job, task: Task) -> tuple[int, list[Outcome]]:
         for number, seed, indices, (model, traces) in zip(task.numbers, task.seeds, members, models, strict=True):
             if number in task.wanted:
                 outcomes.append(_read(job, number, seed, indices, model, traces, share))
-    return task.numbers[0], outcomes
+    return task.number, outcomes
 
 
 def _models(job: Job, members: Sequence[Array], seeds: Sequence[int]) -> list[tuple[Any, Array | None]]:
@@ -162,19 +168,16 @@ def _failure(error: BaseException) -> str:
 
 
 @contextmanager
-def _steady(threads: int, seed: int) -> Iterator[None]:
-    """A fixed number of threads, and random states that depend on the seed alone; both are as before afterwards."""
-    before = torch.get_num_threads()
+def _seeded(seed: int) -> Iterator[None]:
+    """Random states that depend on the seed alone; as before afterwards."""
     python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002 - train_fn may draw from it
     devices = list(range(torch.cuda.device_count()))
-    with threadpool_limits(limits=threads), torch.random.fork_rng(devices=devices):
-        torch.set_num_threads(threads)
+    with torch.random.fork_rng(devices=devices):
         torch.manual_seed(seed)
         random.seed(seed)
         np.random.seed(seed % 2**32)  # noqa: NPY002
         try:
             yield
         finally:
-            torch.set_num_threads(before)
             random.setstate(python_state)
             np.random.set_state(numpy_state)  # noqa: NPY002

@@ -1,10 +1,13 @@
 """The cheap per-record columns beside the loss: gradient norm and entropy. Tasks and targets as in `losses`."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 
 from noshadow.blocks import as_blocks_of, block_length, blocks
 from noshadow.checks import Array
+from noshadow.losses import record_losses
 
 
 def block_residuals(outputs: torch.Tensor, targets: torch.Tensor, task: str) -> torch.Tensor:
@@ -48,3 +51,18 @@ def gradient_norms(features: Array, outputs: Array, targets: Array, task: str, *
         lengths = (as_blocks_of(features, start, stop) ** 2).sum(1) + fit_intercept
         norms[start:stop] = (residuals.norm(dim=1) * lengths.sqrt()).numpy()
     return norms
+
+
+def baseline_columns(
+    features: Array, outputs: Array, targets: Array, weight: Array | None, task: str, *, fit_intercept: bool, wanted: Sequence[str]
+) -> dict[str, Array]:
+    """The wanted ones of loss, gradient_norm and entropy, the first two scaled by the sample weight."""
+    held: dict[str, Array] = {}
+    scale = 1.0 if weight is None else weight
+    if "loss" in wanted:
+        held["loss"] = scale * record_losses(outputs, targets, task)
+    if "gradient_norm" in wanted:
+        held["gradient_norm"] = scale * gradient_norms(features, outputs, targets, task, fit_intercept=fit_intercept)
+    if "entropy" in wanted and task != "regression":
+        held["entropy"] = record_entropies(outputs, task)
+    return held

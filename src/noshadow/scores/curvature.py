@@ -44,14 +44,14 @@ def curvature_bytes(classes: int, rank: int) -> int:
     return 3 * 8 * ((classes - 1) * rank) ** 2
 
 
-def require_memory(problem: SoftmaxProblem, limit: float, owner: str) -> None:
-    """Refuse before allocating when the exact curvature would not fit."""
+def require_memory(problem: SoftmaxProblem, limit: float, owner: str, *, instead: str = "score a narrower representation") -> None:
+    """Refuse before allocating when the exact curvature would not fit; `instead` is what else one can do."""
     need = curvature_bytes(problem.classes, problem.design.rank)
     if need > limit:
         raise InputError(
             f"{owner}: (classes − 1) × features must be small enough for an exact curvature within max_memory ({limit / 1e9:.1f} GB); "
             f"got {problem.classes} classes × {problem.design.rank} dimensions, which needs {need / 1e9:.1f} GB. "
-            "Raise max_memory, or score a narrower representation."
+            f"Raise max_memory, or {instead}."
         )
 
 
@@ -70,19 +70,26 @@ class ContrastInverse:
     others: torch.Tensor
 
 
+PairWeights = Callable[[SoftmaxProblem, int, int, torch.dtype], torch.Tensor]
+
+
 def contrast_inverse(
-    problem: SoftmaxProblem,
-    pair_weights: Callable[[SoftmaxProblem, int, int, torch.dtype], torch.Tensor],
-    *,
-    dtype: torch.dtype,
-    block_size: int | None,
-    progress: bool,
-    owner: str,
+    problem: SoftmaxProblem, pair_weights: PairWeights, *, dtype: torch.dtype, block_size: int | None, progress: bool, owner: str
 ) -> ContrastInverse:
     """Invert the curvature that has the given pair weights, in float64; products over records in `dtype`.
 
     Cost: n·m²r²/2 flops for the curvature, ((m−1)r)³ for its inverse.
     """
+    total = pair_sums(problem, pair_weights, dtype=dtype, block_size=block_size, progress=progress)
+    curvature, others = grounded_laplacian(total, problem.classes, problem.damping * problem.design.penalty)
+    del total
+    return ContrastInverse(spd_inverse(curvature, owner, overwrite=True), others)
+
+
+def pair_sums(
+    problem: SoftmaxProblem, pair_weights: PairWeights, *, dtype: torch.dtype, block_size: int | None, progress: bool
+) -> torch.Tensor:
+    """Σ_j w_uv(j)·vech(g′_jg′_jᵀ) over records for all pairs of classes, (m(m−1)/2, r(r+1)/2) float64."""
     design, m = problem.design, problem.classes
     pairs, r = m * (m - 1) // 2, design.rank
     width = pairs + (r * (r + 1) // 2 if pairs >= r else 2048)
@@ -90,18 +97,16 @@ def contrast_inverse(
     total = torch.zeros((pairs, r * (r + 1) // 2), dtype=torch.float64)
     for start, stop in tracked(blocks(len(design), size), "curvature", show=progress):
         add_pair_gram(total, pair_weights(problem, start, stop, dtype), design.rows(start, stop, dtype))
-    curvature, others = _grounded_laplacian(total, m, r, problem.damping * design.penalty)
-    del total
-    return ContrastInverse(spd_inverse(curvature, owner, overwrite=True), others)
+    return total
 
 
-def _grounded_laplacian(total: torch.Tensor, m: int, r: int, penalty: torch.Tensor) -> tuple[Array, torch.Tensor]:
+def grounded_laplacian(total: torch.Tensor, m: int, penalty: torch.Tensor) -> tuple[Array, torch.Tensor]:
     """The Laplacian with pair weights `total`, without the row and column of the class with most curvature.
 
     Leaving out one class fixes the shift shared by all logits. For weights that sum to zero over classes, ‖Θ‖² of
     their differences δ to that class is δᵀ(I − 11ᵀ/m)δ, which is how the penalty is carried along.
     """
-    pair = _pair_index(m)
+    r, pair = len(penalty), _pair_index(m)
     u, v = torch.triu_indices(m, m, 1)
     diagonal = total.new_zeros((m, total.shape[1])).index_add_(0, u, total).index_add_(0, v, total)
     i, j = torch.triu_indices(r, r)

@@ -6,7 +6,7 @@ along as λ·Π. Means are taken off first when there is a bias to carry them. I
 from κ(G)² down to about κ(G), as in Cholesky-QR2, and lets the large products run in float32.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -16,6 +16,9 @@ from noshadow.checks import Array, refuse
 
 # Below this ratio of eigenvalues the second moments have lost too many digits: singular values are taken from a QR instead.
 TRUSTED_RATIO = 1e-9
+# Means to the last digits, in two rounds: what they miss of a constant column would pass for a feature.
+MEAN_ROUNDS = 2
+Directions = tuple[torch.Tensor, torch.Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +59,7 @@ class Design:
 
     def shifted(self, start: int, stop: int) -> torch.Tensor:
         """Rows of G with the shift taken off, (b, d) float64."""
-        return self.raw(start, stop) - self.shift
+        return self.raw(start, stop).sub_(self.shift)
 
     def rows(self, start: int, stop: int, dtype: torch.dtype) -> torch.Tensor:
         """Whitened rows as columns, (r, b). Always whitened in float64, then rounded."""
@@ -65,9 +68,10 @@ class Design:
 
 def raw_rows(features: Array, start: int, stop: int, fit_intercept: bool) -> torch.Tensor:
     """Feature rows with the bias column, float64."""
-    block = torch.ones((stop - start, features.shape[1] + fit_intercept), dtype=torch.float64)
-    block[:, : features.shape[1]] = torch.from_numpy(np.array(features[start:stop], dtype=np.float64))
-    return block
+    rows = np.empty((stop - start, features.shape[1] + fit_intercept))
+    rows[:, : features.shape[1]] = features[start:stop]  # cast and copied in one go
+    rows[:, features.shape[1] :] = 1.0
+    return torch.from_numpy(rows)
 
 
 def whitened_design(features: Array, *, fit_intercept: bool, penalize_intercept: bool, owner: str) -> Design:
@@ -84,60 +88,94 @@ def whitened_design(features: Array, *, fit_intercept: bool, penalize_intercept:
     if p > n:
         triangle: Array = np.asarray(np.linalg.qr(features.astype(np.float64).T, mode="r"))
         features = np.ascontiguousarray(triangle.T)
-    d = features.shape[1] + fit_intercept
+    n, d = len(features), features.shape[1] + fit_intercept
     shift = torch.zeros(d, dtype=torch.float64)
     if fit_intercept:
-        shift[:-1] = _column_means(features)
-    penalised = torch.ones(d, dtype=torch.float64)
-    if fit_intercept and not penalize_intercept:
-        penalised[-1] = 0.0
-    unit, values, vectors = _principal_directions(features, shift, fit_intercept, owner)
-    whitening, unwhitening, penalty = _whitening(unit, values, vectors, shift, penalised)
-    return Design(features, fit_intercept, shift, whitening, unwhitening, penalty, bool((penalised > 0).all()), p + fit_intercept)
+        for _ in range(MEAN_ROUNDS):
+            shift[:-1] += column_sums(features, shift[:-1]) / n
+    gram = shifted_gram(features, shift, fit_intercept)
+    unit, seen = column_lengths(gram, n, shift, owner)
+    directions = gram_directions(gram, n, unit, seen)
+    if directions is None:
+        directions = triangle_directions(unit_triangle(features, shift, unit, seen, fit_intercept), n)
+    frame = framed(shift, unit, directions, width=p + fit_intercept, fit_intercept=fit_intercept, penalize_intercept=penalize_intercept)
+    return replace(frame, features=features)
 
 
-def _column_means(features: Array) -> torch.Tensor:
-    """Means to the last digits: what they miss of a constant column would pass for a feature."""
-    means = torch.zeros(features.shape[1], dtype=torch.float64)
-    for _ in range(2):
-        left = torch.zeros_like(means)
-        for start, stop in blocks(len(features), block_length(2 * features.shape[1] + 1)):
-            left += (raw_rows(features, start, stop, False) - means).sum(0)
-        means = means + left / len(features)
-    return means
+def column_sums(features: Array, centre: torch.Tensor) -> torch.Tensor:
+    """Σ (row − centre) over records, (p,) float64."""
+    total = torch.zeros(features.shape[1], dtype=torch.float64)
+    for start, stop in blocks(len(features), block_length(2 * features.shape[1] + 1)):
+        total += raw_rows(features, start, stop, False).sub_(centre).sum(0)
+    return total
 
 
-def _principal_directions(
-    features: Array, shift: torch.Tensor, fit_intercept: bool, owner: str
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Column lengths, eigenvalues of the second moments of unit-length columns (0 below rank), and their directions.
-
-    Unit-length columns first, so that units of measurement cannot be mistaken for collinearity.
-    """
-    n, d = len(features), len(shift)
-    walk = blocks(n, block_length(2 * d))
+def shifted_gram(features: Array, shift: torch.Tensor, fit_intercept: bool) -> torch.Tensor:
+    """Σ (g̃ − shift)(g̃ − shift)ᵀ over records, (d, d) float64."""
+    d = len(shift)
     gram = torch.zeros((d, d), dtype=torch.float64)
-    for start, stop in walk:
-        rows = raw_rows(features, start, stop, fit_intercept) - shift
+    for start, stop in blocks(len(features), block_length(2 * d)):
+        rows = raw_rows(features, start, stop, fit_intercept).sub_(shift)
         gram += rows.T @ rows
+    return gram
+
+
+def unit_triangle(features: Array, shift: torch.Tensor, unit: torch.Tensor, seen: torch.Tensor, fit_intercept: bool) -> torch.Tensor:
+    """R of a QR decomposition of the shifted rows with columns of unit length, (≤ d, d)."""
+    triangle = torch.zeros((0, len(shift)), dtype=torch.float64)
+    for start, stop in blocks(len(features), block_length(2 * len(shift))):
+        rows = torch.where(seen, (raw_rows(features, start, stop, fit_intercept) - shift) / unit, torch.zeros_like(unit))
+        triangle = stacked_triangle(triangle, rows)
+    return triangle
+
+
+def stacked_triangle(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """R of the rows of both; also of the triangles of two parts of the records."""
+    _, triangle = torch.linalg.qr(torch.cat([first, second]), mode="r")
+    return torch.as_tensor(triangle)
+
+
+def column_lengths(gram: torch.Tensor, n: int, shift: torch.Tensor, owner: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Root mean squares of the shifted columns (1 where there is nothing to see), and which columns are more than rounding.
+
+    Unit-length columns, so that units of measurement cannot be mistaken for collinearity.
+    """
     lengths = (gram.diagonal() / n).sqrt()
     # What rounding leaves of a constant column is not a feature.
     seen = lengths > 256 * torch.finfo(torch.float64).eps * (lengths + shift.abs())
     if not seen.any():
         refuse(owner, "features", "not all be zero", "a design of zeros")
-    unit = torch.where(seen, lengths, torch.ones_like(lengths))
+    return torch.where(seen, lengths, torch.ones_like(lengths)), seen
+
+
+def gram_directions(gram: torch.Tensor, n: int, unit: torch.Tensor, seen: torch.Tensor) -> Directions | None:
+    """Eigenvalues (0 below rank) and directions of the second moments of unit-length columns; None where these cannot be trusted."""
+    d, count = len(unit), int(seen.sum())
     values, vectors = torch.linalg.eigh(torch.where(seen[:, None] & seen, gram / n / unit[:, None] / unit, torch.zeros_like(gram)))
-    count = int(seen.sum())
-    if values[-count] > TRUSTED_RATIO * values[-1]:
-        return unit, torch.where(torch.arange(d) >= d - count, values, torch.zeros_like(values)), vectors
-    triangle = torch.zeros((0, d), dtype=torch.float64)
-    for start, stop in walk:
-        rows = torch.where(seen, (raw_rows(features, start, stop, fit_intercept) - shift) / unit, torch.zeros_like(unit))
-        triangle = torch.linalg.qr(torch.cat([triangle, rows]), mode="r")[1]
+    if values[-count] <= TRUSTED_RATIO * values[-1]:
+        return None
+    return torch.where(torch.arange(d) >= d - count, values, torch.zeros_like(values)), vectors
+
+
+def triangle_directions(triangle: torch.Tensor, n: int) -> Directions:
+    """The same from the triangle of n records, to all digits."""
+    d = triangle.shape[1]
     _, singular, right = torch.linalg.svd(triangle, full_matrices=True)
     singular = torch.cat([singular, singular.new_zeros(d - len(singular))])
     tolerance = 4 * torch.finfo(torch.float64).eps * max(n, d) * singular[0]
-    return unit, torch.where(singular > tolerance, singular**2 / n, torch.zeros_like(singular)), right.T
+    return torch.where(singular > tolerance, singular**2 / n, torch.zeros_like(singular)), right.T
+
+
+def framed(
+    shift: torch.Tensor, unit: torch.Tensor, directions: Directions, *, width: int, fit_intercept: bool, penalize_intercept: bool
+) -> Design:
+    """The whitened coordinates, as a design of no records yet."""
+    penalised = torch.ones_like(shift)
+    if fit_intercept and not penalize_intercept:
+        penalised[-1] = 0.0
+    whitening, unwhitening, penalty = _whitening(unit, *directions, shift, penalised)
+    nobody = np.empty((0, len(shift) - fit_intercept))
+    return Design(nobody, fit_intercept, shift, whitening, unwhitening, penalty, bool((penalised > 0).all()), width)
 
 
 def _whitening(

@@ -34,13 +34,8 @@ def head_inputs(features: object, outputs: object, targets: object, *, task: str
     Raises:
         InputError: not finite, of different lengths, fewer than two records or classes, or not what the task wants.
     """
-    x = floating(numeric_array(features, owner, "features", ndim=2))
-    given = floating(numeric_array(outputs, owner, "outputs", ndim=(1, 2)))
-    out = given[:, None] if given.ndim == 1 else given
-    raw = numeric_array(targets, owner, "targets", ndim=(1, 2))
+    x, out, raw = plain_arrays(features, outputs, targets, owner)
     n = require_same_length(owner, features=x, outputs=out, targets=raw)
-    for name, array in (("features", x), ("outputs", out), ("targets", raw)):
-        require_squarable(array, owner, name)
     if n < 2:
         refuse(owner, "features", "have at least 2 records", n)
     task = resolved_task(task, out, raw, owner)
@@ -50,3 +45,14 @@ def head_inputs(features: object, outputs: object, targets: object, *, task: str
         require_two_classes(hard_labels(y) if task == "classification" else y > 0.5, owner)
     weight = None if sample_weight is None else require_weights(sample_weight, n, owner)
     return HeadInputs(x, out, y, weight, task)
+
+
+def plain_arrays(features: object, outputs: object, targets: object, owner: str) -> tuple[Array, Array, Array]:
+    """Features (n, d−1), outputs (n, m) and targets as given: numeric, finite, and small enough to be squared."""
+    x = floating(numeric_array(features, owner, "features", ndim=2))
+    given = floating(numeric_array(outputs, owner, "outputs", ndim=(1, 2)))
+    out = given[:, None] if given.ndim == 1 else given
+    raw = numeric_array(targets, owner, "targets", ndim=(1, 2))
+    for name, array in (("features", x), ("outputs", out), ("targets", raw)):
+        require_squarable(array, owner, name)
+    return x, out, raw

@@ -1,22 +1,20 @@
-"""`record_scores`: every exact last-layer column from features, outputs and targets."""
+"""`record_scores`: every last-layer column from features, outputs and targets."""
 
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 
 from noshadow.checks import Array, refuse, require_choice, require_whole
-from noshadow.losses import record_losses
-from noshadow.scores.baselines import gradient_norms, record_entropies
+from noshadow.scores.baselines import baseline_columns
 from noshadow.scores.curvature import SoftmaxProblem
 from noshadow.scores.damping import HeadFit, head_fit, mean_curvature, resolved_damping
 from noshadow.scores.design import Design, whitened_design
 from noshadow.scores.inputs import head_inputs
 from noshadow.scores.result import COLUMNS, RecordScores, Solved
-from noshadow.scores.single_output import binary_columns, regression_columns, weighted_leverage
-from noshadow.scores.softmax_solver import softmax_columns
+from noshadow.scores.single_output import binary_columns, logit_curvature, regression_columns, weighted_leverage
+from noshadow.scores.softmax_solver import HeadSolution, SolverOptions, softmax_solution
 
 NONLINEAR_HEAD = 1e-3
 DOUBTFUL_CONDITION = 1e12
@@ -35,12 +33,14 @@ def record_scores(
     sample_weight: object = None,
     columns: Sequence[str] | None = None,
     damping_source: str | None = None,
+    method: str = "auto",
+    refine: int = 48,
     precision: str = "auto",
     block_size: int | None = None,
     max_memory: float = 8e9,
     progress: bool = False,
 ) -> RecordScores:
-    """Exact last-layer membership scores of every training record, from one factorisation.
+    """Last-layer membership scores of every training record, exact from one factorisation wherever that fits into memory.
 
     With g̃ = [g; 1], H_ii = (I ⊗ g̃_iᵀ)𝓗⁻¹(I ⊗ g̃_i), W_i = diag(p) − ppᵀ and r_i = p − y for softmax:
     leverage Tr(W_iH_ii), influence r_iᵀH_ii r_i, newton r_iᵀH_ii(I − W_iH_ii)⁻¹r_i, loo the true loss at the
@@ -58,6 +58,11 @@ def record_scores(
         sample_weight: (n,) ≥ 0, scales each record's loss, gradient and curvature.
         columns: names to compute, all by default.
         damping_source: sentence stored beside λ.
+        method: "exact"; "ekfac" (softmax heads too big to factor, λ > 0: everybody else's curvature kept on the diagonal of a
+            Kronecker basis, the record's own exact); "auto" takes "ekfac", with a note, when the exact curvature exceeds max_memory.
+        refine: with "ekfac", how many records, those of largest EK-FAC shift, get exact influence, newton, loo and shift by
+            conjugate gradients. `exact` marks those that converged; leverage and margin_leverage stay approximated. On them the
+            median error of EK-FAC is measured (`errors`); the other records keep its values.
         precision: "float64", "mixed" (float32 products, checked) or "auto" (mixed for large softmax heads;
             falls back to float64, with a note, when the measured error exceeds 1e-4).
         block_size: records per block; chosen from the shapes by default. No effect on values beyond rounding.
@@ -72,6 +77,7 @@ def record_scores(
     Exact when: the last layer alone is refitted from a minimum: `loo` equals the refit for (ridge) least squares
         and is one Newton step from it for cross-entropy. Approximates: retraining the whole network.
     Cost: softmax n·m²d²/2 flops twice and ((m−1)d)³; otherwise 4nd². Memory about 3·8·((m−1)d)² bytes plus blocks.
+        EK-FAC n·m(20m + 20d) flops, memory O(m² + md), and for each refined record two systems of some ten products of 4nmd flops.
     Reference: [RET] Eqs. (7)–(10), Props. B.1–B.4; [GLS] Props. C.1–C.2.
 
     Example:
@@ -82,22 +88,22 @@ def record_scores(
         (2.0, True)
     """
     started = time.perf_counter()
-    wanted = _requested(columns)
-    require_choice(precision, ("auto", "float64", "mixed"), OWNER, "precision")
-    if block_size is not None:
-        require_whole(block_size, OWNER, "block_size", low=1)
+    wanted = requested_columns(columns, OWNER)
+    _require_options(method, refine, precision, block_size)
     head = head_inputs(features, outputs, targets, task=task, sample_weight=sample_weight, owner=OWNER)
     x, out, y, weight, task = head.features, head.outputs, head.targets, head.sample_weight, head.task
+    _require_method(method, task)
     design = whitened_design(x, fit_intercept=fit_intercept, penalize_intercept=penalize_intercept, owner=OWNER)
     scale = mean_curvature(design, out, weight, task) if isinstance(damping, str) else 0.0
     value, source = resolved_damping(damping, scale, damping_source)
     if task == "classification":
         problem = SoftmaxProblem(design, out, y, weight, value)
-        solved = softmax_columns(problem, wanted, precision, block_size=block_size, max_memory=max_memory, progress=progress, owner=OWNER)
+        solution = softmax_solution(problem, wanted, SolverOptions(method, refine, precision, block_size, max_memory, progress), OWNER)
     else:
-        solved = _single_output(design, out, y, weight, value, task=task, block_size=block_size)
+        solution = HeadSolution(_single_output(design, out, y, weight, value, task=task, block_size=block_size))
+    solved = solution.solved
     fit = head_fit(design, out, y, weight, task=task, damping=value)
-    held: dict[str, Any] = solved.columns | _baselines(x, out, y, weight, task, fit_intercept, wanted)
+    held: dict[str, Any] = solved.columns | baseline_columns(x, out, y, weight, task, fit_intercept=fit_intercept, wanted=wanted)
     return RecordScores(
         task=task,
         damping_used=value,
@@ -111,30 +117,45 @@ def record_scores(
         precision=solved.precision,
         precision_error=solved.precision_error,
         seconds=time.perf_counter() - started,
-        notes=_notes(solved, design, fit),
-        not_applicable=_absent(task, wanted) | solved.absent,
+        notes=score_notes(solved, design, fit),
+        not_applicable=absent_columns(task, wanted) | solved.absent,
+        method=solution.method,
+        exact=solution.exact,
+        errors=solution.errors,
         **{name: held[name] for name in wanted if name in held},
     )
 
 
-def _requested(columns: Sequence[str] | None) -> tuple[str, ...]:
+def _require_options(method: object, refine: object, precision: object, block_size: object) -> None:
+    require_choice(method, ("auto", "exact", "ekfac"), OWNER, "method")
+    require_whole(refine, OWNER, "refine", low=0)
+    require_choice(precision, ("auto", "float64", "mixed"), OWNER, "precision")
+    if block_size is not None:
+        require_whole(block_size, OWNER, "block_size", low=1)
+
+
+def _require_method(method: str, task: str) -> None:
+    if method == "ekfac" and task != "classification":
+        hint = "The exact curvature has only d² numbers there; should even these not fit, project the features to fewer dimensions first."
+        refuse(OWNER, "method", f"be 'exact' or 'auto' in a {task} task", "'ekfac'", hint)
+
+
+def requested_columns(columns: Sequence[str] | None, owner: str) -> tuple[str, ...]:
+    """The names asked for, all by default."""
     if columns is None:
         return COLUMNS
     if isinstance(columns, str):
-        refuse(OWNER, "columns", "be a list of column names", repr(columns))
+        refuse(owner, "columns", "be a list of column names", repr(columns))
     unknown = [c for c in columns if c not in COLUMNS]
     if unknown:
-        refuse(OWNER, "columns", f"be among {', '.join(COLUMNS)}", ", ".join(map(repr, unknown)))
+        refuse(owner, "columns", f"be among {', '.join(COLUMNS)}", ", ".join(map(repr, unknown)))
     return tuple(columns)
 
 
 def _single_output(
     design: Design, outputs: Array, targets: Array, weight: Array | None, damping: float, *, task: str, block_size: int | None
 ) -> Solved:
-    curvature = weight
-    if task == "binary":
-        logit = torch.from_numpy(outputs[:, 0].astype(np.float64))
-        curvature = (torch.sigmoid(logit) * torch.sigmoid(-logit)).numpy() * (1.0 if weight is None else weight)
+    curvature = logit_curvature(outputs[:, 0], weight) if task == "binary" else weight
     solved = weighted_leverage(design, curvature, damping, block_size=block_size, owner=OWNER)
     if task == "binary":
         columns = binary_columns(outputs[:, 0], targets, solved.self_influence, weight)
@@ -143,28 +164,16 @@ def _single_output(
     return Solved(columns, solved.inverse, float(columns["leverage"].sum()))
 
 
-def _baselines(
-    features: Array, outputs: Array, targets: Array, weight: Array | None, task: str, fit_intercept: bool, wanted: Sequence[str]
-) -> dict[str, Array]:
-    held: dict[str, Array] = {}
-    scale = 1.0 if weight is None else weight
-    if "loss" in wanted:
-        held["loss"] = scale * record_losses(outputs, targets, task)
-    if "gradient_norm" in wanted:
-        held["gradient_norm"] = scale * gradient_norms(features, outputs, targets, task, fit_intercept=fit_intercept)
-    if "entropy" in wanted and task != "regression":
-        held["entropy"] = record_entropies(outputs, task)
-    return held
-
-
-def _absent(task: str, wanted: Sequence[str]) -> dict[str, str]:
+def absent_columns(task: str, wanted: Sequence[str]) -> dict[str, str]:
+    """Wanted columns that do not exist for the task, and why."""
     if task != "regression":
         return {}
     reason = "not applicable: a regression predicts no class probabilities"
     return {name: reason for name in ("entropy", "margin_leverage") if name in wanted}
 
 
-def _notes(solved: Solved, design: Design, fit: HeadFit) -> tuple[str, ...]:
+def score_notes(solved: Solved, design: Design, fit: HeadFit) -> tuple[str, ...]:
+    """Sentences a reader of the scores must see."""
     notes = list(solved.notes)
     interpolated = int(np.isinf(solved.columns["newton"]).sum()) if "newton" in solved.columns else 0
     if interpolated:

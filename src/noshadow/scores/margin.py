@@ -5,7 +5,7 @@ import torch
 
 from noshadow.blocks import as_blocks_of, blocks
 from noshadow.checks import Array
-from noshadow.linalg import pair_products, spd_inverse
+from noshadow.linalg import PairForms, pair_products, spd_inverse
 from noshadow.losses import margins
 from noshadow.scores.curvature import SoftmaxProblem, contrast_inverse, difference_blocks, difference_forms
 from noshadow.scores.softmax import square_differences
@@ -45,7 +45,7 @@ def margin_leverages(problem: SoftmaxProblem, *, block_size: int | None, progres
     return _primal(problem, block_size=block_size, progress=progress)
 
 
-def _pairs(problem: SoftmaxProblem, start: int, stop: int, dtype: torch.dtype) -> torch.Tensor:
+def margin_pairs(problem: SoftmaxProblem, start: int, stop: int, dtype: torch.dtype) -> torch.Tensor:
     """Laplacian pair weights −w·a_u a_v of the rank-one curvatures w·aaᵀ (a sums to zero)."""
     gradient, weight = margin_gradients(problem, start, stop)
     return pair_products((gradient * weight.sqrt()[:, None]).T.to(dtype), strict=True).neg_()
@@ -53,8 +53,13 @@ def _pairs(problem: SoftmaxProblem, start: int, stop: int, dtype: torch.dtype) -
 
 def _primal(problem: SoftmaxProblem, *, block_size: int | None, progress: bool) -> Array:
     # float64: diagonals of this Laplacian are differences of its off-diagonals
-    inverse = contrast_inverse(problem, _pairs, dtype=torch.float64, block_size=block_size, progress=progress, owner=OWNER)
+    inverse = contrast_inverse(problem, margin_pairs, dtype=torch.float64, block_size=block_size, progress=progress, owner=OWNER)
     forms = difference_forms(inverse, problem.classes, problem.design.rank, torch.float64)
+    return margin_columns(problem, forms, block_size=block_size, progress=progress)
+
+
+def margin_columns(problem: SoftmaxProblem, forms: PairForms, *, block_size: int | None, progress: bool) -> Array:
+    """h of the problem's records from the forms of the inverse curvature, (n,)."""
     leverage = np.empty(len(problem.design))
     walk = difference_blocks(problem, forms, dtype=torch.float64, block_size=block_size, progress=progress)
     for start, stop, differences in walk:

@@ -142,7 +142,7 @@ def damping_sweep(
 
     Returns:
         One row a factor: factor, damping, effective_dof (Σ leverage), largest_leverage, interpolated (records with leverage
-        1), spearman (order of `loo` for a regression, `shift` otherwise, against factor 1).
+        1), spearman (order of `shift` against factor 1).
 
     Cost: one kernel or projection for all factors, and one factorisation a factor.
 
@@ -167,13 +167,12 @@ def damping_sweep(
         prepared = prepared_network(network, records, problem, settings, progress=progress)
     base, _ = network_damping(damping, weight_decay, prepared, owner)
     found = {factor: solved_network(prepared, factor * base, owner) for factor in dict.fromkeys((1.0, *steps))}
-    column = "loo" if problem.task == "regression" else "shift"
-    centre = found[1.0].columns[column]
-    table: pd.DataFrame = pd.DataFrame([_sweep_row(factor, base, found[factor], centre, column) for factor in steps])
+    centre = found[1.0].columns["shift"]
+    table: pd.DataFrame = pd.DataFrame([_sweep_row(factor, base, found[factor], centre) for factor in steps])
     return table
 
 
-def _sweep_row(factor: float, base: float, solved: DualColumns | ProjectedColumns, centre: Array, column: str) -> dict[str, Any]:
+def _sweep_row(factor: float, base: float, solved: DualColumns | ProjectedColumns, centre: Array) -> dict[str, Any]:
     leverage = solved.columns["margin_leverage" if "margin_leverage" in solved.columns else "leverage"]
     return {
         "factor": factor,
@@ -181,7 +180,7 @@ def _sweep_row(factor: float, base: float, solved: DualColumns | ProjectedColumn
         "effective_dof": solved.dof,
         "largest_leverage": float(leverage.max()),
         "interpolated": int(np.isinf(solved.columns["newton"]).sum()),
-        "spearman": float(spearmanr(solved.columns[column], centre).statistic),
+        "spearman": float(spearmanr(solved.columns["shift"], centre).statistic),
     }
 
 
@@ -254,10 +253,9 @@ def _notes(prepared: PreparedNetwork, solved: DualColumns | ProjectedColumns, sl
     if isinstance(solved, ProjectedColumns):
         assert prepared.features is not None
         width = prepared.features.draws[0].shape[1]
-        ranked = "loo" if prepared.problem.task == "regression" else "shift"
         notes.append(
             f"gradients of {prepared.network.size:,} parameters were projected to {width:,} dimensions: two independent projections "
-            f"order the records by {ranked} with Spearman {solved.rank_agreement[ranked]:.3f}"
+            f"order the records by shift with Spearman {solved.rank_agreement['shift']:.3f}"
         )
         if width < prepared.network.size and solved.dof > CROWDED * width:
             notes.append(

@@ -1,5 +1,7 @@
 """How far float32 products have moved the scores: measured on the riskiest records, in float64."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 
@@ -15,6 +17,12 @@ def probe_records(columns: dict[str, Array], *, each: int = 5) -> Array:
     return np.unique(np.concatenate([np.argsort(-newton)[:each], np.argsort(-leverage)[:each]]))
 
 
+def shift_error(shift: Array, rounding: Array) -> float:
+    """Largest share of the shift that rounding may have moved, among the riskiest twentieth."""
+    top = shift >= np.quantile(shift, 0.95)
+    return float((rounding[top] / np.maximum(shift[top], np.finfo(float).tiny)).max())
+
+
 def newton_error(problem: SoftmaxProblem, contrast: ContrastInverse, probes: Array, directions: torch.Tensor, newton: Array) -> float:
     """Largest relative error of the Newton gap over the probed records, to first order.
 
@@ -27,27 +35,50 @@ def newton_error(problem: SoftmaxProblem, contrast: ContrastInverse, probes: Arr
         directions: (k, m) (I − WH)⁻¹g of the probed records. newton: (k,) reported gaps.
     Cost: 4·n·m·d·k flops, one pass, float64.
     """
-    design, m, k = problem.design, problem.classes, len(probes)
-    rows = torch.cat([design.rows(int(i), int(i) + 1, torch.float64) for i in probes], 1).T  # (k, r)
-    own = torch.cat([_residual(problem, int(i)) for i in probes])
-    right = directions[:, :, None] * rows[:, None, :]  # (k, m, r)
+    own = probe_problem(problem, probes)
+    steps = probe_steps(own, contrast, directions)
+    return first_order_error(own, steps, curvature_products(problem, steps), newton)
+
+
+def probe_problem(problem: SoftmaxProblem, probes: Array) -> SoftmaxProblem:
+    """The same head seen by the probed records alone."""
+    weight = None if problem.sample_weight is None else problem.sample_weight[probes]
+    design = replace(problem.design, features=problem.design.features[probes])
+    return replace(problem, design=design, outputs=problem.outputs[probes], targets=problem.targets[probes], sample_weight=weight)
+
+
+def probe_steps(own: SoftmaxProblem, contrast: ContrastInverse, directions: torch.Tensor) -> torch.Tensor:
+    """v = 𝓗⁻¹(direction ⊗ g̃) of the k probed records with the approximate inverse, (k, m, r), summing to zero over classes."""
+    k, r = len(directions), own.design.rank
+    right = directions[:, :, None] * own.design.rows(0, k, torch.float64).T[:, None, :]
     reduced = right[:, contrast.others].reshape(k, -1)
     steps = torch.zeros_like(right)
-    steps[:, contrast.others] = (reduced @ torch.from_numpy(contrast.inverse.matrix)).view(k, m - 1, design.rank)
-    steps -= steps.mean(1, keepdim=True)  # v, (k, m, r), summing to zero over classes
-    image = problem.damping * (steps @ design.penalty)
-    for start, stop in blocks(len(design), block_length(4 * m * k, high=8192)):
+    steps[:, contrast.others] = (reduced @ torch.from_numpy(contrast.inverse.matrix)).view(k, own.classes - 1, r)
+    return steps - steps.mean(1, keepdim=True)
+
+
+def curvature_products(problem: SoftmaxProblem, steps: torch.Tensor) -> torch.Tensor:
+    """Σ_j (W_j ⊗ g̃_jg̃_jᵀ)v over the problem's records, without the penalty, (k, m, r) float64."""
+    image = torch.zeros_like(steps)
+    for start, stop in blocks(len(problem.design), block_length(4 * problem.classes * len(steps), high=8192)):
         image += _curvature_product(problem, start, stop, steps)
-    image -= _own_curvature_product(problem, probes, rows, steps)
-    exact_side = torch.einsum("km,kr,kmr->k", own, rows, steps)
-    corrected = 2 * exact_side - (steps * image).sum((1, 2))  # xᵀv + vᵀ(x − 𝓗₋ᵢv)
+    return image
+
+
+def first_order_error(own: SoftmaxProblem, steps: torch.Tensor, products: torch.Tensor, newton: Array) -> float:
+    """Largest relative distance of the reported gaps from xᵀv + vᵀ(x − 𝓗₋ᵢv)."""
+    rows = own.design.rows(0, len(steps), torch.float64).T  # (k, r)
+    image = own.damping * (steps @ own.design.penalty) + products - _own_curvature_product(own, rows, steps)
+    exact_side = torch.einsum("km,kr,kmr->k", _residuals(own), rows, steps)
+    corrected = 2 * exact_side - (steps * image).sum((1, 2))
     reported = torch.from_numpy(newton)
     return float(((corrected - reported).abs() / corrected.abs().clamp(min=torch.finfo(torch.float64).tiny)).max())
 
 
-def _residual(problem: SoftmaxProblem, i: int) -> torch.Tensor:
-    logits, targets = as_blocks_of(problem.outputs, i, i + 1), as_blocks_of(problem.targets, i, i + 1)
-    return block_residuals(logits, targets, "classification") * problem.weights(i, i + 1)[:, None]
+def _residuals(own: SoftmaxProblem) -> torch.Tensor:
+    k = len(own.outputs)
+    logits, targets = as_blocks_of(own.outputs, 0, k), as_blocks_of(own.targets, 0, k)
+    return block_residuals(logits, targets, "classification") * own.weights(0, k)[:, None]
 
 
 def _weighted_moves(logits: torch.Tensor, weights: torch.Tensor, moves: torch.Tensor) -> torch.Tensor:
@@ -63,8 +94,7 @@ def _curvature_product(problem: SoftmaxProblem, start: int, stop: int, steps: to
     return (weighted.transpose(1, 2).flatten(0, 1) @ rows.T).view_as(steps)
 
 
-def _own_curvature_product(problem: SoftmaxProblem, probes: Array, rows: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
-    logits = torch.cat([as_blocks_of(problem.outputs, int(i), int(i) + 1) for i in probes])
-    weights = torch.cat([problem.weights(int(i), int(i) + 1) for i in probes])
+def _own_curvature_product(own: SoftmaxProblem, rows: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
+    k = len(steps)
     moves = torch.einsum("kmr,kr->km", steps, rows)
-    return _weighted_moves(logits, weights, moves)[:, :, None] * rows[:, None, :]
+    return _weighted_moves(as_blocks_of(own.outputs, 0, k), own.weights(0, k), moves)[:, :, None] * rows[:, None, :]

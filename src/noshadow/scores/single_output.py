@@ -35,6 +35,13 @@ def weighted_leverage(design: Design, weights: Array | None, damping: float, *, 
     return WeightedLeverage(self_influences(design, torch.from_numpy(inverse.matrix), block_size=block_size), inverse)
 
 
+def logit_curvature(logits: Array, sample_weight: Array | None) -> Array:
+    """s·p(1 − p) of one-logit records, (n,) float64: the weights of their curvature."""
+    z = torch.from_numpy(logits.astype(np.float64))
+    curvature: Array = (torch.sigmoid(z) * torch.sigmoid(-z)).numpy() * (1.0 if sample_weight is None else sample_weight)
+    return curvature
+
+
 def weighted_gram(design: Design, weights: Array | None, *, block_size: int | None) -> torch.Tensor:
     """Σ_j w_j g′_jg′_jᵀ over the design's records, (r, r) float64."""
     gram = torch.zeros((design.rank, design.rank), dtype=torch.float64)

@@ -1,16 +1,36 @@
-"""Softmax columns end to end: choose a precision, factor, walk the records, measure the error."""
+"""Softmax columns end to end: choose a method and a precision, factor, walk the records, measure the error."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
 
-from noshadow.checks import Array, NumericalError
-from noshadow.linalg import PairForms, pair_form_values
-from noshadow.scores.curvature import ContrastInverse, SoftmaxProblem, difference_blocks, difference_forms, require_memory, softmax_inverse
+from noshadow.checks import Array, InputError, NumericalError, refuse
+from noshadow.linalg import PairForms, SpdInverse, pair_form_values
+from noshadow.scores.curvature import (
+    ContrastInverse,
+    SoftmaxProblem,
+    curvature_bytes,
+    difference_blocks,
+    difference_forms,
+    require_memory,
+    softmax_inverse,
+)
+from noshadow.scores.ekfac import (
+    EkfacCurvature,
+    ekfac_block_columns,
+    ekfac_bytes,
+    ekfac_columns,
+    ekfac_curvature,
+    ekfac_margin_leverages,
+    softmax_class_sums,
+    softmax_shares,
+)
 from noshadow.scores.margin import margin_leverages
 from noshadow.scores.precision import newton_error, probe_records
+from noshadow.scores.refinement import REFINED_COLUMNS, Refinement, refined
 from noshadow.scores.result import Solved
 from noshadow.scores.softmax import SHIFT_ROUNDING, block_columns
 
@@ -35,7 +55,7 @@ def softmax_columns(
     gaps, and starts again in float64 when that is more than `MIXED_TOLERANCE`; "mixed" and "float64" are taken
     as they are.
     """
-    require_memory(problem, max_memory, owner)
+    require_memory(problem, max_memory, owner, instead="pass method='ekfac', or score a narrower representation")
     chosen = _automatic_precision(problem) if precision == "auto" else precision
     solved = _at_precision(problem, chosen, block_size=block_size, progress=progress, owner=owner)
     if precision == "auto" and solved.precision_error is not None and not solved.precision_error <= MIXED_TOLERANCE:
@@ -88,3 +108,131 @@ def _mixed_error(problem: SoftmaxProblem, contrast: ContrastInverse, forms: Pair
         _, direction = block_columns(problem, i, i + 1, differences)
         directions.append(direction)
     return max(shift_error, newton_error(problem, contrast, probes, torch.cat(directions), columns["newton"][probes]))
+
+
+@dataclass(frozen=True, eq=False)
+class HeadSolution:
+    """Columns of a head and the method behind them; `exact` and `errors` as in `RecordScores`."""
+
+    solved: Solved
+    method: str = "exact"
+    exact: Array | None = None
+    errors: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SolverOptions:
+    """How to solve; each as in `record_scores`."""
+
+    method: str
+    refine: int
+    precision: str
+    block_size: int | None
+    max_memory: float
+    progress: bool
+
+
+def softmax_solution(problem: SoftmaxProblem, wanted: Sequence[str], options: SolverOptions, owner: str) -> HeadSolution:
+    """All wanted columns by the named method; "auto" is the exact one where its curvature fits into the memory, else EK-FAC with a note."""
+    need = curvature_bytes(problem.classes, problem.design.rank)
+    walk: Any = {"block_size": options.block_size, "progress": options.progress, "owner": owner}
+    if options.method == "exact" or (options.method == "auto" and need <= options.max_memory):
+        return HeadSolution(softmax_columns(problem, wanted, options.precision, max_memory=options.max_memory, **walk))
+    _require_ekfac(problem, options.max_memory, owner)
+    note = "columns are approximated by EK-FAC"
+    if options.method == "auto":
+        note = f"the exact curvature needs {need / 1e9:.1f} GB, more than max_memory ({options.max_memory / 1e9:.1f} GB): {note}"
+    notes: tuple[str, ...] = (note,)
+    dtype = _ekfac_dtype(problem, options.precision)
+    solved, curvature = _ekfac_solved(problem, wanted, dtype, **walk)
+    if options.precision == "auto" and solved.precision_error is not None and not solved.precision_error <= MIXED_TOLERANCE:
+        notes += (f"float32 products moved the largest gaps by {solved.precision_error:.1e}, so everything was redone in float64",)
+        dtype = torch.float64
+        solved, curvature = _ekfac_solved(problem, wanted, dtype, **walk)
+    exact, errors = np.zeros(len(problem.design), dtype=bool), {}
+    if options.refine and set(wanted) & set(REFINED_COLUMNS):
+        top = np.argsort(-solved.columns["shift"], kind="stable")[: options.refine]
+        found = refined(problem, curvature, top, wanted, dtype=dtype, max_memory=options.max_memory, progress=options.progress, owner=owner)
+        errors, done = _ekfac_errors(solved.columns, found), found.records[found.converged]
+        notes += _refinement_notes(solved.columns, found)
+        exact[done] = True
+        for name, values in found.columns.items():
+            solved.columns[name][done] = values[found.converged]
+    return HeadSolution(replace(solved, notes=notes), "ekfac", exact, errors)
+
+
+def _require_ekfac(problem: SoftmaxProblem, limit: float, owner: str) -> None:
+    if not problem.damping > 0:
+        refuse(owner, "damping", "be > 0 for method='ekfac'", f"{problem.damping:g}", "Pass the training's own λ, or damping='auto'.")
+    need = ekfac_bytes(problem.classes, problem.design.rank)
+    if need > limit:
+        raise InputError(
+            f"{owner}: (classes − 1) × features must be small enough for EK-FAC within max_memory ({limit / 1e9:.1f} GB); "
+            f"got {problem.classes} classes × {problem.design.rank} dimensions, which needs {need / 1e9:.1f} GB. "
+            "Raise max_memory, or score a narrower representation."
+        )
+
+
+def _ekfac_dtype(problem: SoftmaxProblem, precision: str) -> torch.dtype:
+    m = problem.classes
+    large = 20.0 * len(problem.design) * m * (m + problem.design.rank) > MIXED_FROM_FLOPS
+    return torch.float32 if precision == "mixed" or (precision == "auto" and large) else torch.float64
+
+
+def _ekfac_solved(
+    problem: SoftmaxProblem, wanted: Sequence[str], dtype: torch.dtype, *, block_size: int | None, progress: bool, owner: str
+) -> tuple[Solved, EkfacCurvature]:
+    curvature = ekfac_curvature(problem, softmax_class_sums, softmax_shares, dtype=dtype, progress=progress, owner=owner)
+    columns = ekfac_columns(problem, curvature, dtype=dtype, block_size=block_size, progress=progress)
+    error = None if dtype == torch.float64 else _rounding_error(problem, curvature, columns)
+    # Diagonal in its basis: scaled to unit diagonal there is nothing left to condition, and nothing was factored.
+    nothing = SpdInverse(np.empty((0, 0)), 0.0, 1.0)
+    solved = Solved(columns, nothing, float(columns["leverage"].sum()), "float64" if error is None else "mixed", error)
+    if "margin_leverage" not in wanted:
+        return solved, curvature
+    try:
+        columns["margin_leverage"] = ekfac_margin_leverages(problem, dtype=dtype, block_size=block_size, progress=progress, owner=owner)
+    except NumericalError as failure:
+        return replace(solved, absent={"margin_leverage": f"not available: {failure}"}), curvature
+    return solved, curvature
+
+
+def _rounding_error(problem: SoftmaxProblem, curvature: EkfacCurvature, columns: dict[str, Array]) -> float:
+    """What float32 did to the riskiest records: largest relative change of newton and shift, measured."""
+    worst = 0.0
+    for i in map(int, probe_records(columns)):
+        precise = ekfac_block_columns(problem, curvature, i, i + 1, torch.float64)
+        for name in ("newton", "shift"):
+            truth = float(precise[name][0])
+            same = columns[name][i] == truth  # both infinite, or both zero
+            worst = max(worst, 0.0 if same else abs(columns[name][i] - truth) / max(abs(truth), np.finfo(float).tiny))
+    return worst if np.isfinite(worst) else float("inf")
+
+
+def _ekfac_errors(columns: dict[str, Array], found: Refinement) -> dict[str, float]:
+    """Median |EK-FAC/exact − 1| over the refined records, a column at a time."""
+    errors = {}
+    for name, values in found.columns.items():
+        approximated = columns[name][found.records]
+        usable = found.converged & np.isfinite(approximated) & (values != 0)
+        if usable.any():
+            errors[name] = float(np.median(np.abs(approximated[usable] / values[usable] - 1.0)))
+    return errors
+
+
+def _refinement_notes(columns: dict[str, Array], found: Refinement) -> tuple[str, ...]:
+    names, done = ", ".join(found.columns), int(found.converged.sum())
+    notes = []
+    if done:
+        sentence = f"{names} of the {done} records with the largest EK-FAC shift are exact (`exact` says which)"
+        if "shift" in found.columns:
+            ratio = columns["shift"][found.records][found.converged] / found.columns["shift"][found.converged]
+            sentence += f"; their EK-FAC shift was {np.median(ratio):.2f} of the exact one in the median"
+        notes.append(sentence)
+    failed = len(found.records) - done
+    if failed:
+        notes.append(
+            f"{failed} of {len(found.records)} refined records did not converge (largest relative residual {found.residual.max():.1e}) "
+            "and keep their EK-FAC values"
+        )
+    return tuple(notes)

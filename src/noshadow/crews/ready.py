@@ -1,18 +1,54 @@
-"""What all backends share: workers that are ready, and one sentence for what cannot travel or be reached."""
+"""What all backends share: jobs and numbered tasks, workers that are ready, one sentence for what cannot travel or be reached."""
 
 import importlib
 import socket
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from noshadow.checks import InputError
-from noshadow.reference.work import Job, Outcome, Task
 
 CONNECT_SECONDS = 10
-Outcomes = Iterator[tuple[int, list[Outcome]]]
+Results = Iterator[tuple[int, Any]]
+
+
+class Task(Protocol):
+    """One errand: its number names it."""
+
+    @property
+    def number(self) -> int:
+        """Unlike that of any other task of the job."""
+
+    @property
+    def wanted(self) -> Collection[int]:
+        """Numbers of what it brings back, for messages."""
+
+
+@runtime_checkable
+class Job(Protocol):
+    """All that a worker needs beside the task: it is pickled, and travels once."""
+
+    def carried_out(self, task: Any) -> Any:
+        """What a worker brings back from a task; what goes wrong there is to be part of it, not raised."""
+
+
+@dataclass(frozen=True)
+class Wording:
+    """What messages call things: the function they speak for, what travels, and what is done to what.
+
+    Attributes:
+        owner: "train_references". cargo: "train_fn and data". verb, past: "train", "trained". item: "model".
+        kept: what becomes of results that have arrived when the run gives up.
+    """
+
+    owner: str
+    cargo: str
+    verb: str
+    past: str
+    item: str
+    kept: str = ""
 
 
 @dataclass(frozen=True)
@@ -20,15 +56,20 @@ class Crew:
     """Workers that are ready: how many, how to give them tasks, and what is raised when one of them dies."""
 
     workers: int
-    outcomes: Callable[[Job, Sequence[Task]], Outcomes]
+    results: Callable[[Job, Sequence[Task]], Results]
     deaths: tuple[type[BaseException], ...]
     notes: tuple[str, ...] = ()
 
 
-def closed_quietly(stream: Any, owner: str) -> Outcomes:
-    """The stream, closed without joblib's warning that results are thrown away: they are trained again."""
+def numbered_result(job: Job, task: Task) -> tuple[int, Any]:
+    """What a worker does: the task's number, and what it brought back."""
+    return task.number, job.carried_out(task)
+
+
+def closed_quietly(stream: Any, wording: Wording) -> Results:
+    """The stream, closed without joblib's warning that results are thrown away: they are asked for again."""
     try:
-        with travelling(owner):
+        with travelling(wording):
             yield from stream
     finally:
         with warnings.catch_warnings():
@@ -37,7 +78,7 @@ def closed_quietly(stream: Any, owner: str) -> Outcomes:
 
 
 @contextmanager
-def travelling(owner: str) -> Iterator[None]:
+def travelling(wording: Wording) -> Iterator[None]:
     """Say what cannot travel to a worker process."""
     try:
         yield
@@ -45,8 +86,8 @@ def travelling(owner: str) -> Iterator[None]:
         if not _unsendable(error):
             raise
         raise InputError(
-            f"{owner}: train_fn, extra, queries and data must be able to travel to worker processes; "
-            f"got {type(error).__name__} ({first_line(error)}). Pass workers=1 to train in this process."
+            f"{wording.owner}: {wording.cargo} must be able to travel to worker processes; "
+            f"got {type(error).__name__} ({first_line(error)}). Pass workers=1 to {wording.verb} in this process."
         ) from error
 
 

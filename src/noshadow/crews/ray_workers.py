@@ -1,23 +1,23 @@
-"""Reference models on a Ray cluster, through ray.util.joblib; workers and nodes may die."""
+"""Tasks on a Ray cluster, through ray.util.joblib; workers and nodes may die."""
 
 import importlib
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from joblib import Parallel, cpu_count, delayed, parallel_config
 
 from noshadow.checks import refuse
-from noshadow.reference.crews import Crew, Outcomes, imported, reached, require_listening, travelling
-from noshadow.reference.work import Job, Outcome, Task, task_outcomes
+from noshadow.crews.ready import Crew, Job, Results, Task, Wording, imported, numbered_result, reached, require_listening, travelling
 
 WAVES_AHEAD = 2  # tasks a worker gets in one wave: Ray through joblib gives results wave by wave
 
 
 @contextmanager
-def ray_crew(workers: int | None, threads: int, address: str | None, attempts: int, owner: str) -> Iterator[Crew]:
+def ray_crew(workers: int | None, threads: int, address: str | None, attempts: int, wording: Wording) -> Iterator[Crew]:
     """Workers of a Ray cluster; arguments as in `backends.crew`."""
+    owner = wording.owner
     # Nothing about an audit should be reported anywhere; Ray reads this when it starts.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     ray = imported("ray", "ray", owner)
@@ -32,28 +32,40 @@ def ray_crew(workers: int | None, threads: int, address: str | None, attempts: i
         connected = ray.get_runtime_context().gcs_address
         if address not in (connected, "auto"):
             refuse(owner, "address", "be that of the Ray cluster this process is connected to", repr(address), f"That is {connected!r}.")
+    idle: dict[int, Any] = {}
     try:
         count = _ray_workers(ray, workers, threads, owner)
-        notes = () if count > 1 else ("The Ray cluster offers one worker: joblib trained the models in this process instead.",)
+        here = f"The Ray cluster offers one worker: joblib {wording.past} the {wording.item}s in this process instead."
+        notes = () if count > 1 else (here,)
         # Actors are restarted where there is room, and tasks retried until they are: a node's death is noticed only after a while,
         # and a limited number of retries is used up before. They ask for no cores, or a restart would wait for the lost node's.
         lasting = {"num_cpus": 0, "scheduling_strategy": "SPREAD", "max_restarts": attempts, "max_task_retries": -1}
 
-        def outcomes(job: Job, tasks: Sequence[Task]) -> Outcomes:
-            with travelling(owner):
+        def results(job: Job, tasks: Sequence[Task]) -> Results:
+            with travelling(wording):
                 reference = ray.put(job)
             now = _ray_workers(ray, workers, threads, owner)
-            with parallel_config("ray", n_jobs=now, ray_remote_args=lasting):
-                parallel = Parallel(n_jobs=now, batch_size=1)
-            with parallel:
+            # Workers of a job that ended well go on to the next one: starting them takes seconds.
+            parallel = idle.pop(now, None) or _started_pool(now, lasting)
+            with ExitStack() as cleanup:
+                cleanup.callback(parallel.__exit__, None, None, None)
                 for start in range(0, len(tasks), WAVES_AHEAD * now):
                     wave = tasks[start : start + WAVES_AHEAD * now]
                     yield from parallel(delayed(_on_ray)([reference], task) for task in wave)
+                cleanup.pop_all()
+                idle[now] = parallel
 
-        yield Crew(count, outcomes, (ray.exceptions.RayError,), notes)
+        yield Crew(count, results, (ray.exceptions.RayError,), notes)
     finally:
+        for parallel in idle.values():
+            parallel.__exit__(None, None, None)
         if started:
             ray.shutdown()
+
+
+def _started_pool(workers: int, options: dict[str, Any]) -> Any:
+    with parallel_config("ray", n_jobs=workers, ray_remote_args=options):
+        return Parallel(n_jobs=workers, batch_size=1).__enter__()
 
 
 def _start_ray(ray: Any, address: str | None, cores: int) -> None:
@@ -70,9 +82,9 @@ def _start_ray(ray: Any, address: str | None, cores: int) -> None:
         constants.ENABLE_RAY_CLUSTER = before
 
 
-def _on_ray(held: list[Any], task: Task) -> tuple[int, list[Outcome]]:
+def _on_ray(held: list[Any], task: Task) -> tuple[int, Any]:
     """A task on a Ray worker: the job comes from the node's object store, where it was sent once."""
-    return task_outcomes(importlib.import_module("ray").get(held[0]), task)
+    return numbered_result(importlib.import_module("ray").get(held[0]), task)
 
 
 def _ray_workers(ray: Any, workers: int | None, threads: int, owner: str) -> int:

@@ -1,4 +1,4 @@
-"""Reference models on a Dask cluster, through joblib's own backend for it; workers may die."""
+"""Tasks on a Dask cluster, through joblib's own backend for it; workers may die."""
 
 import importlib
 from collections.abc import Callable, Iterator, Sequence
@@ -9,13 +9,25 @@ from typing import Any
 from joblib import Parallel, cpu_count, delayed, parallel_config
 from joblib.parallel import get_active_backend
 
-from noshadow.reference.crews import Crew, Outcomes, closed_quietly, imported, reached, require_listening, travelling
-from noshadow.reference.work import Job, Outcome, Task, task_outcomes
+from noshadow.crews.ready import (
+    Crew,
+    Job,
+    Results,
+    Task,
+    Wording,
+    closed_quietly,
+    imported,
+    numbered_result,
+    reached,
+    require_listening,
+    travelling,
+)
 
 
 @contextmanager
-def dask_crew(workers: int | None, threads: int, address: str | None, owner: str) -> Iterator[Crew]:
+def dask_crew(workers: int | None, threads: int, address: str | None, wording: Wording) -> Iterator[Crew]:
     """Workers of a Dask cluster; arguments as in `backends.crew`."""
+    owner = wording.owner
     distributed = imported("distributed", "dask", owner)
     client, owned = _dask_client(distributed, workers, threads, address, owner)
     try:
@@ -25,12 +37,13 @@ def dask_crew(workers: int | None, threads: int, address: str | None, owner: str
         count = min(workers or len(slots), len(slots))
         notes = []
         if sum(slots.values()) == 1:
-            notes.append("The Dask cluster offers one worker: joblib trained the models in this process instead.")
+            notes.append(f"The Dask cluster offers one worker: joblib {wording.past} the {wording.item}s in this process instead.")
         if max(slots.values()) > 1:
-            notes.append("Dask workers with several threads train one model at a time: start them with --nthreads 1 to use all cores.")
+            one = f"{wording.verb} one {wording.item} at a time"
+            notes.append(f"Dask workers with several threads {one}: start them with --nthreads 1 to use all cores.")
 
-        def outcomes(job: Job, tasks: Sequence[Task]) -> Outcomes:
-            with travelling(owner):
+        def results(job: Job, tasks: Sequence[Task]) -> Results:
+            with travelling(wording):
                 # A key of its own each time: one made from the content could still be on its way out from an earlier round.
                 held = client.scatter(job, hash=False)
             with parallel_config("dask", client=client):
@@ -41,19 +54,19 @@ def dask_crew(workers: int | None, threads: int, address: str | None, owner: str
                 stream = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch=limit)(
                     delayed(_on_dask)(held, task) for task in tasks
                 )
-            yield from closed_quietly(stream, owner)
+            yield from closed_quietly(stream, wording)
 
         # OSError: connections to workers that are gone; CancelledError: the job was only with them.
         deaths = (importlib.import_module("distributed.scheduler").KilledWorker, OSError, CancelledError)
-        yield Crew(count, outcomes, deaths, tuple(notes))
+        yield Crew(count, results, deaths, tuple(notes))
     finally:
         for thing in owned:
             thing.close()
 
 
-def _on_dask(held: Any, task: Task) -> tuple[int, list[Outcome]]:
+def _on_dask(held: Any, task: Task) -> tuple[int, Any]:
     """A task on a Dask worker, to which Dask has brought the job; in this process it is still to be fetched."""
-    return task_outcomes(held if isinstance(held, Job) else held.result(), task)
+    return numbered_result(held if isinstance(held, Job) else held.result(), task)
 
 
 def _dask_client(distributed: Any, workers: int | None, threads: int, address: str | None, owner: str) -> tuple[Any, list[Any]]:

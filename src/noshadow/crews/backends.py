@@ -1,0 +1,87 @@
+"""Where tasks are carried out: this process and its children (loky), a Ray cluster, a Dask cluster; all through joblib."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+
+from joblib import Parallel, cpu_count, delayed, parallel_config
+from joblib.externals.loky.process_executor import BrokenProcessPool
+
+from noshadow.checks import InputError, refuse, require_choice
+from noshadow.crews.dask_workers import dask_crew
+from noshadow.crews.ray_workers import ray_crew
+from noshadow.crews.ready import Crew, Job, Results, Task, Wording, closed_quietly, first_line, numbered_result
+
+BACKENDS = ("loky", "ray", "dask")
+
+
+@contextmanager
+def crew(backend: str, *, workers: int | None, threads: int, address: str | None, attempts: int, wording: Wording) -> Iterator[Crew]:
+    """Workers of a backend; what was started for them is shut down afterwards, and nothing else.
+
+    Args:
+        backend: "loky", "ray" or "dask".
+        workers: how many; None for all cores, here or in the cluster, divided by `threads`. One with loky is this process.
+        threads: of each worker's torch and BLAS.
+        address: of a running Ray or Dask cluster; None for the one already connected to, or else a new one on this machine.
+        attempts: how often Ray starts a lost worker again before it gives up.
+        wording: what messages call things.
+    """
+    owner = wording.owner
+    require_choice(backend, BACKENDS, owner, "backend")
+    if backend == "loky":
+        if address is not None:
+            refuse(owner, "address", "be None with backend='loky'", repr(address), "Pass backend='ray' or 'dask' for a cluster.")
+        count = workers or max(cpu_count() // threads, 1)
+        yield Crew(count, lambda job, tasks: _on_loky(job, tasks, count, threads, wording), (BrokenProcessPool,))
+    elif backend == "ray":
+        with ray_crew(workers, threads, address, attempts, wording) as ready:
+            yield ready
+    else:
+        with dask_crew(workers, threads, address, wording) as ready:
+            yield ready
+
+
+def surviving_results(ready: Crew, job: Job, tasks: Sequence[Task], *, attempts: int, wording: Wording) -> Results:
+    """Numbers of tasks and what each brought back, as they come.
+
+    Tasks lost with a worker are given out again, until `attempts` rounds in a row bring nothing.
+
+    Raises:
+        InputError: workers keep dying; one sentence says how often and what is left.
+    """
+    left = {task.number: task for task in tasks}
+    fruitless = 0
+    while left:
+        received, cause = 0, None
+        try:
+            with closing(ready.results(job, list(left.values()))) as stream:  # type: ignore[type-var]
+                for number, result in stream:
+                    received += 1
+                    del left[number]
+                    yield number, result
+        except ready.deaths as error:
+            cause = error
+        # joblib may also end early without a word when a worker dies while another's result is being taken.
+        fruitless = 0 if received else fruitless + 1
+        if left and fruitless >= attempts:
+            raise InputError(_deaths(left, cause, fruitless, wording)) from cause
+        # A cluster needs a moment to notice what it lost.
+        time.sleep(fruitless)
+
+
+def _deaths(left: Mapping[int, Task], cause: BaseException | None, rounds: int, wording: Wording) -> str:
+    numbers = sorted(number for task in left.values() for number in task.wanted)
+    reason = "no reason given" if cause is None else f"{type(cause).__name__}: {first_line(cause)}"
+    kept = f": {wording.kept}" if wording.kept else ""
+    return (
+        f"{wording.owner}: workers must stay alive; got {rounds} rounds in which workers died and no {wording.item} arrived ({reason}), "
+        f"with {len(numbers)} {wording.item}s left (the first: {numbers[0]}). Is memory short? Run again with fewer workers{kept}."
+    )
+
+
+def _on_loky(job: Job, tasks: Sequence[Task], workers: int, threads: int, wording: Wording) -> Results:
+    # Copy-on-write: mapped arrays can be written to by a job, as they could in this process, and nobody else sees it.
+    with parallel_config("loky", n_jobs=workers, inner_max_num_threads=threads, mmap_mode="c"):
+        stream = Parallel(return_as="generator_unordered", batch_size=1)(delayed(numbered_result)(job, task) for task in tasks)
+    yield from closed_quietly(stream, wording)

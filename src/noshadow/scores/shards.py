@@ -1,0 +1,194 @@
+"""The records of a head in files: named here, opened where they are needed, a stretch of records at a time."""
+
+import os
+import platform
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from noshadow.blocks import blocks
+from noshadow.checks import Array, InputError, as_array, refuse, require_same_length
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """One array in consecutive parts.
+
+    Attributes:
+        argument: its name in messages. owner: the function they speak for.
+        held: absolute paths of .npy files, or arrays. lengths: rows of each, none of them empty.
+        width: shape of a row. kind: NumPy's letter for the kind of numbers.
+    """
+
+    argument: str
+    owner: str
+    held: tuple[str | Array, ...]
+    lengths: tuple[int, ...]
+    width: tuple[int, ...]
+    kind: str
+
+    def __len__(self) -> int:
+        return sum(self.lengths)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the whole array."""
+        return (len(self), *self.width)
+
+    @property
+    def edges(self) -> list[int]:
+        """Where parts begin, and where the last one ends."""
+        return [0, *map(int, np.cumsum(self.lengths))]
+
+    def part(self, i: int) -> Array:
+        """A whole part; memory-mapped when it is a file."""
+        there = self.held[i]
+        if not isinstance(there, str):
+            return there
+        array = mapped(there, self.owner, self.argument)
+        if array.shape != (self.lengths[i], *self.width):
+            refuse(self.owner, self.argument, "not change while it is read", f"'{there}' with shape {array.shape} instead")
+        return array
+
+    def rows(self, start: int, stop: int) -> Array:
+        """Rows that lie in one part."""
+        edges = self.edges
+        i = bisect_right(edges, start) - 1
+        return self.part(i)[start - edges[i] : stop - edges[i]]
+
+
+def mapped(path: str, owner: str, argument: str) -> Array:
+    """A .npy file, memory-mapped; nothing in it is ever unpickled."""
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError as error:
+        where = f"'{path}' on {platform.node()} ({error.strerror or error})"
+        raise InputError(
+            f"{owner}: {argument} must be a file that every worker can open; got {where}. "
+            "Workers open the files themselves: put them where all of them can see them."
+        ) from error
+    except (ValueError, EOFError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise InputError(f"{owner}: {argument} must be a .npy file of plain numbers; got '{path}' ({reason}). Use np.save.") from error
+    if not isinstance(array, np.ndarray):
+        array.close()
+        refuse(owner, argument, "be a .npy file of plain numbers", f"'{path}', an archive of several arrays", "Use np.save for each.")
+    return array
+
+
+def parts_of(value: object, owner: str, argument: str, *, ndim: tuple[int, ...]) -> Parts:
+    """An array given as the path of a .npy file, as paths of consecutive ones, or as itself; only headers of files are read."""
+    named = list(value) if isinstance(value, (list, tuple)) else [value]
+    # Absolute: workers may stand elsewhere.
+    paths = [str(Path(one).absolute()) for one in named if isinstance(one, (str, os.PathLike))]
+    if paths and len(paths) < len(named):
+        refuse(owner, argument, "be all paths or one array", f"{len(paths)} paths among {len(named)} things")
+    held: list[str | Array] = [*paths] or [as_array(value, owner, argument)]
+    arrays = [mapped(there, owner, argument) if isinstance(there, str) else there for there in held]
+    for there, array in zip(held, arrays, strict=True):
+        name = f"'{there}' with shape {array.shape}" if isinstance(there, str) else f"shape {array.shape}"
+        if array.ndim not in ndim:
+            refuse(owner, argument, "be " + " or ".join(f"{k}-dimensional" for k in ndim), name)
+        if array.dtype.kind not in "biuf":
+            refuse(owner, argument, "be numeric", f"dtype {array.dtype}")
+        if array.shape[1:] != arrays[0].shape[1:] or array.dtype != arrays[0].dtype:
+            first = f"{arrays[0].shape[1:]} of {arrays[0].dtype}"
+            refuse(
+                owner,
+                argument,
+                "have rows of one kind in all files",
+                f"rows {first}, and '{there}' with {array.shape[1:]} of {array.dtype}",
+            )
+    full = [(there, len(array)) for there, array in zip(held, arrays, strict=True) if len(array)]
+    if not full:
+        refuse(owner, argument, "have at least 2 records", 0)
+    return Parts(
+        argument, owner, tuple(there for there, _ in full), tuple(rows for _, rows in full), arrays[0].shape[1:], arrays[0].dtype.kind
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """All arrays of a head, row by row the same records."""
+
+    features: Parts
+    outputs: Parts
+    targets: Parts
+    sample_weight: Parts | None
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    @property
+    def given(self) -> tuple[Parts, ...]:
+        """The arrays that are there."""
+        weight = () if self.sample_weight is None else (self.sample_weight,)
+        return (self.features, self.outputs, self.targets, *weight)
+
+
+def head_records(features: object, outputs: object, targets: object, sample_weight: object, owner: str) -> Records:
+    """The arrays of a head, named and measured; nothing but headers is read.
+
+    Raises:
+        InputError: a file cannot be opened, is no plain array, or lengths differ.
+    """
+    records = Records(
+        parts_of(features, owner, "features", ndim=(2,)),
+        parts_of(outputs, owner, "outputs", ndim=(1, 2)),
+        parts_of(targets, owner, "targets", ndim=(1, 2)),
+        None if sample_weight is None else parts_of(sample_weight, owner, "sample_weight", ndim=(1,)),
+    )
+    n = require_same_length(owner, **{parts.argument: range(len(parts)) for parts in records.given})
+    if n < 2:
+        refuse(owner, "features", "have at least 2 records", n)
+    columns = records.features.width[0]
+    if columns > n:
+        hint = "Use record_scores, which works in the span of the records."
+        refuse(owner, "features", "have at most as many columns as records", f"shape {records.features.shape}", hint)
+    return records
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Consecutive records, start ≤ i < stop, that one worker walks; none of the arrays changes files at a stretch."""
+
+    number: int
+    stretches: tuple[tuple[int, int], ...]
+
+    @property
+    def wanted(self) -> tuple[int]:
+        """A shard brings back itself."""
+        return (self.number,)
+
+    @property
+    def start(self) -> int:
+        """Its first record."""
+        return self.stretches[0][0]
+
+    @property
+    def stop(self) -> int:
+        """The record after its last."""
+        return self.stretches[-1][1]
+
+
+def cut(records: Records, shards: int, stretch: int) -> list[Shard]:
+    """About equal shards; a worker walks each in stretches of at most `stretch` records that end where files end."""
+    n = len(records)
+    size = -(-n // min(shards, n))
+    ends: set[int] = set().union(*(parts.edges for parts in records.given))
+    found = []
+    for number, (start, stop) in enumerate(blocks(n, size)):
+        edges = sorted({start, stop, *(edge for edge in ends if start < edge < stop)})
+        pieces = [(low + a, low + b) for low, high in pairwise(edges) for a, b in blocks(high - low, stretch)]
+        found.append(Shard(number, tuple(pieces)))
+    return found
+
+
+def whole(parts: Parts) -> Array:
+    """All rows at once: for arrays of one number a record."""
+    arrays: Sequence[Array] = [parts.part(i) for i in range(len(parts.held))]
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)

@@ -6,6 +6,7 @@ comma := ,
 DEMO := demo-audit
 # What is installed beside the package; `.ci/run` adds the clusters and frameworks that some tests drive.
 EXTRAS ?= dev,docs
+WORKERS ?= auto
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 
 .PHONY: demo test check format lint types docs benchmarks screenshot clean
@@ -13,8 +14,9 @@ STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 demo: $(STAMP)
 	$(BIN)/noshadow demo --out $(DEMO) --force
 
+# One process a core, one thread each; a file's tests stay in one process, since clusters and trained models are shared there.
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 check: lint types test docs
 

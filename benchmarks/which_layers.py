@@ -197,7 +197,7 @@ def main():
     for name in [arguments.only] if arguments.only else SETTINGS:
         entry = judged(SETTINGS[name](arguments.data), arguments.work, arguments.full_targets)
         held = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-        RESULTS.write_text(json.dumps(held | {name: entry}, indent=1, sort_keys=True) + "\n")
+        RESULTS.write_text(json.dumps(held | {name: entry}, separators=(",", ":"), sort_keys=True).replace("},{", "},\n{") + "\n")
 
 
 if __name__ == "__main__":

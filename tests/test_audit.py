@@ -154,7 +154,8 @@ def test_signals_of_a_model_audit_like_the_model(outputs):
     whole = audit(model, train, test, weight_decay=1e-2, ids=range(100, 140), progress=False)
     parts = audit_signals(collect_signals(model, train), collect_signals(model, test), weight_decay=1e-2, ids=range(100, 140))
     pd.testing.assert_frame_equal(whole.records, parts.records, check_exact=True)
-    assert whole.model_risk == parts.model_risk and whole.notes == parts.notes
+    # Arrays have no other layers to be told about.
+    assert whole.model_risk == parts.model_risk and tuple(n for n in whole.notes if "layers='all'" not in n) == parts.notes
     assert whole.not_applicable == parts.not_applicable
     assert whole.provenance["hashes"]["train"] == parts.provenance["hashes"]["train"]
     assert whole.provenance["hashes"]["weights"] and parts.provenance["hashes"]["weights"] is None
@@ -675,6 +676,15 @@ def test_all_layers_of_a_regression_have_leverage_and_a_predicted_tpr():
     result = audit(network(1), (X, X[:, 0]), (X[:9], X[:9, 0]), layers="all", weight_decay=1e-2, progress=False)
     assert result.records["leverage"].between(0, 1).all()
     assert result.records["predicted_tpr"].between(0, 1).all()
+
+
+def test_deep_regressions_are_told_about_their_other_layers():
+    hint = "all layers together rank the exposed records better"
+    records, unseen = (X, X[:, 0]), (X[:9], X[:9, 0])
+    assert any(hint in note for note in audit(network(1), records, unseen, progress=False).notes)
+    for model, options in ((network(1), {"layers": "all"}), (nn.Linear(4, 1), {})):
+        assert not any(hint in note for note in audit(model, records, unseen, progress=False, **options).notes)
+    assert not any(hint in note for note in audit(network(), (X, LABELS), (X[:9], LABELS[:9]), progress=False).notes)
 
 
 def test_estimators_have_their_last_layer_only():

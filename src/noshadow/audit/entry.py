@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from noshadow.audit.gather import Options, audit_view, weight_decay_damping
+from noshadow.audit.notes import deeper_notes
 from noshadow.checks import (
     refuse,
     require_weights,
@@ -134,7 +135,7 @@ def audit(
             seed=seed,
         )
 
-    return audit_view(
+    found = audit_view(
         seen,
         options,
         ids=ids,
@@ -143,6 +144,7 @@ def audit(
         signal_seconds=signal_seconds,
         layered_scores=None if layers == "last" else layered,
     )
+    return replace(found, notes=found.notes + deeper_notes(model, found.task, layers))
 
 
 def audit_signals(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import numpy as np
+from torch import nn
 
 from noshadow.checks import Array
 from noshadow.metrics import error_budget
@@ -57,6 +58,16 @@ def _row_digests(signals: Signals, spread: Array) -> Iterator[int]:
         rounded = np.round(signals.features[part] / spread * 1e4) + 0.0
         targets = signals.targets[part].reshape(len(rounded), -1)
         yield from (hash(row.tobytes()) for row in np.column_stack([rounded, targets]))
+
+
+def deeper_notes(model: object, task: str, layers: str | int) -> tuple[str, ...]:
+    """Said when the layers before the last would say more: in regressions, where all layers found the exposed records far better."""
+    if task != "regression" or layers != "last" or not isinstance(model, nn.Module):
+        return ()
+    trainable = [module for module in model.modules() if any(p.requires_grad for p in module.parameters(recurse=False))]
+    if len(trainable) < 2:
+        return ()
+    return ("only the last layer was scored: for regression networks all layers together rank the exposed records better (layers='all')",)
 
 
 def damping_notes(scores: RecordScores | None) -> tuple[str, ...]:

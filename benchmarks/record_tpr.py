@@ -5,7 +5,8 @@ non-members (which, over records, is what the mean gap is), deviations κ times 
 numbers b and κ are fitted on the other settings (least squares over twentieths of the records), or on the setting itself ("in sample").
 Measured: the same test with the means and deviations of each record over the reference models.
 
-`python benchmarks/record_tpr.py --data DIR --work DIR` needs what which_layers.py left in the work folder; writes results/record_tpr.json.
+`python benchmarks/record_tpr.py --data DIR --work DIR` takes every classifier whose reference models are there (see
+layer_settings.py) and writes results/record_tpr.json.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from which_layers import scored_target
 
 import noshadow as ns
 from noshadow.losses import record_margins
+from noshadow.reference import status
 from noshadow.theory import margin_tpr
 
 RESULTS = Path(__file__).parent / "results" / "record_tpr.json"
@@ -41,7 +43,7 @@ def measured_records(setting, work, number):
     )
     sides = [np.where(chosen, margins, np.nan)[:, rows] for chosen in (member, ~member)]
     return {
-        "shift": scored_target(setting, work, number)["exact|last|1|shift"],
+        "shift": scored_target(setting, work, number, full=False)["exact|last|1|shift"],
         "inside": inside,
         "outside": outside,
         "gap": np.nanmean(sides[0], 0) - np.nanmean(sides[1], 0),
@@ -99,8 +101,9 @@ def main():
     torch.set_num_threads(1)
     records = {}
     for name, build in SETTINGS.items():
-        done = arguments.work / name / "scores" / f"{FITTED_TARGETS - 1:02d}.npz"
-        if done.exists() and (setting := build(arguments.data)).recipe.task == "classification":
+        references = arguments.work / name / "references"
+        complete = references.exists() and not status(references).missing
+        if complete and (setting := build(arguments.data)).recipe.task == "classification":
             records[name] = [measured_records(setting, arguments.work, number) for number in range(FITTED_TARGETS)]
     result = {"settings": {}, "environment": environment(), "targets": FITTED_TARGETS}
     for name, own in records.items():

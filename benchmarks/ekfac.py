@@ -228,9 +228,9 @@ def kronfluence_self_scores(features, logits, labels, damping):
     with tempfile.TemporaryDirectory() as folder:
         analyzer = Analyzer("head", model, HeadTask(), cpu=True, disable_tqdm=True, output_dir=folder)
         analyzer.fit_all_factors("ekfac", data, per_device_batch_size=512, factor_args=FactorArguments(strategy="ekfac"))
-        scores = analyzer.compute_self_scores(
-            "self", "ekfac", data, per_device_train_batch_size=512, score_args=ScoreArguments(damping_factor=damping / n)
-        )
+        options = ScoreArguments(damping_factor=damping / n)
+        analyzer.compute_self_scores("self", "ekfac", data, per_device_train_batch_size=512, score_args=options)
+        scores = analyzer.load_self_scores("self")
     return scores["all_modules"].double().numpy() / n, None
 
 

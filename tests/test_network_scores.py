@@ -1,5 +1,7 @@
 """Scores over many layers against dense oracles: explicit Jacobians, dense solves, refits of linear models, the last layer's own."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -412,7 +414,7 @@ def test_wrong_arguments_are_one_sentence(options, message):
 
 def test_wrong_models_and_data_are_one_sentence():
     x, y, z = data()
-    with pytest.raises(ns.InputError, match=r"model must be an nn\.Module"):
+    with pytest.raises(ns.InputError, match=r"model must be a plain nn\.Module"):
         ns.network_scores("model", (x, y))
     with pytest.raises(ns.InputError, match="be 'all' for a regression"):
         ns.network_scores(perceptron(outputs=2), (x, z), outputs="margin")
@@ -444,3 +446,137 @@ def test_random_transforms_are_the_same_on_every_walk():
         torch.manual_seed(7)
         seen = torch.stack([once[i][0] for i in range(len(x))])
     assert_columns(scores, margin_oracle(dense_jacobian(model, seen), model(seen).detach(), y, 0.3))
+
+
+class Padded(nn.Module):
+    """Tokens through a Linear as rows of their own; padding contributes nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = nn.Linear(3, 4), nn.Linear(4, 1)
+
+    def forward(self, x):
+        mask = x.abs().sum(2, keepdim=True) > 0
+        inner = torch.tanh(self.embed(x.reshape(-1, 3))).reshape(len(x), -1, 4) * mask
+        return self.head(inner.sum(1) / mask.sum(1))
+
+
+def test_rows_that_are_not_records_are_no_plain_layer():
+    rng = np.random.default_rng(0)
+    x = torch.from_numpy(rng.standard_normal((20, 4, 3)))
+    x[:6, 1:] = 0  # the first records have one token, as in data sorted by length
+    y = torch.from_numpy(rng.standard_normal((20, 1)))
+    torch.manual_seed(0)
+    model = Padded().double()
+    scores = ns.network_scores(model, (x, y), damping=0.3)
+    expected = primal_oracle(dense_jacobian(model, x), model(x).detach(), y, 0.3, "regression")
+    assert_columns(scores, expected)
+
+
+def test_gradients_that_vanish_on_the_first_records_prove_nothing():
+    x, _, _ = data()
+    x[:5] = 0
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 5, bias=False), nn.Tanh(), nn.Linear(5, 5, bias=False), nn.Tanh(), nn.Linear(5, 1)).double()
+    model[2].weight = model[0].weight
+    y = x.sum(1, keepdim=True)
+    expected = primal_oracle(dense_jacobian(model, x), model(x).detach(), y, 0.3, "regression")
+    assert_columns(ns.network_scores(model, (x, y), damping=0.3), expected)
+
+
+class TwoHeads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head, self.aux = nn.Linear(5, 4), nn.Linear(4, 3), nn.Linear(4, 7)
+
+    def forward(self, x):
+        inner = torch.tanh(self.body(x))
+        return self.head(inner), self.aux(inner)
+
+
+def test_layers_the_output_does_not_depend_on_are_no_layers():
+    x, y, _ = data()
+    torch.manual_seed(0)
+    scores = ns.network_scores(TwoHeads().double(), (x, y), damping=0.3, layers="last")
+    assert scores.layers == ("head",)
+    assert any("2 trainable parameter tensors do not reach the output" in note for note in scores.notes)
+    assert (scores.shift > 0).all()
+
+
+@pytest.mark.parametrize("norm", [nn.utils.parametrizations.weight_norm, nn.utils.parametrizations.spectral_norm])
+def test_parametrised_layers_are_one_layer(norm):
+    x, _, z = data()
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 4), nn.Tanh(), norm(nn.Linear(4, 2))).double().eval()
+    scores = ns.network_scores(model, (x, z), damping=0.3, layers="last")
+    assert scores.layers == ("2",)
+    names = [name for name, _ in model.named_parameters() if name.startswith("2.")]
+    assert_columns(scores, primal_oracle(dense_jacobian(model, x, names), model(x).detach(), z, 0.3, "regression"))
+
+
+class Cached(nn.Module):
+    """Keeps things from its forward pass, as many do."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(5, 3)
+
+    def forward(self, x):
+        self.last = self.linear(x)
+        return self.last
+
+
+def test_what_a_forward_pass_leaves_behind_is_not_in_the_users_module():
+    x, y, _ = data()
+    model = Cached().double()
+    ns.network_scores(model, (x, y), damping=0.3)
+    assert not hasattr(model, "last")
+    copy.deepcopy(model)
+
+
+class Deepening(nn.Module):
+    """Runs its layer twice for some records."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.head = nn.Linear(5, 5), nn.Linear(5, 1)
+
+    def forward(self, x):
+        x = torch.tanh(self.inner(x))
+        return self.head(torch.tanh(self.inner(x)) if bool(x.sum() > 0) else x)
+
+
+def test_record_by_record_a_layer_may_run_as_often_as_it_likes():
+    x, _, z = data()
+    torch.manual_seed(0)
+    model = Deepening().double()
+    y = z[:, :1]
+    alone = torch.cat([model(row[None]) for row in x]).detach()
+    scores = ns.network_scores(model, (x, y), damping=0.3, unvectorised="loop")
+    assert_columns(scores, primal_oracle(dense_jacobian(model, x), alone, y, 0.3, "regression"))
+
+
+def test_endings_that_do_not_fit_the_task_are_refused():
+    x, y, z = data()
+    with pytest.raises(ns.InputError, match="give the raw output of its last Linear in a regression"):
+        ns.network_scores(nn.Sequential(nn.Linear(5, 2), nn.Sigmoid()).double(), (x, z))
+    scaled = nn.Sequential(nn.Linear(5, 3), nn.Softmax(1), nn.Softmax(1)).double()
+    with pytest.raises(ns.InputError, match="give logits, not probabilities"):
+        ns.network_scores(scaled, (x, y))
+
+
+def test_a_damping_below_rounding_is_a_numerical_error():
+    x, _, z = data(60, 2)
+    with pytest.raises(ns.NumericalError, match="cannot be factored in float64"):
+        ns.network_scores(nn.Linear(2, 2).double(), (x, z), damping=1e-30)
+
+
+def test_scripted_modules_and_bare_factors_are_refused_in_a_sentence():
+    x, y, _ = data()
+    with pytest.warns(DeprecationWarning):
+        scripted = torch.jit.script(perceptron())
+    with pytest.raises(ns.InputError, match=r"be a plain nn\.Module"):
+        ns.network_scores(scripted, (x, y))
+    with pytest.raises(ns.InputError, match="factors must be a list of at least one number"):
+        ns.damping_sweep(perceptron(), (x, y), factors=3.0)
+    assert ns.network_scores(perceptron(), (x, y), damping=0.3, layers=np.int64(1)).layers == ("4",)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from noshadow.blocks import blocks
-from noshadow.checks import Array, InputError
+from noshadow.checks import Array, InputError, NumericalError
 from noshadow.linalg import SpdInverse, spd_inverse
 from noshadow.scores.network_columns import SelfResponse, many_output_columns, one_output_columns, roots
 from noshadow.scores.network_problem import NetworkProblem
@@ -68,6 +68,11 @@ def dual_columns(kernel: Tensor, problem: NetworkProblem, *, damping: float, own
     Cost: (nc)³ flops; one further matrix of the kernel's size.
     """
     inverse = _damped_inverse(kernel, damping, owner)
+    if inverse.jitter > 0:
+        # 1 − h = λC_ii holds for λ alone: what the jitter added would pass for leverage.
+        raise NumericalError(
+            f"{owner}: the kernel plus λ = {damping:g} cannot be factored in float64 (its trace is {float(kernel.trace()):.3g}). Raise the damping."
+        )
     matrix = torch.from_numpy(inverse.matrix)
     n, c = len(problem), problem.columns
     if c == 1:

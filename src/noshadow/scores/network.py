@@ -142,7 +142,7 @@ def damping_sweep(
 
     Returns:
         One row a factor: factor, damping, effective_dof (Σ leverage), largest_leverage, interpolated (records with leverage
-        1), spearman (order of `shift` against factor 1).
+        1), condition (of the factored matrix: beyond 1e12 numbers lose their digits), spearman (order of `shift` against factor 1).
 
     Cost: one kernel or projection for all factors, and one factorisation a factor.
 
@@ -154,9 +154,9 @@ def damping_sweep(
         True
     """
     owner = "damping_sweep"
+    if not isinstance(factors, (Sequence, np.ndarray)) or isinstance(factors, str) or not len(factors):
+        refuse(owner, "factors", "be a list of at least one number", repr(factors))
     steps = [require_number(factor, owner, "factors", low=0.0, low_open=True) for factor in factors]
-    if not steps:
-        refuse(owner, "factors", "hold at least one number", "none")
     settings = NetworkSettings(method, dimension, max_memory, seed, owner)
     require_whole(batch_size, owner, "batch_size", low=1)
     _require_damping(damping, owner)
@@ -180,6 +180,7 @@ def _sweep_row(factor: float, base: float, solved: DualColumns | ProjectedColumn
         "effective_dof": solved.dof,
         "largest_leverage": float(leverage.max()),
         "interpolated": int(np.isinf(solved.columns["newton"]).sum()),
+        "condition": solved.condition,
         "spearman": float(spearmanr(solved.columns["shift"], centre).statistic),
     }
 

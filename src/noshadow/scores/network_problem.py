@@ -26,8 +26,11 @@ from noshadow.checks import (
 from noshadow.losses import hard_labels, record_margins, task_targets
 from noshadow.progress import tracked
 from noshadow.scores.baselines import block_residuals
+from noshadow.signals import Signals
 from noshadow.views.loading import Batch, Records
 from noshadow.views.network import Network, naming_the_module
+from noshadow.views.outputs import require_logits
+from noshadow.views.torch import require_fitting_task
 
 OUTPUTS = ("auto", "margin", "all")
 # Weights below this change nothing that float64 can show; above zero they let h/w stay a ratio of numbers.
@@ -108,6 +111,10 @@ def network_problem(
     if len(values) < 2:
         refuse(owner, "train", "have at least 2 records", len(values))
     settled = resolved_task(task, values, given, owner)
+    if network.head is not None:
+        require_fitting_task(network.head, settled, owner)
+    else:
+        require_logits(Signals(None, values, given), settled, owner)
     require_output_columns(values, settled, owner)
     targets = task_targets(values, given, settled, owner)
     if settled != "regression":

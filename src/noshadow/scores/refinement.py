@@ -121,34 +121,37 @@ def likely_classes(problem: SoftmaxProblem, curvature: EkfacCurvature, least: fl
 def likely_product(problem: SoftmaxProblem, curvature: EkfacCurvature, left_out: torch.Tensor, likely: LikelyClasses) -> Product:
     """As `full_product`, from the likely classes and a diagonal in place of the others; float32.
 
-    Cost: 4·z·d flops a column for z probabilities kept, and two readings of the z rows for all columns together.
+    Cost: 4·z·d flops a column for z probabilities kept, and two readings of their z rows for all columns together.
     """
-    design, m = problem.design, problem.classes
+    design, width = problem.design, problem.design.features.shape[1]
     scale, classes = curvature.eigenvalues.T.rsqrt().float(), curvature.classes.float()
-    rest, rotation = (likely.rest / curvature.eigenvalues.T).float(), curvature.rotation.float()
-    shift = design.shift.float()
+    rest, rotation, shift = (likely.rest / curvature.eigenvalues.T).float(), curvature.rotation.float(), design.shift.float()
     sizes = likely.probabilities[:, None]
     weights = sizes if problem.sample_weight is None else sizes * torch.from_numpy(problem.sample_weight).float()[likely.records, None]
     own = [(likely.records == record).nonzero()[:, 0] for record in left_out]
+    spans = list(zip(likely.offsets[:-1], likely.offsets[1:], strict=True))
 
-    def rows_of(c: int) -> torch.Tensor:
-        chosen = likely.records[likely.offsets[c] : likely.offsets[c + 1]].numpy()
-        rows = torch.from_numpy(design.features[chosen].astype(np.float32, copy=False))
-        bias = rows.new_ones((len(rows), int(design.fit_intercept)))
-        return torch.cat([rows, bias], 1) - shift
+    def rows_of(low: int, high: int) -> torch.Tensor:
+        return torch.from_numpy(design.features[likely.records[low:high].numpy()]).float()
 
     def product(heads: torch.Tensor) -> torch.Tensor:
         columns = heads.flatten(1).any(1).nonzero()[:, 0]
         scaled = heads[columns]
         steps = (classes @ (scaled * scale)) @ rotation  # (k, m, d)
-        moves = torch.cat([rows_of(c) @ steps[:, c].T for c in range(m)])  # (z, k)
+        level = steps[:, :, width:].sum(2) - steps @ shift  # what bias and shift add to every record, (k, m)
+        moves = steps.new_empty((len(likely.records), len(columns)))
+        for c, (low, high) in enumerate(spans):
+            torch.addmm(level[:, c], rows_of(low, high), steps[:, c, :width].T, out=moves[low:high])
         average = moves.new_zeros((len(design), len(columns))).index_add_(0, likely.records, sizes * moves)
         moves -= average[likely.records]
         moves *= weights
         for k, column in enumerate(columns.tolist()):
             moves[own[column], k] = 0.0
-        for c in range(m):
-            steps[:, c] = moves[likely.offsets[c] : likely.offsets[c + 1]].T @ rows_of(c)
+        for c, (low, high) in enumerate(spans):
+            total = moves[low:high].sum(0)[:, None]
+            steps[:, c] = -total * shift
+            steps[:, c, :width] += moves[low:high].T @ rows_of(low, high)
+            steps[:, c, width:] += total
         out = torch.zeros_like(heads)
         out[columns] = (classes.T @ (steps @ rotation.T)) * scale + rest * scaled
         return out

@@ -12,7 +12,7 @@ from noshadow.checks import Array, InputError, as_array, numeric_array, refuse, 
 from noshadow.losses import record_losses, task_targets
 from noshadow.views.head import Head, called, found_head
 from noshadow.views.loading import Batch, Records, records_of
-from noshadow.views.torch import PROBE_RECORDS, _require_fitting_task, _undisturbed
+from noshadow.views.torch import PROBE_RECORDS, _undisturbed, require_fitting_task
 from noshadow.views.view import Settings
 
 
@@ -49,7 +49,7 @@ def module_losses(
     settled = resolved_task(task, outputs, targets, owner)
     require_output_columns(outputs, settled, owner)
     if head is not None:
-        _require_fitting_task(head, settled, owner)
+        require_fitting_task(head, settled, owner)
     losses = record_losses(outputs, task_targets(outputs, targets, settled, owner), settled)
     return losses, None if head is None else head.layer
 

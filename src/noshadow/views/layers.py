@@ -1,8 +1,9 @@
 """Which parameters make up the layers of a module, by the order in which they run."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, replace
 
+import numpy as np
 from torch import nn
 
 from noshadow.checks import refuse
@@ -60,6 +61,8 @@ def ran_layers(model: nn.Module, run: Callable[[], object]) -> tuple[Layer, ...]
 
 def _innermost_that_ran(model: nn.Module, parameter: str, place: dict[nn.Module, int]) -> nn.Module:
     path = parameter.split(".")[:-1]
+    # What a layer's weight is computed from belongs to the layer.
+    path = path[: path.index("parametrizations")] if "parametrizations" in path else path
     for depth in range(len(path), -1, -1):
         module = model.get_submodule(".".join(path[:depth]))
         if module in place:
@@ -67,22 +70,26 @@ def _innermost_that_ran(model: nn.Module, parameter: str, place: dict[nn.Module,
     return model
 
 
-def chosen_layers(model: nn.Module, ran: Sequence[Layer], layers: str | int, owner: str) -> tuple[tuple[Layer, ...], tuple[str, ...]]:
+def chosen_layers(
+    model: nn.Module, ran: Sequence[Layer], layers: str | int, *, idle: Set[str], owner: str
+) -> tuple[tuple[Layer, ...], tuple[str, ...]]:
     """The last k layers that have trainable parameters, or all of them, and what a reader must know about the rest.
 
     Args:
         ran: all layers in order. layers: "last", "all" or k ≥ 1.
+        idle: names of parameters the output does not depend on; they make no layer.
 
     Raises:
         InputError: layers is none of these, k exceeds their number, or nothing is trainable.
     """
-    usable = [layer for layer in ran if layer.parameters]
+    reaching = [replace(layer, parameters=tuple(name for name in layer.parameters if name not in idle)) for layer in ran]
+    usable = [layer for layer in reaching if layer.parameters]
     if not usable:
         refuse(owner, "model", "have trainable parameters in layers that run", "none", "Are all of them frozen (requires_grad=False)?")
-    number = isinstance(layers, int) and not isinstance(layers, bool)
-    if not number and layers not in ("last", "all"):
+    number = isinstance(layers, (int, np.integer)) and not isinstance(layers, bool)
+    if not number and not (isinstance(layers, str) and layers in ("last", "all")):
         refuse(owner, "layers", "be 'last', 'all' or a whole number ≥ 1", repr(layers))
-    count = {"last": 1, "all": len(usable)}[layers] if isinstance(layers, str) else layers
+    count = {"last": 1, "all": len(usable)}[layers] if isinstance(layers, str) else int(layers)
     if not 1 <= count <= len(usable):
         named = ", ".join(map(str, usable[-12:]))
         refuse(owner, "layers", f"be from 1 to {len(usable)}, the number of layers with trainable parameters", count, f"They are: {named}.")
@@ -90,14 +97,17 @@ def chosen_layers(model: nn.Module, ran: Sequence[Layer], layers: str | int, own
     notes = []
     if frozen:
         notes.append(f"{frozen} frozen parameter tensors (requires_grad=False) are left out of the scores")
-    shared = _shared(model)
+    shared = [" = ".join(group) for group in shared_parameters(model)]
     if shared:
         notes.append(f"parameters used in several places are counted once: {', '.join(shared)}")
+    if idle:
+        notes.append(f"{len(idle)} trainable parameter tensors do not reach the output and are left out of the scores")
     return tuple(usable[-count:]), tuple(notes)
 
 
-def _shared(model: nn.Module) -> list[str]:
+def shared_parameters(model: nn.Module) -> list[list[str]]:
+    """Names of parameters that are one and the same tensor, in groups."""
     names: dict[int, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         names.setdefault(id(parameter), []).append(name)
-    return [" = ".join(group) for group in names.values() if len(group) > 1]
+    return [group for group in names.values() if len(group) > 1]

@@ -1,5 +1,6 @@
 """A trained module as a function of the parameters of some of its layers: what derivatives are taken of."""
 
+import copy
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from noshadow.checks import InputError, refuse, require_choice
+from noshadow.checks import InputError, refuse, require_choice, users_code
 from noshadow.views.head import Head, called, first_tensor, head_or_none
 from noshadow.views.layers import Layer, chosen_layers, ran_layers
 from noshadow.views.loading import Batch, Records, moved, records_of
@@ -26,7 +27,7 @@ class Network:
     """A module in eval mode, its chosen parameters apart from all else, in float64.
 
     Attributes:
-        module: the user's own, left as it was; parameters are swapped in for each call.
+        module: a copy of the user's; parameters are swapped in for each call.
         layers: the chosen layers, in the order in which they last started to run.
         parameters: name → float64 tensor of every chosen parameter.
         constants: name → float64 tensor of the other parameters and of floating buffers.
@@ -87,7 +88,7 @@ def network_view(
     seed: int = 0,
     owner: str,
 ) -> Iterator[tuple[Network, Records]]:
-    """A network over the chosen layers and the records it was trained on; the module is as before afterwards.
+    """A network over the chosen layers, on a copy of the module that is left to itself, and the records it was trained on.
 
     Args:
         model: an nn.Module. data: (X, y), a map-style Dataset or a DataLoader (its order is fixed by us).
@@ -100,33 +101,47 @@ def network_view(
         InputError: no such layers, nothing trainable in them, or a model that cannot be read.
     """
     require_choice(unvectorised, UNVECTORISED, owner, "unvectorised")
-    if not isinstance(model, nn.Module):
-        refuse(owner, "model", "be an nn.Module", type(model).__name__, "Other models have record_scores of their last layer.")
+    if not isinstance(model, nn.Module) or isinstance(model, torch.jit.ScriptModule):
+        refuse(owner, "model", "be a plain nn.Module", type(model).__name__, "Other models have record_scores of their last layer.")
     settings = Settings(layer=layer, device=device, seed=seed, owner=owner)
     records = _repeated(_present(records_of(data, owner, "train", seed=seed), owner, "train"), seed)
     with ExitStack() as stack:
+        # A forward pass may leave things behind (caches, weight_norm's weight, counters): not in the user's own module.
+        with users_code(owner, "model must be copyable by copy.deepcopy"):
+            model = copy.deepcopy(model)
         where = stack.enter_context(_undisturbed(model, settings))
         stack.enter_context(_plain_attention())
         probe = next(iter(records.batches(PROBE_RECORDS)))
         head = head_or_none(model, probe, where, layer=layer, owner=owner)
         ran = ran_layers(model, partial(_run, model, probe, where, owner))
-        picked, notes = chosen_layers(model, ran, layers, owner)
-        names = {name for item in picked for name in item.parameters}
         double = {name: _doubled(tensor) for name, tensor in (*model.named_parameters(), *model.named_buffers())}
+        trainable = {name: double[name] for name, parameter in model.named_parameters() if parameter.requires_grad}
+        rest = {name: value for name, value in double.items() if name not in trainable}
+        whole = Network(model, ran, trainable, rest, head, where, owner, unvectorised, ())
+        picked, notes = chosen_layers(model, ran, layers, idle=_idle_parameters(whole, probe), owner=owner)
+        names = {name for item in picked for name in item.parameters}
         yield (
-            Network(
-                module=model,
+            replace(
+                whole,
                 layers=picked,
                 parameters={name: value for name, value in double.items() if name in names},
                 constants={name: value for name, value in double.items() if name not in names},
-                head=head,
-                device=where,
-                owner=owner,
-                unvectorised=unvectorised,
                 notes=(*(head.notes if head else ()), *records.notes, *notes),
             ),
             records,
         )
+
+
+def _idle_parameters(network: Network, probe: Batch) -> set[str]:
+    """Trainable parameters the outputs do not depend on: of other heads, of layers that never run."""
+    leaves = {name: value.clone().requires_grad_() for name, value in network.parameters.items()}
+    args, kwargs = network.inputs(probe)
+    with torch.enable_grad(), naming_the_module(network):
+        outputs = network.outputs(leaves, args, kwargs)
+        if not leaves or not outputs.requires_grad:
+            return set(leaves)
+        slopes = torch.autograd.grad(outputs.sum(), list(leaves.values()), allow_unused=True)
+    return {name for name, slope in zip(leaves, slopes, strict=True) if slope is None}
 
 
 def _repeated(records: Records, seed: int) -> Records:
@@ -144,7 +159,7 @@ def _run(model: nn.Module, probe: Batch, device: torch.device, owner: str) -> No
 
 
 def _doubled(tensor: Tensor) -> Tensor:
-    return tensor.detach().double() if tensor.is_floating_point() else tensor.detach()
+    return tensor.detach().double().clone() if tensor.is_floating_point() else tensor.detach().clone()
 
 
 @contextmanager

@@ -39,7 +39,7 @@ def module_outputs(model: nn.Module, data: object, *, task: str, transform: Tran
         hint = "Multi-label heads are not supported: audit one label at a time as task='binary'."
         refuse(owner, "model", "predict one label per record", f"a sigmoid of {signals.outputs.shape[1]} outputs", hint)
     if head is None:
-        _require_logits(signals, task, owner)
+        require_logits(signals, task, owner)
     return signals, settled
 
 
@@ -139,7 +139,7 @@ def _transformed(records: Records, transform: Transform, owner: str) -> Records:
     return replace(records, batches=lambda size: (changed(batch) for batch in records.batches(size)))
 
 
-def _require_logits(signals: Signals, task: str, owner: str) -> None:
+def require_logits(signals: Signals, task: str, owner: str) -> None:
     """A classifier without a readable head must give logits: attacks need them before they saturate."""
     outputs, targets = signals.outputs, signals.targets
     if task == "regression" or (targets.dtype.kind == "f" and not bool(np.isin(targets, (0, 1)).all())):

@@ -36,7 +36,7 @@ def torch_view(model: nn.Module, train: object, test: object, *, task: str, weig
     settled = task
     if decay is not None or head.ending:
         settled = resolved_task(task, seen.outputs, seen.targets, owner)
-        _require_fitting_task(head, settled, owner)
+        require_fitting_task(head, settled, owner)
     damping, source = training_damping(decay, settled, *seen.outputs.shape)
     return View(
         train=seen,
@@ -81,7 +81,8 @@ def training_damping(decay: float | None, task: str, n: int, q: int) -> tuple[fl
     return n * decay, f"n·weight_decay with n={n}, weight_decay={decay:g} (cross-entropy averaged over records); {nominal}."
 
 
-def _require_fitting_task(head: Head, task: str, owner: str) -> None:
+def require_fitting_task(head: Head, task: str, owner: str) -> None:
+    """Refuse a model whose ending does not belong to the task: probabilities in a regression, sigmoids over classes."""
     if head.ending and task == "regression":
         refuse(
             owner,

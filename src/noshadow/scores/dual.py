@@ -71,7 +71,8 @@ def dual_columns(kernel: Tensor, problem: NetworkProblem, *, damping: float, own
     if inverse.jitter > 0:
         # 1 − h = λC_ii holds for λ alone: what the jitter added would pass for leverage.
         raise NumericalError(
-            f"{owner}: the kernel plus λ = {damping:g} cannot be factored in float64 (its trace is {float(kernel.trace()):.3g}). Raise the damping."
+            f"{owner}: the kernel plus λ = {damping:g} cannot be factored in float64 (its trace is {float(kernel.trace()):.3g}). "
+            "Raise the damping."
         )
     matrix = torch.from_numpy(inverse.matrix)
     n, c = len(problem), problem.columns

@@ -27,9 +27,9 @@ RESULTS = Path(__file__).parent / "results" / "ekfac.json"
 COLUMNS = ("leverage", "influence", "newton", "loo", "shift", "margin_leverage")
 WEIGHT_DECAY = 1e-4
 BIG, SMALL = (100_000, 769, 1000), (20_000, 129, 50)
-QUICK_BIG, QUICK_SMALL = (1_500, 33, 60), (1_000, 17, 8)
+QUICK_BIG, QUICK_SMALL = (3_000, 33, 60), (2_000, 17, 8)
 MAX_MEMORY = 4e9
-REFINED_RECORDS = 8
+REFINED_RECORDS = 4
 
 
 def trained_head(n, d, m, *, epochs, seed=0):

@@ -208,7 +208,7 @@ def test_table_holds_the_top_records_in_rank_order(classified, tmp_path):
 
 def test_ranking_is_explained_in_plain_words(classified, tmp_path):
     assert "how far the attack’s own statistic falls when the record is left out" in page_of(classified, tmp_path).text
-    assert "how much the record’s loss would rise had it been left out" in page_of(regression(1), tmp_path).text
+    assert "when the record is left out, here the prediction error’s rise in size" in page_of(regression(1), tmp_path).text
 
 
 def tick_values(chart, axis):

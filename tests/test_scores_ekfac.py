@@ -13,6 +13,7 @@ from noshadow.scores import refinement
 from noshadow.scores.curvature import SoftmaxProblem
 from noshadow.scores.design import whitened_design
 from noshadow.scores.ekfac import (
+    _diagonal_sums,
     ekfac_columns,
     ekfac_curvature,
     ekfac_margin_leverages,
@@ -166,6 +167,22 @@ def test_with_many_classes_leverage_and_influence_stay_within_three_hundredths_o
             np.testing.assert_allclose(columns[name][i], expected[name][0], rtol=tolerance, err_msg=name)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_sums_over_classes_in_closed_form_equal_the_dense_ones(dtype):
+    rng = np.random.default_rng(26)
+    for spare in (1e-7, 0.3, 0.9):  # what the top class leaves to the others
+        p = np.concatenate([[1 - spare], spare * rng.dirichlet(np.ones(6))])
+        h, move, s = np.diag(rng.uniform(0.1, 50, 7)), rng.normal(size=7), 1.7
+        w = s * (np.diag(p) - np.outer(p, p))
+        inverse = np.linalg.inv(np.eye(7) + w @ h)
+        leverage, reduction = _diagonal_sums(
+            *(torch.tensor(value, dtype=dtype)[None] for value in (p[1:], h.diagonal()[1:], h[:1, 0], move[1:] - move[0], [s]))
+        )
+        tolerance = 1e-8 if dtype == torch.float64 else 1e-5  # the dense side loses eps/spare to its own cancellation
+        assert float(leverage[0]) == pytest.approx(np.trace(w @ h @ inverse), rel=tolerance)
+        assert float(reduction[0]) == pytest.approx(move @ inverse @ w @ move, rel=tolerance)
+
+
 @pytest.mark.parametrize("own", [1e-6, 0.3, 0.9999])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_left_out_variances_by_series_and_by_division(own, dtype):
@@ -302,6 +319,17 @@ def test_unconverged_records_stay_approximated_and_are_counted(monkeypatch):
     assert any("4 of 4 refined records did not converge (largest relative residual" in note for note in scores.notes)
 
 
+def test_an_inner_iteration_that_cannot_start_does_no_harm(monkeypatch):
+    features, logits, labels = head(40, 6, 5, seed=27)
+    exact = ns.record_scores(features, logits, labels, damping=0.5)
+    monkeypatch.setattr(refinement, "INNER_FROM_FLOPS", 0)
+    monkeypatch.setattr(refinement, "LARGEST_SHARE", 1.0)
+    monkeypatch.setattr(refinement, "likely_product", lambda *_: lambda heads: -heads)  # negative curvature at once
+    scores = ns.record_scores(features, logits, labels, damping=0.5, method="ekfac", refine=3)
+    assert scores.exact.sum() == 3
+    np.testing.assert_allclose(scores.shift[scores.exact], exact.shift[scores.exact], rtol=1e-6)
+
+
 def test_only_the_systems_behind_wanted_columns_are_solved():
     features, logits, labels = head(40, 6, 5, seed=20)
     none = ns.record_scores(features, logits, labels, damping=1.0, method="ekfac", columns=["leverage", "margin_leverage"])
@@ -329,7 +357,7 @@ def test_memory_does_not_grow_with_the_records(monkeypatch):
     sizes = []
     monkeypatch.setattr(refinement, "_BATCH_NUMBERS", 1 << 12)
     monkeypatch.setattr("noshadow.scores.ekfac.block_length", lambda *_: 64)
-    for n in (200, 600):
+    for n in (130, 300):
         problem = problem_of(*head(n, 7, 12, seed=21), 1.0)
         with LargestTensor() as watched:
             curvature = factors(problem)

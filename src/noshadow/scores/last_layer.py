@@ -77,7 +77,8 @@ def record_scores(
     Exact when: the last layer alone is refitted from a minimum: `loo` equals the refit for (ridge) least squares
         and is one Newton step from it for cross-entropy. Approximates: retraining the whole network.
     Cost: softmax n·m²d²/2 flops twice and ((m−1)d)³; otherwise 4nd². Memory about 3·8·((m−1)d)² bytes plus blocks.
-        EK-FAC n·m(20m + 20d) flops, memory O(m² + md), and for each refined record two systems of some ten products of 4nmd flops.
+        EK-FAC n·m(20m + 20d) flops, memory O(m² + md), and for each refined record two systems of about ten (with inner
+        iterations of as much again) to a hundred products of 4nmd flops.
     Reference: [RET] Eqs. (7)–(10), Props. B.1–B.4; [GLS] Props. C.1–C.2.
 
     Example:

@@ -226,7 +226,8 @@ def _refinement_notes(columns: dict[str, Array], found: Refinement) -> tuple[str
     if done:
         sentence = f"{names} of the {done} records with the largest EK-FAC shift are exact (`exact` says which)"
         if "shift" in found.columns:
-            ratio = columns["shift"][found.records][found.converged] / found.columns["shift"][found.converged]
+            approximated, values = columns["shift"][found.records], found.columns["shift"]
+            ratio = np.divide(approximated, values, out=np.ones_like(values), where=values != 0)[found.converged]
             sentence += f"; their EK-FAC shift was {np.median(ratio):.2f} of the exact one in the median"
         notes.append(sentence)
     failed = len(found.records) - done

@@ -9,6 +9,7 @@ import re
 import sys
 from pathlib import Path
 
+from ekfac_tables import ekfac_section
 from layer_tables import network_section, record_tpr_section, which_layers_section
 from render_scaling import generated
 
@@ -195,6 +196,7 @@ def page():
         *peer_section(scores["peers"]),
         *refit_section(refits),
         *training_section(stored("reference_training")),
+        *where_stored("ekfac", ekfac_section),
         *where_stored("network", network_section),
         *where_stored("which_layers", which_layers_section),
         *where_stored("record_tpr", record_tpr_section),

@@ -26,7 +26,7 @@ from noshadow.scores.network_solver import NetworkSettings, prepared_network, so
 from noshadow.views.network import network_view
 
 RESULTS = Path(__file__).parent / "results" / "network.json"
-DIMENSIONS = (64, 128, 256, 512, 1024, 2048, 4096)
+DIMENSIONS = (64, 128, 256, 512, 1024, 2048)
 COLUMNS = ("margin_leverage", "shift", "loo")
 
 
@@ -123,7 +123,7 @@ def projected(quick):
 
 def curve(quick):
     """Agreement with the dual form as the dimension grows, for a CNN and a perceptron."""
-    n = 1_000 if quick else 4_000
+    n = 1_000 if quick else 2_000
     rows = []
     for name, build, side in (("cnn", small_cnn, 16), ("mlp", mlp, 16)):
         x, y = digits_like(n, side, 3)

@@ -1,0 +1,230 @@
+"""Calibrations: fitted to setups where the attack was run, judged on data sets they have not seen."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from noshadow.checks import Array, NumericalError, refuse, require_choice, require_number
+from noshadow.results import Calibration, CalibrationCell
+from noshadow.tail.forms import FORMS, fitted_coefficients, predicted_rates
+
+OWNER = "fit_calibration"
+LEAST_SETUPS, LEAST_SETS = 6, 3
+GUARDS = ("skewness", "auc_excess")
+REQUIRED = ("setup", "data_set", "fpr", "references", "tpr")
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows of one cell: predictors (n, p), measured TPR (n,), setup and data set of each, weights that sum to one a setup."""
+
+    x: Array
+    y: Array
+    setup: Array
+    data_set: Array
+
+    @property
+    def weights(self) -> Array:
+        _, place, counts = np.unique(self.setup, return_inverse=True, return_counts=True)
+        weights: Array = 1.0 / counts[place]
+        return weights
+
+    def where(self, chosen: Array) -> "_Rows":
+        return _Rows(self.x[chosen], self.y[chosen], self.setup[chosen], self.data_set[chosen])
+
+    def by_setup(self) -> "_Rows":
+        """One row a setup: means."""
+        names, first, place = np.unique(self.setup, return_index=True, return_inverse=True)
+        counts = np.bincount(place)
+        x = np.stack([np.bincount(place, weights=column) / counts for column in self.x.T], axis=1)
+        return _Rows(x, np.bincount(place, weights=self.y) / counts, names, self.data_set[first])
+
+
+def fit_calibration(
+    table: object,
+    *,
+    predictors: Sequence[str] = ("tnr",),
+    form: str = "power",
+    level: float = 0.9,
+    offset: float = 0.01,
+    name: str = "own",
+) -> Calibration:
+    """A calibration fitted to setups where the attack was run, for `model_risk(calibration=…)`.
+
+    One curve for each false-positive rate and number of references in the table, by least squares over setups (every setup
+    counts once, however many rows it has). The prediction interval comes from the errors on data sets that were left out:
+    for each row of a left-out data set (y − ŷ)/(ŷ + offset), of which the (1 ∓ level)/2 quantiles over data sets.
+
+    Args:
+        table: DataFrame, or whatever pandas makes one of; one row a model (or a setup): `setup`, `data_set` (names), `fpr`,
+            `references` (number of reference models), `tpr` (measured) and a column for each predictor.
+        predictors: columns to predict from, by the names of `risk_predictors`; more than one with form "linear" only.
+        form: "linear", "exponential", "quadratic" or "power".
+        level: coverage of the prediction interval, in (0, 1).
+        offset: rate added to a prediction before its error is taken relative to it, > 0: where errors stop shrinking.
+        name: stamped into predictions.
+
+    Returns:
+        Calibration; `cells[…].quality` says how well it did in sample and on data sets left out.
+
+    Raises:
+        InputError: columns missing or not finite, rates outside [0, 1], fewer than 6 setups or 3 data sets.
+    Cost: O(data sets²) small least-squares fits.
+    Reference: [TAIL] §5, Tables 1–2 (the forms); Barber et al. 2021 (cross-conformal intervals).
+    """
+    require_choice(form, FORMS, OWNER, "form")
+    columns = tuple(predictors)
+    if not columns or (form != "linear" and len(columns) > 1):
+        refuse(OWNER, "predictors", "be one column, or several with form='linear'", repr(columns))
+    frame = _checked_table(table, columns)
+    require_number(level, OWNER, "level", low=0, high=1, low_open=True, high_open=True)
+    require_number(offset, OWNER, "offset", low=0, high=1, low_open=True)
+    cells = []
+    for fpr, references in sorted(set(zip(frame["fpr"].astype(float), frame["references"].astype(int), strict=True))):
+        part = frame[(frame["fpr"] == fpr) & (frame["references"] == references)]
+        rows = _rows(part, columns, f"fpr {fpr:g} and {references} references")
+        cells.append(_cell(rows, fpr, references, form, level, offset))
+    watched = [column for column in (*columns, *GUARDS) if column in frame]
+    means = frame.groupby("setup")[watched].mean()
+    return Calibration(
+        name=name,
+        predictors=columns,
+        form=form,
+        cells=tuple(cells),
+        domain={column: (float(means[column].min()), float(means[column].max())) for column in dict.fromkeys(watched)},
+        level=level,
+        offset=offset,
+        setups=_setup_rows(frame, columns),
+    )
+
+
+def left_out_predictions(table: object, predictors: Sequence[str], form: str) -> pd.DataFrame:
+    """Each setup predicted from the other data sets: columns setup, data_set, tpr, predicted. One attack a table.
+
+    Raises:
+        InputError: as `fit_calibration`.
+    """
+    columns = tuple(predictors)
+    rows = _rows(_checked_table(table, columns), columns, "the table").by_setup()
+    predicted = _left_out(rows, rows, form)
+    found: pd.DataFrame = pd.DataFrame({"setup": rows.setup, "data_set": rows.data_set, "tpr": rows.y, "predicted": predicted})
+    return found
+
+
+def _checked_table(table: object, columns: tuple[str, ...]) -> pd.DataFrame:
+    try:
+        frame: pd.DataFrame = pd.DataFrame(table)  # type: ignore[call-overload]
+    except (TypeError, ValueError) as error:
+        refuse(OWNER, "table", "be a DataFrame or rows of one", f"{type(table).__name__} ({error})")
+    missing = [column for column in (*REQUIRED, *columns) if column not in frame]
+    if missing:
+        refuse(OWNER, "table", f"have the columns {', '.join((*REQUIRED, *columns))}", f"none named {', '.join(missing)}")
+    for column in ("fpr", "references", "tpr", *columns):
+        values = pd.to_numeric(frame[column], errors="coerce")
+        bad = ~np.isfinite(values.to_numpy(dtype=np.float64))
+        if bad.any():
+            got = f"{int(bad.sum())} that are not, the first in row {int(bad.argmax())}"
+            refuse(OWNER, "table", f"hold finite numbers in {column!r}", got)
+    if not frame["tpr"].between(0, 1).all():
+        refuse(OWNER, "table", "hold rates in [0, 1] in 'tpr'", f"{frame['tpr'].min():g} … {frame['tpr'].max():g}")
+    checked: pd.DataFrame = frame
+    return checked
+
+
+def _rows(frame: pd.DataFrame, columns: tuple[str, ...], which: str) -> _Rows:
+    setups, sets = frame["setup"].nunique(), frame["data_set"].nunique()
+    if setups < LEAST_SETUPS or sets < LEAST_SETS:
+        rule = f"hold at least {LEAST_SETUPS} setups on {LEAST_SETS} data sets for {which}"
+        refuse(OWNER, "table", rule, f"{setups} on {sets}", "Run the attack on more of them.")
+    x = frame[list(columns)].to_numpy(dtype=np.float64)
+    return _Rows(x, frame["tpr"].to_numpy(dtype=np.float64), frame["setup"].to_numpy(str), frame["data_set"].to_numpy(str))
+
+
+def _left_out(fit: _Rows, judged: _Rows, form: str) -> Array:
+    """Predictions of `judged` rows, each from the `fit` rows of other data sets."""
+    predicted = np.full(len(judged.y), np.nan)
+    for data_set in np.unique(judged.data_set):
+        kept = fit.where(fit.data_set != data_set)
+        own = judged.data_set == data_set
+        predicted[own] = predicted_rates(form, fitted_coefficients(form, kept.x, kept.y, kept.weights), judged.x[own])
+    if np.isnan(predicted).any():
+        raise NumericalError(f"{OWNER}: {int(np.isnan(predicted).sum())} predictions of left-out setups are not numbers.")
+    return predicted
+
+
+def _error_quantiles(rows: _Rows, form: str, level: float, offset: float) -> tuple[float, float]:
+    """Quantiles of the relative errors of left-out data sets, each setup counting once, a little outside for few setups."""
+    means = rows.by_setup()
+    predicted = _left_out(means, rows, form)
+    errors = (rows.y - predicted) / (predicted + offset)
+    setups = len(means.y)
+    # The conformal correction: the interval must hold for one setup more than there are.
+    outside = (1 - level) / 2
+    low = max(outside - (1 - outside) / setups, 0.0)
+    order = np.argsort(errors, kind="stable")
+    share = np.cumsum(rows.weights[order]) / setups
+    ends = [errors[order[min(int(np.searchsorted(share, at)), len(order) - 1)]] for at in (low, 1 - low)]
+    return float(min(ends[0], 0.0)), float(max(ends[1], 0.0))
+
+
+def interval_ends(predicted: Array, low: float, high: float, offset: float) -> tuple[Array, Array]:
+    """Ends of the prediction interval, within [0, 1]."""
+    scale = predicted + offset
+    return np.clip(predicted + low * scale, 0.0, 1.0), np.clip(predicted + high * scale, 0.0, 1.0)
+
+
+def _cell(rows: _Rows, fpr: float, references: int, form: str, level: float, offset: float) -> CalibrationCell:
+    means = rows.by_setup()
+    coefficients = fitted_coefficients(form, means.x, means.y, means.weights)
+    low, high = _error_quantiles(rows, form, level, offset)
+    quality = {f"in_sample_{key}": value for key, value in fit_quality(means.y, predicted_rates(form, coefficients, means.x)).items()}
+    quality |= {f"left_out_{key}": value for key, value in fit_quality(means.y, _left_out(means, means, form)).items()}
+    return CalibrationCell(fpr, references, coefficients, low, high, quality | _left_out_coverage(rows, form, level, offset))
+
+
+def fit_quality(measured: Array, predicted: Array) -> dict[str, float]:
+    """R² (1 − squared errors over those of the mean), RMSE and MAE."""
+    errors = measured - predicted
+    spread = float(((measured - measured.mean()) ** 2).sum())
+    return {
+        "r2": 1 - float((errors**2).sum()) / spread if spread > 0 else 0.0,
+        "rmse": float(np.sqrt((errors**2).mean())),
+        "mae": float(np.abs(errors).mean()),
+    }
+
+
+def _left_out_coverage(rows: _Rows, form: str, level: float, offset: float) -> dict[str, float]:
+    """Share of setups whose rate lies in the interval made from other data sets alone; needs four data sets."""
+    sets = np.unique(rows.data_set)
+    if len(sets) <= LEAST_SETS:
+        return {}
+    inside, widths = np.zeros(len(rows.y)), np.zeros(len(rows.y))
+    for data_set in sets:
+        kept, own = rows.where(rows.data_set != data_set), rows.data_set == data_set
+        means = kept.by_setup()
+        low, high = _error_quantiles(kept, form, level, offset)
+        predicted = predicted_rates(form, fitted_coefficients(form, means.x, means.y, means.weights), rows.x[own])
+        ends = interval_ends(predicted, low, high, offset)
+        inside[own], widths[own] = (rows.y[own] >= ends[0]) & (rows.y[own] <= ends[1]), ends[1] - ends[0]
+    weights = rows.weights / rows.weights.sum()
+    return {"left_out_coverage": float(weights @ inside), "left_out_width": float(weights @ widths)}
+
+
+def _setup_rows(frame: pd.DataFrame, columns: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
+    rows = []
+    for setup, part in frame.groupby("setup", sort=True):
+        means = part[list(columns)].mean()
+        attacks = sorted(set(zip(part["fpr"].astype(float), part["references"].astype(int), strict=True)))
+        rates = [(fpr, k, part["tpr"][(part["fpr"] == fpr) & (part["references"] == k)].mean()) for fpr, k in attacks]
+        rows.append(
+            {
+                "setup": str(setup),
+                "data_set": str(part["data_set"].iloc[0]),
+                **{column: float(f"{means[column]:.4g}") for column in columns},
+                "tpr": [{"fpr": fpr, "references": k, "tpr": float(f"{rate:.4g}")} for fpr, k, rate in rates],
+            }
+        )
+    return tuple(rows)

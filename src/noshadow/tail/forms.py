@@ -1,0 +1,69 @@
+"""The few curves that turn predictors into an attack's true-positive rate; all of them pass through the origin."""
+
+import numpy as np
+from scipy.optimize import minimize_scalar, nnls
+
+from noshadow.checks import Array
+
+FORMS = ("linear", "exponential", "quadratic", "power")
+# Where b is sought: from a straight line, and from almost a step, to far steeper than any rate was seen to rise.
+BENDS = {"exponential": (1e-3, 20.0), "power": (0.05, 5.0)}
+
+
+def predicted_rates(form: str, coefficients: tuple[float, ...], x: Array) -> Array:
+    """TPR (n,) from predictors x (n, p), clipped to [0, 1].
+
+    linear Σ_k a_k x_k; exponential a (e^{bx} − 1); quadratic a x + b x²; power a x^b (x ≥ 0). Negative predictors count
+    as 0: no curve promises less than nothing.
+    """
+    positive = np.maximum(x, 0.0)
+    if form == "linear":
+        rates = positive @ np.array(coefficients)
+    else:
+        a, b = coefficients
+        first = positive[:, 0]
+        if form == "exponential":
+            rates = a * np.expm1(b * first)
+        elif form == "quadratic":
+            rates = a * first + b * first**2
+        else:
+            rates = a * first**b
+    clipped: Array = np.clip(rates, 0.0, 1.0)
+    return clipped
+
+
+def fitted_coefficients(form: str, x: Array, y: Array, weights: Array) -> tuple[float, ...]:
+    """Coefficients of least weighted squared error; those of "linear" and the factor a are not negative.
+
+    For "exponential" and "power" the factor is solved for at each bend b, which leaves one number to search: a grid, refined.
+    """
+    positive, root = np.maximum(x, 0.0), np.sqrt(weights)
+    if form == "linear":
+        found, _ = nnls(positive * root[:, None], y * root)
+        return tuple(found.tolist())
+    first = positive[:, 0]
+    if form == "quadratic":
+        design = np.stack((first, first**2), axis=1) * root[:, None]
+        return tuple(float(value) for value in np.linalg.lstsq(design, y * root, rcond=None)[0])
+    basis = _exponential if form == "exponential" else _power
+    bends = np.geomspace(*BENDS[form], 60)
+    best = int(np.argmin([_best_factor(basis(first, bend), y, weights)[1] for bend in bends]))
+    ends = bends[max(best - 1, 0)], bends[min(best + 1, len(bends) - 1)]
+    found = minimize_scalar(lambda bend: _best_factor(basis(first, bend), y, weights)[1], bounds=ends, method="bounded")
+    return _best_factor(basis(first, float(found.x)), y, weights)[0], float(found.x)
+
+
+def _exponential(x: Array, bend: float) -> Array:
+    curve: Array = np.expm1(bend * x)
+    return curve
+
+
+def _power(x: Array, bend: float) -> Array:
+    curve: Array = x**bend
+    return curve
+
+
+def _best_factor(curve: Array, y: Array, weights: Array) -> tuple[float, float]:
+    """The factor a ≥ 0 on a curve that comes closest to y, and the weighted squared error it leaves."""
+    factor = max(float((weights * curve * y).sum() / max((weights * curve**2).sum(), 1e-300)), 0.0)
+    return factor, float((weights * (y - factor * curve) ** 2).sum())

@@ -1,0 +1,103 @@
+"""From what a model shows to the TPR of a reference-model attack: the shipped calibrations, their intervals, and where they hold."""
+
+import functools
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+
+import numpy as np
+
+from noshadow.results import Calibration, CalibrationCell, Interval
+from noshadow.tail.calibration import interval_ends
+from noshadow.tail.forms import predicted_rates
+
+LEAST_RECORDS = 500
+STRETCH = 0.1  # of the range of the setups, beyond which a predictor counts as unlike them
+SHIPPED = {"losses": "losses.json", "losses and record scores": "scores.json"}
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A predicted TPR, its prediction interval, and whether the model is like the setups behind it."""
+
+    value: float | None
+    interval: Interval | None
+    in_domain: bool | None
+    reason: str
+    calibration: str | None
+    level: float | None = None
+
+
+@functools.cache
+def shipped_calibration(kind: str) -> Calibration | None:
+    """The calibration in the package that predicts from `kind`; None when this version has none."""
+    source = files("noshadow.tail") / "shipped" / SHIPPED[kind]
+    return Calibration.from_dict(json.loads(source.read_text(encoding="utf8"))) if source.is_file() else None
+
+
+def predicted_tpr(
+    calibration: Calibration, shown: Mapping[str, float], *, fpr: float, references: int, sizes: tuple[int, int], clear_gap: bool
+) -> Prediction:
+    """The TPR at `fpr` of an attack with so many reference models, by this calibration.
+
+    Between calibrated rates and numbers of models, values and ends are interpolated along log fpr and log K. Outside of
+    them nothing is predicted; a model unlike the setups is predicted, and said to be.
+    """
+    rates = sorted({cell.fpr for cell in calibration.cells})
+    counts = sorted({cell.references for cell in calibration.cells})
+    # A rate of 1/n may differ from a calibrated one in its last digit.
+    if not rates[0] * (1 - 1e-9) <= fpr <= rates[-1] * (1 + 1e-9):
+        return _nothing(f"The calibration covers false-positive rates of {rates[0]:g} to {rates[-1]:g}, not {fpr:g}.")
+    if not counts[0] <= references <= counts[-1]:
+        return _nothing(f"The calibration covers {counts[0]} to {counts[-1]} reference models, not {references}.")
+    value, low, high = _between(calibration, shown, math.log(fpr), math.log(references))
+    reasons = [*_unlike(calibration, shown), *_too_little(sizes, clear_gap)]
+    source = f"{' and '.join(calibration.predictors)} by calibration {calibration.name}"
+    used = f"Predicted from {source}, fitted to {len(calibration.setups)} setups"
+    reason = f"{used}; this model is like them." if not reasons else f"{used}; but {'; '.join(reasons)}: take it as a hint."
+    return Prediction(value, (low, high), not reasons, reason, calibration.name, calibration.level)
+
+
+def _nothing(reason: str) -> Prediction:
+    return Prediction(None, None, False, reason, None)
+
+
+def _between(calibration: Calibration, shown: Mapping[str, float], log_fpr: float, log_references: float) -> tuple[float, float, float]:
+    x = np.array([[shown[name] for name in calibration.predictors]])
+    cells = {(math.log(cell.fpr), math.log(cell.references)): _at(calibration, cell, x) for cell in calibration.cells}
+    rows = []
+    for rate in sorted({key[0] for key in cells}):
+        places = sorted(key[1] for key in cells if key[0] == rate)
+        values = np.array([cells[rate, place] for place in places])
+        rows.append([np.interp(log_references, places, column) for column in values.T])
+    rates = sorted({key[0] for key in cells})
+    value, low, high = (float(np.interp(log_fpr, rates, column)) for column in np.array(rows).T)
+    return value, low, high
+
+
+def _at(calibration: Calibration, cell: CalibrationCell, x: np.ndarray) -> tuple[float, float, float]:
+    # No attack need be worse than one that flags a share `fpr` at random.
+    value = np.maximum(predicted_rates(calibration.form, cell.coefficients, x), min(cell.fpr, 1.0))
+    low, high = interval_ends(value, cell.low, cell.high, calibration.offset)
+    return float(value[0]), float(low[0]), float(high[0])
+
+
+def _unlike(calibration: Calibration, shown: Mapping[str, float]) -> list[str]:
+    found = []
+    for name, (low, high) in calibration.domain.items():
+        room = STRETCH * (high - low)
+        if name in shown and not low - room <= shown[name] <= high + room:
+            symmetric = " (a more symmetric loss distribution)" if name == "skewness" and shown[name] < low else ""
+            found.append(f"its {name} of {shown[name]:.3g}{symmetric} is outside that of the setups ({low:.3g} to {high:.3g})")
+    return found
+
+
+def _too_little(sizes: tuple[int, int], clear_gap: bool) -> list[str]:
+    found = []
+    if min(sizes) < LEAST_RECORDS:
+        found.append(f"it has {min(sizes)} records in the smaller split and the calibration needs {LEAST_RECORDS}")
+    if not clear_gap:
+        found.append("its losses do not tell members from non-members more than chance would")
+    return found

@@ -1,0 +1,75 @@
+"""What a model shows without an attack, by name: the predictors a calibration may use."""
+
+import numpy as np
+
+from noshadow.checks import Array, as_array
+from noshadow.metrics import error_budget, loss_auc
+from noshadow.tail.losses import sorted_losses
+from noshadow.tail.resampling import Steps, tnr_at
+
+EXCESS_LEVELS = (0.01, 0.05, 0.1)
+QUANTILES = (0.9, 0.99)
+COLUMNS = ("leverage", "margin_leverage", "loo", "shift")
+
+
+def risk_predictors(member_losses: object, nonmember_losses: object, scores: object = None) -> dict[str, float]:
+    """The predictors of one model by name, for the rows of a table that `fit_calibration` takes.
+
+    From losses: `tnr` (at FNR 1e-3), `tnr_excess_0.01`, `_0.05`, `_0.1` (TNR at that FNR, minus it), `auc_excess`
+    (2 AUC − 1), `ks`, `skewness` (of non-member losses). From scores: `margin_leverage_q0.99` and the like, quantiles over
+    the members of leverage, margin_leverage, loo and shift.
+
+    Args:
+        member_losses, nonmember_losses: as `model_risk`. scores: record scores of the members, or None.
+
+    Returns:
+        Numbers by name; those of missing columns are left out.
+
+    Raises:
+        InputError: losses that `model_risk` would refuse.
+
+    Cost: O(n log n).
+    Reference: [TAIL] §5 for TNR.
+
+    Example:
+        >>> round(risk_predictors([0.1, 0.2, 0.3, 5.0], [0.2, 0.4, 2.0, 6.0])["tnr"], 2)
+        0.75
+    """
+    members, nonmembers = (
+        sorted_losses(losses, argument, "risk_predictors")[0]
+        for losses, argument in ((member_losses, "member_losses"), (nonmember_losses, "nonmember_losses"))
+    )
+    return loss_predictors(members, nonmembers) | ({} if scores is None else score_predictors(scores))
+
+
+def loss_predictors(members: Array, nonmembers: Array) -> dict[str, float]:
+    """Of two sorted loss samples: TNR, what it exceeds its level by, twice the AUC above ½, KS, skewness of non-members.
+
+    `tnr` is read at FNR 1e-3 (or at the one member that fewer than 1,000 can spare).
+    """
+    n = len(members)
+    levels = (max(1e-3, 1 / n), *EXCESS_LEVELS)
+    rates = tnr_at(members, nonmembers, np.array([error_budget(max(level, 1 / n), n) for level in levels]))
+    # In units of the largest loss: cubes of losses up to 1e100 would overflow.
+    centred = (nonmembers - nonmembers.mean()) / max(float(nonmembers[-1]), 1e-300)
+    spread = float(centred.std())
+    return {
+        "tnr": float(rates[0]),
+        **{f"tnr_excess_{level:g}": float(rate - level) for level, rate in zip(EXCESS_LEVELS, rates[1:], strict=True)},
+        "auc_excess": 2 * loss_auc(members, nonmembers) - 1,
+        "ks": Steps.of(members, nonmembers).ks(),
+        "skewness": float((centred**3).mean() / spread**3) if spread > 0 else 0.0,
+    }
+
+
+def score_predictors(scores: object) -> dict[str, float]:
+    """Quantiles of record scores of the members, by column; columns that are missing or hold infinities are left out."""
+    found: dict[str, float] = {}
+    for column in COLUMNS:
+        values = getattr(scores, column, None)
+        if values is not None:
+            array = as_array(values, "model_risk", f"scores.{column}")
+            if not np.isfinite(array).all():
+                continue
+            found |= {f"{column}_q{level:g}": float(np.quantile(array, level)) for level in QUANTILES}
+    return found

@@ -1,0 +1,121 @@
+"""A record's chance of being found, from the model's predicted rate and the record's rank: the rate dealt out over the records."""
+
+import functools
+import json
+import math
+from dataclasses import dataclass
+from importlib.resources import files
+
+import numpy as np
+from scipy.special import expit, logit, ndtri
+from scipy.stats import rankdata
+
+from noshadow.checks import Array, NumericalError
+
+TERMS = 5
+MOST_STEPS = 100
+
+
+@dataclass(frozen=True)
+class RecordCurve:
+    """logit p = a + b L + c z + d L z + e z² at one false-positive rate."""
+
+    fpr: float
+    coefficients: tuple[float, ...]
+    low: float
+    high: float
+    offset: float
+
+
+@functools.cache
+def shipped_curves() -> tuple[RecordCurve, ...]:
+    """The curves in the package, by rising false-positive rate; none when this version has none.
+
+    `low` and `high` are quantiles of (measured − p)/(p + offset) over tenths of the records of data sets left out.
+    """
+    source = files("noshadow.tail") / "shipped" / "records.json"
+    if not source.is_file():
+        return ()
+    content = json.loads(source.read_text(encoding="utf8"))
+    offset = content["offset"]
+    return tuple(RecordCurve(row["fpr"], tuple(row["coefficients"]), row["low"], row["high"], offset) for row in content["curves"])
+
+
+def _design(model_rate: Array, z: Array) -> Array:
+    level = logit(model_rate)
+    return np.stack((np.ones_like(z), level, z, level * z, z**2), axis=-1)
+
+
+def curve_rates(coefficients: tuple[float, ...], model_rate: float, z: Array) -> Array:
+    """Chance of each record with normal score z, for a model of this TPR in (0, 1); they need not average to it."""
+    rates: Array = expit(_design(np.full(len(z), min(max(model_rate, 1e-9), 1 - 1e-9)), z) @ np.array(coefficients))
+    return rates
+
+
+def fitted_curve(model_rate: Array, z: Array, count: Array, found: Array, weight: Array) -> tuple[float, ...]:
+    """Coefficients of largest weighted binomial likelihood, by Newton's method.
+
+    Args:
+        model_rate, z: (rows,) rate of the row's model and normal score of its records.
+        count, found: (rows,) records in the row and how many of them were found. weight: of each record of the row.
+
+    Raises:
+        NumericalError: no maximum was found in 100 steps.
+    """
+    x = _design(model_rate, z)
+    theta = np.array([0.0, 1.0, 0.0, 0.0, 0.0])
+    for _ in range(MOST_STEPS):
+        rates = expit(x @ theta)
+        gradient = x.T @ (weight * (found - count * rates))
+        curvature = (x * (weight * count * rates * (1 - rates))[:, None]).T @ x
+        step = np.linalg.solve(curvature + 1e-12 * np.trace(curvature) * np.eye(TERMS), gradient)
+        theta += step * min(1.0, 1.0 / max(float(np.abs(step).max()), 1e-300))
+        if np.abs(step).max() < 1e-9:
+            return tuple(theta.tolist())
+    raise NumericalError(f"fitted_curve: no maximum of the likelihood after {MOST_STEPS} steps.")
+
+
+def rates_averaging_to(coefficients: tuple[float, ...], model_rate: float, z: Array, fpr: float) -> Array:
+    """The curve's chances, moved by one constant in the logit so that their mean over these records is the model's rate.
+
+    None is below `fpr`: that share of anybody is called a member.
+    """
+    if not 0 < model_rate < 1:
+        return np.full(len(z), float(model_rate))
+    logits = logit(np.clip(curve_rates(coefficients, model_rate, z), 1e-12, 1 - 1e-12))
+    low, high = -60.0, 60.0
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if float(expit(logits + middle).mean()) < model_rate else (low, middle)
+    moved: Array = np.maximum(expit(logits + (low + high) / 2), min(fpr, model_rate))
+    return moved
+
+
+def record_rates(score: Array, model_rate: float, fpr: float) -> tuple[Array, Array, Array] | None:
+    """Chance that LiRA finds each record at `fpr`, given the model's TPR there, with its interval; None outside of the shipped rates.
+
+    The shipped curve's chances for the record's rank by score, moved so that they average to the model's rate: what is
+    calibrated is how a rate is dealt out over records; its size comes from the model's own prediction. Between calibrated
+    false-positive rates everything is interpolated along log fpr.
+
+    Args:
+        score: (n,) larger = riskier; equal scores get equal chances. model_rate: the model's TPR at `fpr`, in [0, 1].
+        fpr: false-positive rate.
+
+    Returns:
+        Chances, lower and upper ends, (n,) each: 90 % of tenths of the records of unseen data sets had rates between the ends.
+    """
+    curves = shipped_curves()
+    if not curves or not curves[0].fpr * (1 - 1e-9) <= fpr <= curves[-1].fpr * (1 + 1e-9):
+        return None
+    z = ndtri((rankdata(score, method="average") - 0.5) / len(score))
+    each = []
+    for curve in curves:
+        rates = rates_averaging_to(curve.coefficients, model_rate, z, fpr)
+        scale = rates + curve.offset
+        each.append(np.clip((rates, rates + curve.low * scale, rates + curve.high * scale), 0.0, 1.0))
+    place = float(np.interp(math.log(fpr), [math.log(curve.fpr) for curve in curves], np.arange(len(curves))))
+    below = min(int(place), len(curves) - 1)
+    above = min(below + 1, len(curves) - 1)
+    rates, low, high = (1 - (place - below)) * each[below] + (place - below) * each[above]
+    return rates, low, high

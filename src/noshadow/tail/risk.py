@@ -1,0 +1,235 @@
+"""Model-level risk from two loss samples: how much of the high-loss tail training has emptied of members."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from noshadow.checks import Array, as_array, refuse, require_number, require_same_length, require_whole
+from noshadow.metrics import error_budget, loss_auc
+from noshadow.results import Calibration, ModelRisk, TnrCurve
+from noshadow.tail.losses import resolved_level, sorted_losses
+from noshadow.tail.pareto import extrapolated_tnr, shows_tail
+from noshadow.tail.prediction import SHIPPED, Prediction, predicted_tpr, shipped_calibration
+from noshadow.tail.predictors import loss_predictors, score_predictors
+from noshadow.tail.resampling import Bootstrap, Steps, atoms_of, distance_draws, threshold_places, tnr_at, tnr_draws
+
+CURVE_LEVELS = 25
+BELOW = (1e-3, 1e-4, 1e-5)  # levels that small samples do not resolve
+TAIL_RESAMPLES = 200
+CURVE_RANGE = (1e-4, 0.5)
+SCORE_COLUMNS = ("loss", "gradient_norm", "entropy", "leverage", "influence", "newton", "loo", "shift", "margin_leverage")
+NO_CALIBRATION = "No calibration is at hand, so the true-positive rate of a reference-model attack is not predicted."
+
+
+def model_risk(
+    member_losses: object,
+    nonmember_losses: object,
+    *,
+    scores: object = None,
+    fpr: float | str = "auto",
+    references: int = 64,
+    seed: int = 0,
+    member_correct: object = None,
+    nonmember_correct: object = None,
+    resamples: int = 1000,
+    level: float = 0.95,
+    calibration: Calibration | None = None,
+    not_predicted: str | None = None,
+) -> ModelRisk:
+    """Model-level membership risk: TNR of the loss attack at FNR = `fpr`, with the distances it is compared to.
+
+    τ = the smallest member loss that at most ⌊fpr · n_members⌋ member losses exceed; TNR = mean(nonmember_losses > τ).
+    Beside it: loss AUC, mean loss gap, accuracy gap, Kolmogorov–Smirnov and Wasserstein-1 distance, and TNR over a
+    grid of levels. Members and non-members are resampled with replacement, independently, for percentile intervals.
+
+    Args:
+        member_losses: (n_members,) finite losses of training records, n_members ≥ 2.
+        nonmember_losses: (n_nonmembers,) finite losses of records drawn like them and not trained on, n_nonmembers ≥ 2.
+        scores: record scores of the members; read by the calibration where one that uses them is better.
+        fpr: "auto" = max(1e-3, 1/min(n_members, n_nonmembers)), or a level in [1/min(n_members, n_nonmembers), 1].
+        references: number K of reference models of the attack in question; 4 to 64 with the shipped calibration.
+        seed: of the resampling; the same seed gives the same intervals.
+        member_correct: (n_members,) booleans, the model predicts the record's class; None = no accuracy gap.
+        nonmember_correct: (n_nonmembers,) likewise; both or neither.
+        resamples: bootstrap resamples, ≥ 100.
+        level: coverage of the intervals of measured figures, in (0, 1).
+        calibration: one of your own from `fit_calibration`; None = the shipped one.
+        not_predicted: why no attack rate should be predicted (for instance a regression); stored as `reason`.
+
+    Returns:
+        ModelRisk. `predicted_tpr` with its prediction interval comes from the calibration; `in_calibration_domain` and
+        `reason` say whether this model is like the setups behind it, or why nothing is predicted.
+
+    Raises:
+        InputError: losses that are negative, not finite, not 1-dimensional or fewer than two; a level below 1/min(n); an
+            argument out of range.
+
+    Exact when: the values always; the bootstrap of TNR and accuracy always; that of the other four up to 4,096
+        distinct losses.
+    Approximates: beyond that, losses are gathered into 4,096 atoms by pooled quantile, an atom's losses moving by a
+        Gaussian of their own variance. The interval of TNR is too short when fewer than about 5 members may exceed τ
+        (raise fpr for a firmer answer; benchmarks/tnr_coverage.py measures by how much); those of KS and
+        Wasserstein lean upwards when the two samples hardly differ.
+    Cost: O(n log n + resamples · min(n, 4096)); a few seconds for two million losses.
+    Reference: [TAIL] §5, Eq. 4 with erratum 4, Table 1.
+
+    Example:
+        >>> risk = model_risk([0.1, 0.2, 0.3, 5.0], [0.2, 0.4, 2.0, 6.0])
+        >>> risk.fpr, risk.threshold, risk.tnr, risk.auc
+        (0.25, 0.3, 0.75, 0.71875)
+    """
+    members, _ = sorted_losses(member_losses, "member_losses", "model_risk")
+    nonmembers, _ = sorted_losses(nonmember_losses, "nonmember_losses", "model_risk")
+    sizes = (len(members), len(nonmembers))
+    used = resolved_level(fpr, min(sizes), "model_risk")
+    shares = _correct_shares(member_correct, nonmember_correct, sizes)
+    _require_member_scores(scores, len(members))
+    models = require_whole(references, "model_risk", "references", low=1)
+    bootstrap = Bootstrap(
+        resamples=require_whole(resamples, "model_risk", "resamples", low=100),
+        level=require_number(level, "model_risk", "level", low=0, high=1, low_open=True, high_open=True),
+        seed=require_whole(seed, "model_risk", "seed", low=0),
+    )
+    measured = _measured(members, nonmembers, fpr=used, correct_shares=shares, bootstrap=bootstrap)
+    predicted, source = (
+        (Prediction(None, None, None, not_predicted, None), None)
+        if not_predicted
+        else (_predicted(measured, (members, nonmembers), scores, models, calibration))
+    )
+    return replace(
+        measured,
+        predicted_tpr=predicted.value,
+        predicted_tpr_interval=predicted.interval,
+        in_calibration_domain=predicted.in_domain,
+        reason=predicted.reason,
+        references=models,
+        calibration=predicted.calibration,
+        predicted_from=source,
+        prediction_level=predicted.level,
+        extrapolated=_extrapolated(members, nonmembers, bootstrap),
+        notes=_doubts(measured, members, nonmembers),
+    )
+
+
+def _predicted(
+    risk: ModelRisk, losses: tuple[Array, Array], scores: object, references: int, given: Calibration | None
+) -> tuple[Prediction, str | None]:
+    """By the caller's calibration, else by the shipped one that reads the most of what is there."""
+    shown = loss_predictors(*losses) | ({} if scores is None else score_predictors(scores))
+    held = {kind: shipped_calibration(kind) for kind in reversed(SHIPPED)} if given is None else {"own calibration": given}
+    usable = {kind: one for kind, one in held.items() if one is not None and all(name in shown for name in one.predictors)}
+    if given is not None and not usable:
+        missing = sorted(name for name in given.predictors if name not in shown)
+        refuse("model_risk", "calibration", "read what is given", f"one that needs {', '.join(missing)}", "Pass scores=.")
+    if not usable:
+        return Prediction(None, None, None, NO_CALIBRATION, None), None
+    kind, chosen = next(iter(usable.items()))
+    sizes = risk.n_members, risk.n_nonmembers
+    clear = risk.auc_interval[0] > 0.5 or risk.tnr_interval[0] > risk.fpr
+    found = predicted_tpr(chosen, shown, fpr=risk.fpr, references=references, sizes=sizes, clear_gap=clear)
+    return found, kind if found.value is not None else None
+
+
+def _doubts(risk: ModelRisk, members: Array, nonmembers: Array) -> tuple[str, ...]:
+    """What looks wrong about the two samples."""
+    if members[0] == members[-1] == nonmembers[0] == nonmembers[-1]:
+        return (f"All {len(members) + len(nonmembers)} losses are equal ({members[0]:g}): is this a trained model's output?",)
+    if len(members) == len(nonmembers) and np.array_equal(members, nonmembers):
+        return ("Both splits have exactly the same losses: they are probably the same records, and nothing is measured.",)
+    if risk.loss_gap_interval[1] < 0:
+        return (
+            f"Members have the larger losses (mean {members.mean():.4g} against {nonmembers.mean():.4g}): are the two splits swapped? Or "
+            "is the test split easier than the training data?",
+        )
+    return ()
+
+
+def _extrapolated(members: Array, nonmembers: Array, bootstrap: Bootstrap) -> TnrCurve | None:
+    """TNR at decades below the resolution of the members, where a tail can be fitted."""
+    levels = [level for level in BELOW if level * len(members) < 1] if shows_tail(members) and shows_tail(nonmembers) else []
+    found = [
+        extrapolated_tnr(members, nonmembers, level, resamples=TAIL_RESAMPLES, coverage=bootstrap.level, seed=bootstrap.seed)
+        for level in levels
+    ]
+    if not found:
+        return None
+    columns = zip(*((rate.level, rate.value, *rate.interval) for rate in reversed(found)), strict=True)
+    return TnrCurve(*columns)
+
+
+def _measured(
+    members: Array, nonmembers: Array, *, fpr: float, correct_shares: tuple[float, float] | None, bootstrap: Bootstrap
+) -> ModelRisk:
+    # One stream a quantity: asking for the accuracy gap does not move the other intervals.
+    at_level, over_levels, atoms, accuracy = np.random.default_rng(bootstrap.seed).spawn(4)
+    sizes = (len(members), len(nonmembers))
+    misses = np.array([error_budget(fpr, len(members))])
+    steps = Steps.of(members, nonmembers)
+    auc, loss_gap, ks, wasserstein = distance_draws(atoms_of(steps), bootstrap.resamples, atoms)
+    gap_interval = None
+    if correct_shares is not None:
+        in_share, out_share = (accuracy.binomial(n, p, bootstrap.resamples) / n for n, p in zip(sizes, correct_shares, strict=True))
+        gap_interval = bootstrap.interval(in_share - out_share)
+    return ModelRisk(
+        fpr=fpr,
+        tnr=float(tnr_at(members, nonmembers, misses)[0]),
+        tnr_interval=bootstrap.interval(tnr_draws(members, nonmembers, misses, bootstrap.resamples, at_level)[0]),
+        threshold=float(members[threshold_places(len(members), misses)[0]]),
+        auc=loss_auc(members, nonmembers),
+        auc_interval=bootstrap.interval(auc),
+        predicted_tpr=None,
+        predicted_tpr_interval=None,
+        in_calibration_domain=None,
+        reason="",
+        loss_gap=float(nonmembers.mean() - members.mean()),
+        loss_gap_interval=bootstrap.interval(loss_gap),
+        accuracy_gap=None if correct_shares is None else correct_shares[0] - correct_shares[1],
+        accuracy_gap_interval=gap_interval,
+        member_accuracy=None if correct_shares is None else correct_shares[0],
+        nonmember_accuracy=None if correct_shares is None else correct_shares[1],
+        ks=steps.ks(),
+        ks_interval=bootstrap.interval(ks),
+        wasserstein=steps.wasserstein(),
+        wasserstein_interval=bootstrap.interval(wasserstein),
+        n_members=len(members),
+        n_nonmembers=len(nonmembers),
+        curve=_curve(members, nonmembers, bootstrap, over_levels),
+        resamples=bootstrap.resamples,
+        interval_level=bootstrap.level,
+        seed=bootstrap.seed,
+    )
+
+
+def _curve(members: Array, nonmembers: Array, bootstrap: Bootstrap, rng: np.random.Generator) -> TnrCurve:
+    n = len(members)
+    grid = np.geomspace(max(1 / n, CURVE_RANGE[0]), CURVE_RANGE[1], CURVE_LEVELS)
+    # Neighbouring levels that allow the same number of misses are one point of the step curve.
+    misses, first = np.unique([error_budget(level, n) for level in grid], return_index=True)
+    low, high = bootstrap.ends(tnr_draws(members, nonmembers, misses, bootstrap.resamples, rng))
+    columns = (grid[first], tnr_at(members, nonmembers, misses), low, high)
+    return TnrCurve(*(tuple(column.tolist()) for column in columns))
+
+
+def _correct_shares(member_correct: object, nonmember_correct: object, sizes: tuple[int, int]) -> tuple[float, float] | None:
+    if member_correct is None and nonmember_correct is None:
+        return None
+    given = {"member_correct": member_correct, "nonmember_correct": nonmember_correct}
+    shares = []
+    for (argument, value), n in zip(given.items(), sizes, strict=True):
+        if value is None:
+            refuse("model_risk", argument, "be given together with its counterpart", "None", "Pass both, or neither.")
+        array = as_array(value, "model_risk", argument)
+        if array.dtype.kind != "b" or array.shape != (n,):
+            refuse("model_risk", argument, f"be {n} booleans, one for each loss", f"shape {array.shape}, dtype {array.dtype}")
+        shares.append(float(array.mean()))
+    return shares[0], shares[1]
+
+
+def _require_member_scores(scores: object, n: int) -> None:
+    if scores is None:
+        return
+    columns = {name: getattr(scores, name, None) for name in SCORE_COLUMNS}
+    given = {name: as_array(column, "model_risk", f"scores.{name}") for name, column in columns.items() if column is not None}
+    if not given:
+        refuse("model_risk", "scores", "be the record scores of the members", type(scores).__name__)
+    require_same_length("model_risk", member_losses=range(n), **given)

@@ -1,0 +1,49 @@
+"""What one check hands back, before it becomes a Finding."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from noshadow.checks import Array
+
+Limits = Mapping[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """Status, figure and sentence of one check; `rows` are the record-table rows it speaks of, None when it is not about records."""
+
+    status: str
+    sentence: str
+    figure: float | None = None
+    rows: Array | None = None
+    examples: tuple[str, ...] = ()
+    next_step: str | None = None
+
+
+def judged(is_found: bool, figure: float, sentence: str, rows: Array | None = None) -> Outcome:
+    """Found or passed, with the figure that decided; records are named only by what was found."""
+    named = rows if is_found or rows is None else np.empty(0, dtype=np.int64)
+    return Outcome("found" if is_found else "passed", sentence, float(figure), named)
+
+
+def not_applicable(reason: str) -> Outcome:
+    """The question does not arise."""
+    return Outcome("not applicable", f"Not applicable, because {reason}.")
+
+
+def skipped(reason: str, next_step: str) -> Outcome:
+    """The question arises and the audit does not hold what the answer needs."""
+    return Outcome("skipped", f"Skipped, because {reason}.", next_step=next_step)
+
+
+def reason_of(text: str) -> str:
+    """A stored reason as the rest of a sentence: without "not applicable:" before it and the full stop after it."""
+    return text.removeprefix("not applicable: ").removeprefix("not available: ").strip().removesuffix(".")
+
+
+def shortened(name: object, most: int = 60) -> str:
+    """A name of the user's in quotes, cut where it would swamp a sentence."""
+    text = str(name)
+    return f"'{text if len(text) <= most else text[: most - 1] + '…'}'"

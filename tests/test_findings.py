@@ -1,0 +1,372 @@
+"""Findings: every rule is found, passes, does not apply and is skipped where it should; codes and docs name each other."""
+
+import json
+import math
+import re
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression, Ridge
+
+import noshadow as ns
+from noshadow.checks import InputError
+from noshadow.findings import RULES, flagged_records, most_severe
+from noshadow.findings.draw import CHECKS
+from noshadow.reference import parity
+from noshadow.report.page import page
+from noshadow.results import Audit, Finding
+from noshadow.scores import last_layer, network
+from noshadow.tail import model_risk
+
+ROOT = Path(__file__).parents[1]
+CODES = [rule.code for rule in RULES]
+SCORES = {
+    "damping_used": 0.1,
+    "damping_source": "given",
+    "condition": 1e3,
+    "jitter": 0.0,
+    "stationarity": 0.1,
+    "head_residual": 1e-9,
+    "method": "exact",
+    "errors": {},
+}
+SPLITS = {"shared_with_test": 0, "copies": {"records": 0, "groups": 0, "largest": 1, "first_ids": []}, "reason": None}
+
+
+def made(n=200, *, members=None, nonmembers=None, shift=None, **changes):
+    """An audit in which nothing is found, unless something is changed."""
+    rng = np.random.default_rng(5)
+    members = rng.exponential(0.3, n) if members is None else np.asarray(members, dtype=float)
+    nonmembers = rng.exponential(0.3, n) if nonmembers is None else np.asarray(nonmembers, dtype=float)
+    shift = rng.uniform(1, 2, n) if shift is None else np.asarray(shift, dtype=float)
+    table = {"id": [f"r{i}" for i in range(n)], "target": np.arange(n) % 4, "group": ["ab"[i % 2] for i in range(n)], "loss": members}
+    records = pd.DataFrame(table).assign(leverage=rng.uniform(0, 0.5, n), newton=shift, loo=shift, shift=shift)
+    order = np.argsort(-shift, kind="stable")
+    records["rank"] = np.empty(n, dtype=np.int64)
+    records.loc[order, "rank"] = np.arange(1, n + 1)
+    correct = np.arange(n) % 10 > 0
+    fields = {
+        "records": records,
+        "model_risk": model_risk(
+            members, nonmembers, fpr=0.05, resamples=100, member_correct=correct, nonmember_correct=np.arange(len(nonmembers)) % 10 > 0
+        ),
+        "member_losses": members,
+        "nonmember_losses": nonmembers,
+        "task": "classification",
+        "ranked_by": "shift",
+        "provenance": {"scores": SCORES, "splits": SPLITS},
+    }
+    return Audit(**(fields | changes))
+
+
+def of(audit, code):
+    (finding,) = (finding for finding in ns.findings(audit) if finding.code == code)
+    return finding
+
+
+def with_scores(**changes):
+    return made(provenance={"scores": SCORES | changes, "splits": SPLITS})
+
+
+def with_splits(**changes):
+    return made(provenance={"scores": SCORES, "splits": SPLITS | changes})
+
+
+def with_risk(audit, **changes):
+    return replace(audit, model_risk=replace(audit.model_risk, **changes))
+
+
+def test_a_quiet_audit_passes_everything_that_applies():
+    drawn = ns.findings(made())
+    assert [finding.code for finding in drawn] == CODES == sorted(CODES) and len(set(CODES)) == len(CODES) == len(CHECKS)
+    assert {finding.status for finding in drawn} == {"passed", "not applicable"}
+    assert [finding.code for finding in drawn if finding.status == "not applicable"] == ["NS003", "NS024", "NS030"]
+    assert not most_severe(drawn) and not flagged_records(made())
+    for finding in drawn:
+        assert finding.sentence and finding.rule and "{" not in finding.rule and finding.next_step == ""
+
+
+FAR = {"member": {"z": 9.0}, "nonmember": None, "outlying": True, "sentence": "The target was probably trained differently."}
+NEAR = {"member": {"z": 0.5}, "nonmember": {"z": -0.7}, "outlying": False, "sentence": "Alike."}
+
+
+def with_truth(found_parity):
+    truth = ns.GroundTruth(
+        models=4, records=10, fraction=0.5, variants={}, attacks=(), agreement=(), ceiling=(), targets=1, parity=found_parity
+    )
+    return made(ground_truth=truth)
+
+
+RNG = np.random.default_rng(0)
+FOUND = {
+    "NS001": (lambda: made(members=RNG.exponential(0.01, 200), nonmembers=[1.0] * 150 + [0.0] * 50), 0.75),
+    "NS002": (lambda: made(members=[0.1] * 200, nonmembers=[0.2] * 180 + [0.0] * 20), 0.9),
+    "NS003": (lambda: with_risk(made(), predicted_tpr=0.2, predicted_tpr_interval=(0.1, 0.3), in_calibration_domain=False), 0.2),
+    "NS004": (lambda: with_risk(made(), accuracy_gap=0.11, accuracy_gap_interval=(0.0, 0.2)), 0.11),
+    "NS005": (lambda: with_risk(made(), auc=0.4, auc_interval=(0.3, 0.49)), 0.49),
+    "NS006": (lambda: with_risk(made(), fpr=0.02), 4),
+    "NS007": (lambda: with_splits(shared_with_test=1), 1),
+    "NS010": (lambda: made(shift=[1.0] * 198 + [30.0, 40.0]), 70 / 268),
+    "NS011": (lambda: made(shift=np.where(np.arange(200) % 4 == 2, 2.0, 1.0) + np.linspace(0, 0.1, 200)), 4.0),
+    "NS013": (lambda: with_splits(copies={"records": 4, "groups": 2, "largest": 2, "first_ids": ["r1", "r2"]}), 0.02),
+    "NS014": (lambda: made(shift=[1.0] * 197 + [np.inf] * 3), 3),
+    "NS020": (lambda: with_scores(stationarity=1.0), 1.0),
+    "NS021": (lambda: with_scores(damping_source="automatic: 1e-6"), 0.1),
+    "NS022": (lambda: with_scores(jitter=1e-10), 1e3),
+    "NS023": (lambda: with_scores(head_residual=0.01), 0.01),
+    "NS024": (lambda: with_scores(method="projected", errors={"shift": 0.2}), 0.2),
+    "NS030": (lambda: with_truth(FAR), 9.0),
+}
+
+
+@pytest.mark.parametrize("code", FOUND)
+def test_what_should_be_found_is_found_with_its_figure(code):
+    make, figure = FOUND[code]
+    finding = of(make(), code)
+    # Figures are read or are ratios of two numbers: rounding only.
+    assert finding.status == "found" and finding.figure == pytest.approx(figure, rel=1e-12)
+    assert finding.next_step and finding.sentence.endswith(".")
+
+
+def test_every_code_has_a_found_case():
+    assert set(FOUND) | {"NS012", "NS015"} == set(CODES)  # these two have tests of their own
+
+
+@pytest.mark.parametrize(
+    ("audit", "code"),
+    [
+        (lambda: with_scores(stationarity=0.999), "NS020"),
+        (lambda: with_scores(condition=1e12), "NS022"),
+        (lambda: with_scores(head_residual=0.001), "NS023"),
+        (lambda: with_scores(method="ekfac", errors={"shift": 0.1}), "NS024"),
+        (lambda: with_truth(NEAR), "NS030"),
+        (lambda: with_risk(made(), auc=0.6), "NS002"),
+        (lambda: with_risk(made(), accuracy_gap=0.1, accuracy_gap_interval=(0.0, 0.2)), "NS004"),
+        (lambda: with_risk(made(), auc=0.4, auc_interval=(0.3, 0.5)), "NS005"),
+        (lambda: with_risk(made(), fpr=0.025), "NS006"),
+        (lambda: with_risk(made(), predicted_tpr=0.5, in_calibration_domain=True), "NS003"),
+        (lambda: with_risk(made(), tnr=0.5, fpr=0.05), "NS001"),
+    ],
+)
+def test_a_figure_at_its_limit_passes(audit, code):
+    assert of(audit(), code).status == "passed"
+
+
+def test_the_prediction_goes_before_the_tail():
+    audit = with_risk(made(), tnr=0.0, predicted_tpr=0.6, predicted_tpr_interval=(0.5, 0.7))
+    finding = of(audit, "NS001")
+    assert (
+        (finding.status, finding.figure) == ("found", 0.6) and "12 times a guess" in finding.sentence and "0.5 to 0.7" in finding.sentence
+    )
+    assert of(with_risk(made(), fpr=0.1), "NS001").status == "not applicable"
+
+
+def test_regressions_are_judged_by_their_losses():
+    audit = made(members=[0.1] * 200, nonmembers=[0.3] * 200, task="regression")
+    audit = with_risk(audit, accuracy_gap=None, accuracy_gap_interval=None)
+    # (0.3 − 0.1)/0.3, from sums of 200 equal numbers.
+    assert of(audit, "NS004").figure == pytest.approx(2 / 3, rel=1e-12) and of(audit, "NS004").status == "found"
+    assert of(audit, "NS011").status == "not applicable"
+
+
+def test_a_group_that_bears_the_risk_is_named():
+    shift = np.where(np.arange(200) % 20 == 7, 2.0, 1.0) + np.linspace(0, 0.1, 200)
+    groups = ["ward <7>" if i % 20 == 7 else "others" for i in range(200)]
+    audit = made(shift=shift)
+    audit = replace(audit, records=audit.records.assign(group=groups))
+    finding = of(audit, "NS012")
+    assert finding.status == "found" and "'ward <7>' 10 of 10 (20 times its share)" in finding.sentence and finding.count == 10
+    assert set(finding.records) == {f"r{i}" for i in range(7, 200, 20)}
+    assert set(flagged_records(audit)["NS012"]) == set(range(7, 200, 20))
+    without = replace(audit, records=audit.records.drop(columns="group"))
+    assert of(without, "NS012").status == "not applicable" and "groups=" in of(without, "NS012").sentence
+    alone = replace(audit, records=audit.records.assign(group="one"))
+    assert "one group only" in of(alone, "NS012").sentence
+
+
+@pytest.mark.parametrize(("inside", "status"), [(4, "found"), (3, "passed")])
+def test_the_chance_of_a_random_choice_is_the_hypergeometric_one(inside, status):
+    """200 records, the top 10, a class of 11 with `inside` of them there: counted over all choices by binomials."""
+    n, top, size = 200, 10, 11
+    chance = sum(math.comb(size, k) * math.comb(n - size, top - k) for k in range(inside, top + 1)) / math.comb(n, top)
+    assert (2 * chance < 0.01) == (status == "found")  # two classes are looked at
+    shift = np.linspace(2, 1, n)
+    labels = np.zeros(n, dtype=int)
+    labels[:inside] = 1
+    labels[-(size - inside) :] = 1
+    audit = made(shift=shift)
+    finding = of(replace(audit, records=audit.records.assign(target=labels)), "NS011")
+    assert finding.status == status
+    # Lift: (inside/10)/(11/200).
+    assert finding.figure == pytest.approx(inside / top * n / size, rel=1e-12)
+
+
+def test_binomials_count_choices():
+    chosen = list(combinations(range(7), 3))
+    assert sum(len({0, 1, 2} & set(c)) >= 2 for c in chosen) == sum(math.comb(3, k) * math.comb(4, 3 - k) for k in (2, 3))
+
+
+def test_label_suspects_have_high_loss_and_leverage():
+    audit = made(shift=[1.0] * 190 + list(np.linspace(2, 3, 10)))
+    records = audit.records.copy()
+    assert (
+        of(audit, "NS015").figure == ((records["loss"] > math.log(2)) & (records["leverage"] >= 0.45) & (records["rank"] <= 10)).sum() == 0
+    )
+    records.loc[[195, 196], "loss"] = [2.0, 3.0]
+    records.loc[[196, 197], "leverage"] = 0.9
+    finding = of(replace(audit, records=records), "NS015")
+    assert (finding.status, finding.figure, finding.records) == ("found", 1, ("r196",))
+    regression = of(replace(audit, records=records, task="regression"), "NS015")
+    assert regression.status == ("found" if 9 * records["loss"].mean() < 3.0 else "passed")
+    lost = replace(audit, records=records.drop(columns="leverage"))
+    assert of(lost, "NS015").status == "skipped"
+
+
+def test_infinite_scores_dominate():
+    audit = made(shift=[1.0] * 197 + [np.inf] * 3)
+    assert of(audit, "NS010").figure == 1.0 and of(audit, "NS010").status == "found"
+    assert of(audit, "NS014").records == ("r197", "r198", "r199")
+
+
+def test_few_records_make_no_shares():
+    small = made(20)
+    assert {of(small, code).status for code in ("NS010", "NS011", "NS012")} == {"not applicable"}
+
+
+def test_an_unbounded_left_over_gradient_is_found_without_a_figure():
+    finding = of(with_scores(stationarity=None), "NS020")
+    assert (finding.status, finding.figure) == ("found", None)
+
+
+def test_what_the_audit_does_not_hold_is_skipped_with_the_reason():
+    bare = replace(
+        made(),
+        model_risk=None,
+        nonmember_losses=np.empty(0),
+        ranked_by=None,
+        not_applicable={"model_risk": "not applicable: the test split is empty", "rank": "not applicable: no features were given"},
+        provenance={},
+    )
+    status = {finding.code: finding.status for finding in ns.findings(bare)}
+    assert set(status) == set(CODES) and set(status.values()) == {"skipped", "not applicable"}
+    assert all(status[code] == "skipped" for code in ("NS001", "NS002", "NS004", "NS006", "NS010", "NS011", "NS013", "NS014", "NS015"))
+    assert of(bare, "NS001").sentence == "Skipped, because the test split is empty." and of(bare, "NS001").next_step
+    assert of(bare, "NS010").sentence == "Skipped, because no features were given."
+    old = made(provenance={"scores": SCORES})  # a folder of the version before
+    assert {of(old, code).status for code in ("NS007", "NS013")} == {"skipped"}
+    assert of(with_truth(None), "NS030").status == "skipped"
+    assert of(with_scores(method="projected", errors={}), "NS024").status == "skipped"
+    assert of(made(provenance={"scores": {}, "splits": SPLITS}), "NS022").status == "skipped"
+
+
+def test_hostile_and_endless_names_do_not_swamp_a_sentence():
+    audit = made(shift=np.where(np.arange(200) % 20 == 7, 2.0, 1.0) + np.linspace(0, 0.1, 200))
+    groups = ["x" * 10_000 if i % 20 == 7 else "others" for i in range(200)]
+    assert len(of(replace(audit, records=audit.records.assign(group=groups)), "NS012").sentence) < 300
+
+
+def test_only_an_audit_has_findings():
+    with pytest.raises(InputError, match=r"findings: audit must be an Audit; got str\. Read a folder"):
+        ns.findings("audit")
+
+
+def test_a_finding_refuses_what_json_cannot_hold_and_unknown_words():
+    finding = of(made(), "NS001")
+    with pytest.raises(InputError, match="figure must be a finite Python number or None; got inf"):
+        replace(finding, figure=math.inf)
+    with pytest.raises(InputError, match=r"figure must be a finite Python number or None; got np\.float64"):
+        replace(finding, figure=np.float64(1))
+    with pytest.raises(InputError, match="status must be one of"):
+        replace(finding, status="perhaps")
+    with pytest.raises(InputError, match="severity must be one of"):
+        replace(finding, severity="dire")
+    assert Finding.from_dict(json.loads(json.dumps(finding.to_dict(), allow_nan=False))) == finding
+    with pytest.raises(InputError, match=r"hold exactly the fields of Finding; got \['code'\]\. Written by another version"):
+        Finding.from_dict({k: v for k, v in finding.to_dict().items() if k != "code"})
+
+
+# In an audit, its folder and its page
+
+
+def fitted(copies=0, shared=0):
+    rng = np.random.default_rng(2)
+    x, y = rng.normal(size=(240, 4)), rng.integers(0, 2, 240)
+    inside, outside = np.arange(120), np.arange(120, 240)
+    inside, outside = np.concatenate([inside, inside[:copies]]), np.concatenate([outside, inside[:shared]])
+    model = LogisticRegression().fit(x[inside], y[inside])
+    return ns.audit(model, (x[inside], y[inside]), (x[outside], y[outside]), progress=False)
+
+
+def test_an_audit_counts_copies_and_shared_records():
+    audit = fitted(copies=3, shared=5)
+    assert audit.findings == ns.findings(audit)
+    assert of(audit, "NS013").status == "found" and of(audit, "NS013").figure == pytest.approx(6 / 123)
+    assert set(of(audit, "NS013").records) in ({"0", "120"}, {"1", "121"}, {"2", "122"})
+    assert (of(audit, "NS007").status, of(audit, "NS007").figure) == ("found", 5)
+    clean = fitted()
+    assert of(clean, "NS013").status == of(clean, "NS007").status == "passed"
+    assert clean.provenance["splits"] == SPLITS
+
+
+def test_without_features_copies_are_skipped():
+    rng = np.random.default_rng(0)
+    train, test = (ns.Signals(None, rng.normal(size=(30, 2)), rng.integers(0, 2, 30)) for _ in range(2))
+    audit = ns.audit_signals(train, test)
+    assert {of(audit, code).status for code in ("NS007", "NS013")} == {"skipped"}
+    assert "no features were given" in of(audit, "NS013").sentence
+    assert of(ns.audit_signals(train, train), "NS007").status == "found"
+
+
+def test_findings_are_stored_and_old_folders_get_new_ones(tmp_path):
+    audit = fitted()
+    folder = audit.save(tmp_path / "a")
+    stored = json.loads((folder / "audit.json").read_text())
+    assert [entry["code"] for entry in stored["findings"]] == CODES
+    assert ns.load(folder).findings == audit.findings
+    old = ns.load(replace(audit, findings=None).save(tmp_path / "old"))
+    assert "findings" not in json.loads((tmp_path / "old" / "audit.json").read_text())
+    assert old.findings is None and ns.findings(old) == audit.findings
+    assert page(old)["findings"]["drawn_anew"] and not page(audit)["findings"]["drawn_anew"]
+    assert page(old)["findings"]["found"] == page(audit)["findings"]["found"]
+
+
+def test_the_page_shows_every_rule_and_escapes(tmp_path):
+    audit = made(shift=[1.0] * 197 + [np.inf] * 3)
+    ids = ["<script>alert(1)</script>" if i == 199 else f"r{i}" for i in range(200)]
+    html = ns.write_report(replace(audit, records=audit.records.assign(id=ids)), tmp_path / "r.html").read_text(encoding="utf-8")
+    assert all(code in html for code in CODES) and "<script" not in html
+    assert html.index("NS014") < html.index("NS001")  # what was found comes first
+    assert "2 found" not in html and 'class="finding high"' in html
+
+
+# The table of rules
+
+
+def test_limits_agree_with_those_of_the_scores_and_of_parity():
+    limits = {rule.code: rule.limits for rule in RULES}
+    assert limits["NS022"]["condition"] == last_layer.DOUBTFUL_CONDITION == network.DOUBTFUL_CONDITION
+    assert limits["NS023"]["residual"] == last_layer.NONLINEAR_HEAD
+    assert limits["NS030"]["deviations"] == parity.LARGEST_Z
+    assert limits["NS015"]["nats"] == math.log(2)
+
+
+def test_codes_and_docs_name_each_other():
+    text = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    anchors = re.findall(r"^### (NS\d{3}) ([\w-]+) \{#(ns\d{3})\}$", text, flags=re.MULTILINE)
+    assert [(code, name, f"findings.md#{anchor}") for code, name, anchor in anchors] == [(r.code, r.name, r.anchor) for r in RULES]
+    sections = re.split(r"^### ", text, flags=re.MULTILINE)[1:]
+    for rule, section in zip(RULES, sections, strict=True):
+        assert f"**Found when** {rule.words}." in section, rule.code
+        assert f"Severity: {rule.severity}." in section, rule.code
+    assert "findings.md" in (ROOT / "mkdocs.yml").read_text()
+
+
+def test_a_regression_with_many_parameters_runs_through_all_rules():
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(60, 5)), rng.normal(size=(60, 2))
+    audit = ns.audit(Ridge(alpha=1.0).fit(x[:30], y[:30]), (x[:30], y[:30]), (x[30:], y[30:]), progress=False)
+    assert [finding.code for finding in audit.findings] == CODES

@@ -1,5 +1,7 @@
 """Leave-one-out distinguishability of a data set under Gaussian processes, among them networks of infinite width."""
 
+from noshadow.lood.audit import lood_audit
+from noshadow.lood.data_set import data_arrays
 from noshadow.lood.factor import Posterior, posterior_of
 from noshadow.lood.groups import LoodResult, lood
 from noshadow.lood.iterative import LoodBounds, lood_bounds
@@ -23,10 +25,12 @@ __all__ = [
     "LoodScores",
     "Posterior",
     "QueryResult",
+    "data_arrays",
     "kernel_flatness",
     "laplace_kernel",
     "least_stationary_record",
     "lood",
+    "lood_audit",
     "lood_bounds",
     "lood_scores",
     "nngp_kernel",

@@ -1,0 +1,87 @@
+"""LoodAudit: how much a data set would leak through an architecture, as a record, and its folder on disk."""
+
+import io
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from noshadow.results.folder import FolderKind, read_folder, write_folder
+
+FORMAT = 1
+LOOD = FolderKind("a leave-one-out audit", "lood.json", ("records.parquet",), "lood.html", "Run noshadow lood again")
+
+
+@dataclass(frozen=True, eq=False)
+class LoodAudit:
+    """Leave-one-out distinguishability of every record of a data set under a Gaussian process. Larger = riskier.
+
+    Attributes:
+        records: one row a record: id, target (or target_0, …), kl (nats), mean_distance, loo_variance, auc, tpr (at `fpr`), leverage,
+            map_1 and map_2 (principal components of the inputs), rank (1 = largest kl), and audit_… columns once joined.
+        kernel: its name and options (JSON-ready).
+        noise: variance σ² of the observation noise.
+        fpr: false-positive rate of `tpr`.
+        summary: mean, median, 90 % quantile and maximum of kl, mean_distance, auc and tpr; how concentrated kl is.
+        conditioning: eigenvalue range of the kernel matrix, condition of K + σ²I, effective degrees of freedom, flatness h(α_min).
+        sweep: one row per activation and depth; empty unless asked for.
+        joined: how the records of an audit of a trained model compare; None unless one was joined.
+        notes: sentences a reader must see.
+        provenance: arguments, targets, normalization, projection, hashes, versions (JSON-ready).
+        timings: seconds per stage and the time of the run; the only part that differs between equal runs.
+    """
+
+    records: pd.DataFrame
+    kernel: dict[str, Any]
+    noise: float
+    fpr: float
+    summary: dict[str, Any]
+    conditioning: dict[str, Any]
+    sweep: tuple[dict[str, Any], ...] = ()
+    joined: dict[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+    provenance: dict[str, Any] = field(default_factory=dict)
+    timings: dict[str, Any] = field(default_factory=dict)
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the folder: `lood.json` and `records.parquet`, all or nothing.
+
+        Raises:
+            InputError: the folder exists (unless `overwrite`), holds other files, or cannot be written.
+        """
+        files = {"records.parquet": self.records.to_parquet(index=False)}
+        return write_folder(folder, self.manifest(), files, overwrite=overwrite, owner="LoodAudit.save", kind=LOOD)
+
+    def manifest(self) -> dict[str, Any]:
+        """The content of `lood.json` but for the digests of the files."""
+        return {
+            "format": FORMAT,
+            "kernel": self.kernel,
+            "noise": self.noise,
+            "fpr": self.fpr,
+            "records": {"count": len(self.records), "columns": list(self.records.columns)},
+            "summary": self.summary,
+            "conditioning": self.conditioning,
+            "sweep": list(self.sweep),
+            "joined": self.joined,
+            "notes": list(self.notes),
+            "provenance": self.provenance,
+            "timings": self.timings,
+        }
+
+
+def load_lood(folder: str | Path) -> LoodAudit:
+    """Read back what `LoodAudit.save` or `noshadow lood` wrote; the data are not needed.
+
+    Raises:
+        InputError: not such a folder, of another format, or altered since it was written.
+    """
+    manifest, files = read_folder(folder, "load_lood", form=FORMAT, names=LOOD.files, kind=LOOD)
+    plain = ("kernel", "noise", "fpr", "summary", "conditioning", "joined", "provenance", "timings")
+    return LoodAudit(
+        records=pd.read_parquet(io.BytesIO(files["records.parquet"])),
+        sweep=tuple(manifest["sweep"]),
+        notes=tuple(manifest["notes"]),
+        **{name: manifest[name] for name in plain},
+    )

@@ -1,4 +1,4 @@
-"""Model → Signals: any nn.Module that ends in a Linear, and scikit-learn estimators."""
+"""Model → Signals: any nn.Module that ends in a Linear, and scikit-learn estimators; language models → losses of sequences."""
 
 from dataclasses import replace
 from typing import NoReturn
@@ -11,9 +11,19 @@ from noshadow.signals import Signals
 from noshadow.views.outputs import Transform, estimator_outputs, module_outputs, weights_sha256
 from noshadow.views.sklearn import sklearn_signals, sklearn_view
 from noshadow.views.torch import torch_signals, torch_view
+from noshadow.views.transformers import SequenceLosses, is_causal_lm, sequence_losses
 from noshadow.views.view import Settings, View
 
-__all__ = ["View", "collect_outputs", "collect_signals", "view", "weights_sha256"]
+__all__ = [
+    "SequenceLosses",
+    "View",
+    "collect_outputs",
+    "collect_signals",
+    "is_causal_lm",
+    "sequence_losses",
+    "view",
+    "weights_sha256",
+]
 
 
 def view(
@@ -58,6 +68,7 @@ def view(
         (0.5, (3, 1), 0)
     """
     settings = Settings(layer=layer, batch_size=batch_size, device=device, progress=progress, seed=seed, owner=owner)
+    _require_rows_of_outputs(model, owner)
     if isinstance(model, nn.Module):
         return torch_view(model, train, test, task=task, weight_decay=weight_decay, settings=settings)
     if not isinstance(model, BaseEstimator):
@@ -94,6 +105,7 @@ def collect_signals(model: object, data: object, *, batch_size: int = 256, devic
         ((5, 4), (5, 3))
     """
     settings = Settings(layer=layer, batch_size=batch_size, device=device, owner="collect_signals")
+    _require_rows_of_outputs(model, "collect_signals")
     if isinstance(model, nn.Module):
         return torch_signals(model, data, settings=settings)
     if not isinstance(model, BaseEstimator):
@@ -136,11 +148,18 @@ def collect_outputs(
     Cost: one forward pass; memory is that of the outputs and one batch.
     """
     settings = Settings(batch_size=batch_size, device=device, progress=progress, owner=owner)
+    _require_rows_of_outputs(model, owner)
     if isinstance(model, nn.Module):
         return module_outputs(model, data, task=task, transform=transform, settings=settings)
     if not isinstance(model, BaseEstimator):
         _refuse_model(model, owner)
     return estimator_outputs(model, data, transform=transform, settings=replace(settings, device=None))
+
+
+def _require_rows_of_outputs(model: object, owner: str) -> None:
+    if is_causal_lm(model):
+        hint = "Its losses are those of sequence_losses, and audit takes it as it is."
+        refuse(owner, "model", "give one row of outputs per record", f"the language model {type(model).__name__}", hint)
 
 
 def _refuse_model(model: object, owner: str) -> NoReturn:

@@ -1,0 +1,191 @@
+"""Audits of language models: risk from the losses of sequences, record scores not applicable, folder and report whole."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import noshadow as ns
+from noshadow.audit.language import TASK
+from noshadow.cli import app
+from tiny_language_models import CONTEXT, gpt2, ragged
+
+TRAIN, TEST = (
+    ragged(np.random.default_rng(0).integers(5, CONTEXT, 60), seed=1),
+    ragged(np.random.default_rng(1).integers(5, CONTEXT, 50), seed=2),
+)
+
+
+@pytest.fixture(scope="module")
+def model():
+    """A model that has seen its training sequences."""
+    found = gpt2()
+    optimiser = torch.optim.AdamW(found.parameters(), 1e-2)
+    found.eval()
+    for _ in range(6):
+        for tokens in TRAIN:
+            loss = found(torch.tensor([tokens]), labels=torch.tensor([tokens])).loss
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+    return found
+
+
+@pytest.fixture(scope="module")
+def audited(model):
+    return ns.audit(model, TRAIN, TEST, progress=False)
+
+
+def test_model_risk_is_that_of_the_sequence_losses(model, audited):
+    inside, outside = (ns.sequence_losses(model, split, progress=False) for split in (TRAIN, TEST))
+    expected = ns.model_risk(inside.loss, outside.loss)
+    risk = audited.model_risk
+    assert (risk.auc, risk.tnr, risk.tnr_interval, risk.ks) == (expected.auc, expected.tnr, expected.tnr_interval, expected.ks)
+    assert risk.auc > 0.7  # it did learn
+    np.testing.assert_array_equal(audited.member_losses, inside.loss)
+    np.testing.assert_array_equal(audited.nonmember_losses, outside.loss)
+    assert audited.records["tokens"].tolist() == [len(tokens) - 1 for tokens in TRAIN]
+
+
+def test_nothing_is_predicted_and_the_reason_names_the_auc(audited):
+    risk = audited.model_risk
+    assert risk.predicted_tpr is None and risk.predicted_tpr_interval is None
+    assert "loss AUC is the figure to read" in risk.reason and "[TAIL §5.3]" in risk.reason and risk.reason.count(". ") == 0
+    assert "language models" in audited.not_applicable["predicted_tpr of the model"]
+
+
+def test_record_scores_are_not_applicable_and_nothing_is_ranked(audited):
+    assert audited.task == TASK and audited.ranked_by is None
+    assert audited.records.columns.tolist() == ["id", "tokens", "loss"]
+    for name in ("leverage", "influence", "newton", "loo", "shift", "margin_leverage", "gradient_norm", "predicted_tpr"):
+        assert audited.not_applicable[name].startswith("not applicable: a language model predicts every token")
+    assert "not ranked" in audited.not_applicable["rank"] and "one entropy a token" in audited.not_applicable["entropy"]
+
+
+def test_ids_groups_and_traces_belong_to_sequences(model):
+    ids, groups = [f"text-{k}" for k in range(60)], ["a", "b"] * 30
+    traces = np.random.default_rng(0).random((60, 4))
+    result = ns.audit(model, TRAIN, TEST, ids=ids, groups=groups, loss_traces=traces, fpr=0.1, progress=False)
+    assert result.records.columns.tolist() == ["id", "group", "tokens", "loss", "lt_iqr"]
+    assert result.records["id"].tolist() == ids and result.records["group"].tolist() == groups and result.model_risk.fpr == 0.1
+    np.testing.assert_allclose(result.records["lt_iqr"], np.subtract(*np.quantile(traces, (0.75, 0.25), axis=1)), rtol=1e-12)
+
+
+def test_groups_of_both_splits_have_a_risk_each(model):
+    result = ns.audit(model, TRAIN, TEST, groups=["a", "b"] * 30, test_groups=["b", "a"] * 25, fpr=0.1, progress=False)
+    assert sorted(row.group for row in result.group_risk) == ["a", "b"]
+    (b,) = (row for row in result.group_risk if row.group == "b")
+    assert b.auc == pytest.approx(ns.metrics.loss_auc(result.member_losses[1::2], result.nonmember_losses[::2]), rel=1e-12)
+    assert "test_groups=" in ns.audit(model, TRAIN, TEST, groups=["a", "b"] * 30, progress=False).not_applicable["group_risk"]
+
+
+def test_folder_and_report_are_whole(audited, tmp_path):
+    folder = audited.save(tmp_path / "a")
+    page = ns.write_report(audited, folder / "report.html").read_text()
+    again = ns.load(folder)
+    assert again.model_risk == audited.model_risk and again.task == TASK and again.records.equals(audited.records)
+    stored = json.loads((folder / "audit.json").read_text())
+    assert stored["provenance"]["sequences"] == {"context": CONTEXT, "stride": 8, "train_tokens": sum(map(len, TRAIN)) - 60} | {
+        "test_tokens": sum(map(len, TEST)) - 50
+    }
+    assert stored["provenance"]["versions"]["transformers"] and len(stored["provenance"]["hashes"]["weights"]) == 64
+    assert 'id="why-auc"' in page and "are not ranked" in page and "GPT2LMHeadModel" in page and "loss AUC below says more" in page
+    assert "rise and fall with.</p>" not in page  # what is said of other models
+
+
+def test_reports_of_other_models_do_not_speak_of_language_models(tmp_path):
+    signals = [ns.Signals(None, np.random.default_rng(k).normal(size=(20, 2)), np.arange(20) % 2) for k in range(2)]
+    page = ns.write_report(ns.audit_signals(*signals), tmp_path / "report.html").read_text()
+    assert "why-auc" not in page and "rise and fall with.</p>" in page
+
+
+def test_same_seed_same_audit(model, audited):
+    again = ns.audit(model, TRAIN, TEST, progress=False)
+    assert {**again.manifest(), "timings": None} == {**audited.manifest(), "timings": None}
+
+
+def test_padding_changes_no_hash(model, audited):
+    width = CONTEXT + 3
+    ids = np.array([[0] * (width - len(tokens)) + tokens for tokens in TRAIN])
+    mask = np.array([[0] * (width - len(tokens)) + [1] * len(tokens) for tokens in TRAIN])
+    result = ns.audit(model, {"input_ids": ids, "attention_mask": mask}, TEST, progress=False)
+    assert result.provenance["hashes"] == audited.provenance["hashes"]
+    np.testing.assert_array_equal(result.member_losses, audited.member_losses)
+
+
+def test_an_empty_test_split_leaves_the_losses(model):
+    for nobody in (None, [], {"input_ids": []}):
+        result = ns.audit(model, TRAIN, nobody, progress=False)
+        assert result.model_risk is None and result.not_applicable["model_risk"].startswith("not applicable: the test split is empty")
+        assert len(result.records) == 60 and len(result.nonmember_losses) == 0
+    one = ns.audit(model, TRAIN, TEST[:1], progress=False)
+    assert one.model_risk is None and "one test record is too few" in one.not_applicable["model_risk"]
+
+
+def test_shared_swapped_and_long_sequences_are_noted(model):
+    shared = ns.audit(model, TRAIN, [*TEST, *TRAIN[:3]], progress=False)
+    assert any("3 of 53 test sequences are also training sequences" in note for note in shared.notes)
+    assert shared.provenance["splits"]["shared_with_test"] == 3
+    swapped = ns.audit(model, TEST, TRAIN, progress=False)
+    assert any("swapped" in note for note in swapped.notes)
+    long = ns.audit(model, [*TRAIN, *ragged([40])], TEST, progress=False)
+    assert any("1 of 111 sequences are longer than the context of 16 tokens" in note for note in long.notes)
+
+
+def test_copies_are_counted(model):
+    result = ns.audit(model, [*TRAIN, TRAIN[4]], TEST, progress=False)
+    assert result.provenance["splits"]["copies"]["records"] == 2 and result.provenance["splits"]["copies"]["first_ids"] == ["4", "60"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"task": "classification"}, "audit: task must be left out for a language model, which has no record scores; got 'classification'"),
+        ({"layers": "all"}, "layers must be left out for a language model"),
+        ({"layer": "lm_head"}, "layer must be left out for a language model"),
+        ({"damping": 1.0}, "damping must be left out for a language model"),
+        ({"sample_weight": np.ones(60)}, "sample_weight must be left out .* got ndarray"),
+        ({"ids": range(3)}, "audit: records and ids must have one row per record; got lengths records 60, ids 3"),
+        ({"groups": ["a"]}, "train and groups must have one row per record"),
+        ({"test_groups": ["a"]}, "test and test_groups must have one row per record"),
+        ({"fpr": 1e-4}, "fpr must be at least 0.02"),
+    ],
+)
+def test_arguments_without_a_meaning_get_one_sentence(model, settings, message):
+    with pytest.raises(ns.InputError, match=message):
+        ns.audit(model, TRAIN, TEST, progress=False, **settings)
+
+
+def test_errors_name_the_split(model):
+    with pytest.raises(ns.InputError, match="audit: train must hold at least 2 records; got 1"):
+        ns.audit(model, TRAIN[:1], TEST, progress=False)
+    with pytest.raises(ns.InputError, match="audit: test sequence 1 must hold token ids in 0 … 22; got 99"):
+        ns.audit(model, TRAIN, [[1, 2], [1, 99]], progress=False)
+    with pytest.raises(ns.InputError, match=r"audit: test must hold sequences of at least 2 tokens.*; got 1 with nothing to predict"):
+        ns.audit(model, TRAIN, [[1, 2], [1]], progress=False)
+
+
+TARGET = """
+import noshadow as ns
+from tiny_language_models import gpt2, ragged
+
+def target():
+    return ns.Target(gpt2(), ragged([8] * 30), ragged([9] * 25, seed=1), weight_decay=0.01)
+"""
+
+
+def test_the_command_takes_a_target_with_a_language_model(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "language_target_module.py").write_text(TARGET)
+    done = CliRunner().invoke(app, ["audit", "language_target_module:target", "--out", "out", "--json"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert found["task"] == TASK and found["ranked_by"] is None and found["most_exposed"] == []
+    assert found["model_risk"]["predicted_tpr"] is None and 0 < found["model_risk"]["auc"] < 1
+    assert (tmp_path / "out" / "report.html").is_file()
+    shown = CliRunner().invoke(app, ["audit", "language_target_module:target", "--out", "again"])
+    assert "Loss AUC" in shown.output and "Record scores: not applicable" in shown.output
+    gate = CliRunner().invoke(app, ["gate", "out", "--max-auc", "0.99"])
+    assert gate.exit_code == 0, gate.output

@@ -447,7 +447,7 @@ def bad(array, place, value):
         ({"fpr": "low"}, "fpr must be a number > 0 and < 1; got 'low'"),
         ({"seed": -1}, "seed must be a whole number ≥ 0 and < 2⁶³; got -1"),
         ({"seed": 0.5}, "seed must be a whole number"),
-        ({"ids": range(39)}, "outputs and ids must have one row per record; got lengths outputs 40, ids 39"),
+        ({"ids": range(39)}, "records and ids must have one row per record; got lengths records 40, ids 39"),
         ({"ids": [1] * 40}, "ids must be unique"),
         ({"sample_weight": -np.ones(40), "features": None}, "sample_weight must be ≥ 0"),
         ({"groups": "a" * 40}, "groups must be one name a record; got 'aaa"),

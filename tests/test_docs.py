@@ -2,15 +2,21 @@
 
 import re
 import runpy
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
 
 import noshadow as ns
+from extras import extra
+from noshadow import cli
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+BUILT = ("demo", "audit", "report", "gate", "compare", "reference", "lood")
+RUN = [ROOT / "docs" / "compare.md"]  # pages whose commands work after their Python
 
 
 def python_blocks(path):
@@ -20,6 +26,8 @@ def python_blocks(path):
 @pytest.mark.parametrize("page", [p for p in PAGES if python_blocks(p)], ids=lambda p: p.name)
 def test_python_blocks_run(page, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
+    if any("from transformers import" in block for block in python_blocks(page)):
+        extra("transformers")
     for block in python_blocks(page):
         exec(compile(block, page.name, "exec"), {"__name__": "__main__"})
     assert capsys.readouterr().out
@@ -56,7 +64,21 @@ def test_commands_of_readme_and_docs_exist():
         for name in re.findall(r"^\$ make (\w+)", page.read_text(), flags=re.MULTILINE):
             assert re.search(rf"^{name}:", makefile, flags=re.MULTILINE), name
         for name in re.findall(r"noshadow (demo|audit|report|gate|compare|lood|reference)\b", page.read_text()):
-            assert name in ("demo", "audit", "report", "gate", "reference"), f"{page.name} names a command that is not built: {name}"
+            assert name in BUILT, f"{page.name} names a command that is not built: {name}"
+
+
+@pytest.mark.parametrize("page", RUN, ids=lambda p: p.name)
+def test_commands_run_after_the_pages_python(page, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    for block in python_blocks(page):
+        exec(compile(block, page.name, "exec"), {"__name__": "__main__"})
+    lines = re.findall(r"^\$ (noshadow .*)$", page.read_text(), flags=re.MULTILINE)
+    assert lines
+    for line in lines:
+        monkeypatch.setattr(sys, "argv", shlex.split(line))
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        assert not stopped.value.code, (line, capsys.readouterr().err)
 
 
 def test_public_names_are_documented():

@@ -275,7 +275,7 @@ def test_other_folders_are_refused(tmp_path):
     refused("audit.json must be JSON", load, tmp_path)
     for content in ("[]", "{}", '{"files": 3}'):
         (tmp_path / "audit.json").write_text(content)
-        refused("audit.json must list the audit's files", load, tmp_path)
+        refused("audit.json must list the files beside it", load, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["records.parquet", "losses.npz"])

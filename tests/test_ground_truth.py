@@ -84,6 +84,9 @@ def test_columns_are_the_attacks_on_the_audits_own_records(digits, scored):
     inside, outside = references.membership, ~references.membership
     gap = (references.correct * inside).sum(0) / inside.sum(0) - (references.correct * outside).sum(0) / outside.sum(0)
     np.testing.assert_allclose(scored.records["memorization"], gap[rows], atol=1e-12)  # two orders of one sum
+    np.testing.assert_array_equal(scored.records["lira_tpr"], truth.tpr[rows])
+    without = np.nanmean(np.where(outside, references.loss, np.nan), axis=0)
+    np.testing.assert_allclose(scored.records["out_loss"], without[rows], rtol=1e-12)
 
 
 def test_records_in_another_order_find_their_own_rows(digits, scored):

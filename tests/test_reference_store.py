@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from noshadow import InputError
 from noshadow.reference import load_references, mirrored, shifted, status, train_references
 from noshadow.reference.files import layout, npy_header
 from noshadow.reference.parity import loss_parity
+from noshadow.reference.queries import query_name
 from reference_training import RECORDS, Stacked, data, fit, splits
 
 X, Y = data()
@@ -333,3 +335,15 @@ def test_the_demo_function_of_these_tests_trains(tmp_path):
     references = trained(tmp_path / "r", fit, models=8)
     inside = references.loss[references.membership].mean()
     assert inside < np.log(3) * 0.9 and len({row.tobytes() for row in references.loss}) == 8
+
+
+def test_a_partial_is_named_without_memory_addresses():
+    class Plain:
+        pass
+
+    def threshold(_, by):
+        return by
+
+    named = query_name(partial(threshold, partial(Plain().__class__), by=Plain()))
+    assert "0x" not in named
+    assert named == query_name(partial(threshold, partial(Plain), by=Plain()))

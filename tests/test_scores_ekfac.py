@@ -23,6 +23,7 @@ from noshadow.scores.ekfac import (
     softmax_class_sums,
     softmax_shares,
 )
+from noshadow.scores.refinement_products import class_blocks, class_blocks_solution
 
 COLUMNS = ("leverage", "influence", "newton", "loo", "shift")
 REFINED = ("influence", "newton", "loo", "shift")
@@ -89,9 +90,9 @@ def test_the_factors_are_the_curvature_when_all_records_predict_alike(m):
     dense = np.kron(np.diag(p) - np.outer(p, p), z.T @ z) + np.kron(basis @ basis.T, np.diag(penalty))
     np.testing.assert_allclose(in_product_basis(basis, eigenvalues), dense, atol=1e-10)
     found = refinement.refined(
-        problem, curvature, np.array([3, 4]), ["influence"], dtype=torch.float64, max_memory=1e9, progress=False, owner="test"
+        problem, curvature, np.array([3, 4]), ["influence"], dtype=torch.float64, max_memory=100.0, progress=False, owner="test"
     )
-    assert found.iterations.tolist() == [1, 1]
+    assert found.iterations.tolist() == [1, 1]  # nothing but EK-FAC before it: blocks of the classes have no room
     exact = ns.record_scores(features, logits, labels, damping=0.4)
     np.testing.assert_allclose(found.columns["influence"], exact.influence[[3, 4]], rtol=1e-10)
 
@@ -355,7 +356,7 @@ class LargestTensor(TorchDispatchMode):
 
 def test_memory_does_not_grow_with_the_records(monkeypatch):
     sizes = []
-    monkeypatch.setattr(refinement, "_BATCH_NUMBERS", 1 << 12)
+    monkeypatch.setattr("noshadow.scores.refinement_products._BATCH_NUMBERS", 1 << 12)
     monkeypatch.setattr("noshadow.scores.ekfac.block_length", lambda *_: 64)
     for n in (130, 300):
         problem = problem_of(*head(n, 7, 12, seed=21), 1.0)
@@ -369,6 +370,56 @@ def test_memory_does_not_grow_with_the_records(monkeypatch):
         sizes.append(watched.size)
     assert sizes[0] == sizes[1]  # a block of (records, leading classes, classes), not n × m × d
     assert sizes[0] <= 64 * 9 * 12
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("penalize_intercept", [True, False])
+def test_blocks_of_the_classes_are_the_curvature_of_each_class_alone(weighted, penalize_intercept):
+    features, logits, labels = head(60, 5, 4, seed=28)
+    weight = np.random.default_rng(28).uniform(0.2, 3, 60) if weighted else None
+    problem = problem_of(features, logits, labels, 0.5, weight=weight, penalize_intercept=penalize_intercept)
+    curvature = factors(problem)
+    z, basis, eigenvalues, penalty = dense_pieces(curvature, problem)
+    p = softmax(logits, axis=1)
+    shares = p * (1 - p) * (1.0 if weight is None else weight[:, None])
+    wanted = np.array([(z * shares[:, [c]]).T @ z + np.diag(penalty) for c in range(4)])
+    found = class_blocks(problem, curvature, 0.0).double()
+    # float32 sums and a part in 10⁶ added to the diagonal, seen through condition numbers of about ten
+    np.testing.assert_allclose(np.linalg.inv((found.mT @ found).numpy()), wanted, rtol=1e-4, atol=1e-4 * np.abs(wanted).max())
+    right = torch.from_numpy(np.random.default_rng(29).normal(size=(3, 3, 6)))
+    right[1] = 0.0
+    solution = class_blocks_solution(curvature, found.float())(right)
+    scale = eigenvalues.T**-0.5
+    alone = np.einsum("cij,kcj->kci", np.linalg.inv(wanted), basis @ (right.numpy() / scale))
+    np.testing.assert_allclose(solution.numpy(), (basis.T @ alone) / scale, atol=1e-4 * float(solution.abs().max()))
+    assert not solution[1].any()
+
+
+def test_records_that_a_class_hardly_sees_count_in_their_sum():
+    features, logits, labels = head(400, 3, 3, seed=30)
+    problem = problem_of(features, 0 * logits, labels, 0.5)  # all alike: spread over all directions alike, exactly
+    curvature = factors(problem)
+    torch.testing.assert_close(class_blocks(problem, curvature, 0.0), class_blocks(problem, curvature, 1.0), rtol=1e-4, atol=1e-6)
+
+
+def test_blocks_of_the_classes_save_products_and_change_no_number():
+    features, logits, labels = head(400, 12, 16, seed=31, scale=4.0)
+    problem = problem_of(features, logits, labels, 0.1)
+    curvature = factors(problem)
+    options = {"dtype": torch.float64, "progress": False, "owner": "test"}
+    plain, helped = (refinement.refined(problem, curvature, np.arange(2), REFINED, max_memory=room, **options) for room in (1e3, 1e9))
+    assert helped.iterations.sum() < 0.6 * plain.iterations.sum()
+    for name in REFINED:
+        np.testing.assert_allclose(helped.columns[name], plain.columns[name], rtol=1e-6, err_msg=name)
+
+
+def test_blocks_that_rounding_made_indefinite_change_no_number(monkeypatch):
+    features, logits, labels = head(40, 6, 5, seed=32)
+    exact = ns.record_scores(features, logits, labels, damping=0.5)
+    monkeypatch.setattr("noshadow.scores.refinement_products._JITTER", -1.0)
+    scores = ns.record_scores(features, logits, labels, damping=0.5, method="ekfac", refine=3)
+    assert scores.exact.sum() == 3
+    np.testing.assert_allclose(scores.shift[scores.exact], exact.shift[scores.exact], rtol=1e-6)
 
 
 def test_as_many_systems_at_once_as_fit():

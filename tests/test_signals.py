@@ -99,7 +99,7 @@ def test_ids_are_integers_or_text(ids, expected):
     [
         ([1, 2, 2, 3, 4, 2], r"ids must be unique; got '2' 3 times"),
         (["a"] * 6, "ids must be unique; got .*'a'.* 6 times"),
-        ([1, 2], "outputs and ids must have one row per record; got lengths outputs 6, ids 2"),
+        ([1, 2], "records and ids must have one row per record; got lengths records 6, ids 2"),
         ([0.5, 1.5, 2.5, 3.5, 4.5, 5.5], "ids must be a 1-dimensional list of integers or strings; got shape .6,., dtype float64"),
         (np.zeros((6, 1), int), "ids must be a 1-dimensional list"),
         (7, "ids must be a 1-dimensional list"),

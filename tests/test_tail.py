@@ -14,7 +14,8 @@ from sklearn.metrics import roc_auc_score
 from noshadow.checks import InputError
 from noshadow.metrics import loss_auc, loss_threshold, tnr_at_fnr
 from noshadow.results import ModelRisk, TnrCurve
-from noshadow.tail import _atoms, _distance_draws, _Steps, _tnr_draws, model_risk
+from noshadow.tail import model_risk
+from noshadow.tail.resampling import Steps, atoms_of, distance_draws, tnr_draws
 
 DISTANCES = ("auc", "loss_gap", "ks", "wasserstein")
 
@@ -35,7 +36,7 @@ def exact_distances(members, nonmembers):
 
 
 def steps_of(members, nonmembers):
-    return _Steps.of(np.sort(members), np.sort(nonmembers))
+    return Steps.of(np.sort(members), np.sort(nonmembers))
 
 
 def naive_draws(members, nonmembers, statistic, *, resamples, seed):
@@ -83,7 +84,7 @@ def test_same_distribution_gives_tnr_near_the_level_and_auc_near_half():
     assert risk.auc_interval[0] < 0.5 < risk.auc_interval[1]
 
 
-@given(st.integers(0, 10**6), st.floats(0.01, 100), st.floats(-50, 50))
+@given(st.integers(0, 10**6), st.floats(0.01, 100), st.floats(0, 50))
 @settings(max_examples=20, deadline=None)
 def test_ranks_decide_tnr_and_auc(seed, scale, shift):
     members, nonmembers = overfit_losses(60, 50, seed=seed, decimals=2)
@@ -144,7 +145,7 @@ def test_the_smallest_level_named_in_the_error_is_accepted():
 def test_drawn_thresholds_have_the_law_of_resampling(misses):
     n, rounds = 20, 40000
     members, nonmembers = np.arange(n) + 0.5, np.arange(n) * 1.0
-    drawn = _tnr_draws(members, nonmembers, np.array([misses]), rounds, np.random.default_rng(misses))[0]
+    drawn = tnr_draws(members, nonmembers, np.array([misses]), rounds, np.random.default_rng(misses))[0]
     rng = np.random.default_rng(50 + misses)
     taus = np.sort(rng.choice(members, (rounds, n)), axis=1)[:, n - 1 - misses]
     naive = (rng.choice(nonmembers, (rounds, n)) > taus[:, None]).mean(axis=1)
@@ -153,10 +154,10 @@ def test_drawn_thresholds_have_the_law_of_resampling(misses):
 
 
 @pytest.mark.parametrize("decimals", [1, 12])
-def test_distance_draws_have_the_law_of_resampling(decimals):
+def testdistance_draws_have_the_law_of_resampling(decimals):
     members, nonmembers = overfit_losses(60, 45, decimals=decimals)
     rounds = 4000
-    drawn = _distance_draws(_atoms(steps_of(members, nonmembers)), rounds, np.random.default_rng(3))
+    drawn = distance_draws(atoms_of(steps_of(members, nonmembers)), rounds, np.random.default_rng(3))
     naive = naive_draws(members, nonmembers, simple_distances, resamples=rounds, seed=4).T
     for name, ours, theirs in zip(DISTANCES, drawn, naive, strict=True):
         # As above, the 1e-4 level; rounding merges values that are equal but for the last digits.
@@ -168,10 +169,10 @@ def test_gathering_losses_into_atoms_keeps_the_intervals(most):
     rng = np.random.default_rng(9)
     members, nonmembers = rng.exponential(0.2, 3000) ** 1.5, rng.pareto(2.5, 2500)
     steps = steps_of(members, nonmembers)
-    gathered, every = _atoms(steps, most), _atoms(steps, 10**6)
+    gathered, every = atoms_of(steps, most), atoms_of(steps, 10**6)
     assert gathered.counts.shape[1] <= most < every.counts.shape[1]
-    ours = _distance_draws(gathered, 3000, np.random.default_rng(1))
-    exact = _distance_draws(every, 3000, np.random.default_rng(2))
+    ours = distance_draws(gathered, 3000, np.random.default_rng(1))
+    exact = distance_draws(every, 3000, np.random.default_rng(2))
     for name, a, b in zip(DISTANCES, ours, exact, strict=True):
         ends, expected = np.quantile(a, (0.025, 0.975)), np.quantile(b, (0.025, 0.975))
         # Standard error of a 2.5 % quantile of 3,000 draws is about 0.05 standard deviations; two of them, four sigmas.
@@ -183,7 +184,7 @@ def test_atoms_hold_every_record_and_part_no_ties():
     rng = np.random.default_rng(7)
     members, nonmembers = np.r_[np.zeros(3000), rng.random(3000)], np.r_[np.zeros(100), rng.random(6000) * 2]
     steps = steps_of(members, nonmembers)
-    atoms = _atoms(steps, 100)
+    atoms = atoms_of(steps, 100)
     assert atoms.counts.shape[1] <= 100
     assert atoms.counts.sum(axis=1).tolist() == [6000, 6100]
     assert atoms.counts[:, 0].tolist() == [3000, 100]
@@ -197,7 +198,7 @@ def test_atoms_hold_every_record_and_part_no_ties():
 
 def test_very_coarse_atoms_still_centre_auc_and_gap_on_their_values():
     members, nonmembers = overfit_losses(800, 700)
-    drawn = _distance_draws(_atoms(steps_of(members, nonmembers), 6), 4000, np.random.default_rng(5))
+    drawn = distance_draws(atoms_of(steps_of(members, nonmembers), 6), 4000, np.random.default_rng(5))
     exact = exact_distances(members, nonmembers)
     for name, draws in zip(DISTANCES[:2], drawn, strict=False):
         # Bootstrap means of AUC and of a difference of means are unbiased: four standard errors of 4,000 draws.
@@ -210,7 +211,7 @@ def test_the_interval_of_tnr_covers_the_truth_as_often_as_it_says():
     covered = 0
     for _ in range(rounds):
         members, nonmembers = np.sort(rng.exponential(1, n)), np.sort(rng.exponential(2, n))
-        draws = _tnr_draws(members, nonmembers, np.array([20]), 400, rng)[0]
+        draws = tnr_draws(members, nonmembers, np.array([20]), 400, rng)[0]
         low, high = np.quantile(draws, (0.025, 0.975))
         covered += low <= truth <= high
     # Nominal 0.95; binomial standard error 0.011, and the bootstrap itself is good to a few per cent.
@@ -287,10 +288,56 @@ def test_nothing_is_predicted_without_a_calibration():
     assert "No calibration" in risk.reason
 
 
-def test_reserved_arguments_change_nothing_yet():
+def test_scores_and_references_move_the_prediction_only():
     members, nonmembers = overfit_losses(50, 40)
     scores = SimpleNamespace(loss=members, leverage=None, shift=np.ones(50))
-    assert model_risk(members, nonmembers, scores=scores, references=8, resamples=100) == model_risk(members, nonmembers, resamples=100)
+    one, other = model_risk(members, nonmembers, scores=scores, references=8, resamples=100), model_risk(members, nonmembers, resamples=100)
+    free = {
+        "predicted_tpr",
+        "predicted_tpr_interval",
+        "in_calibration_domain",
+        "reason",
+        "references",
+        "calibration",
+        "predicted_from",
+        "prediction_level",
+    }
+    assert {name: value for name, value in one.to_dict().items() if name not in free} == {
+        name: value for name, value in other.to_dict().items() if name not in free
+    }
+
+
+def test_losses_that_look_wrong_are_said_to():
+    members, nonmembers = overfit_losses(400, 300)
+    assert model_risk(members, nonmembers, resamples=100).notes == ()
+    (swapped,) = model_risk(nonmembers, members, resamples=100).notes
+    assert "are the two splits swapped?" in swapped
+    (same,) = model_risk(members, members[::-1], resamples=100).notes
+    assert "probably the same records" in same
+    (flat,) = model_risk(np.ones(30), np.ones(20), resamples=100).notes
+    assert "All 50 losses are equal (1)" in flat
+
+
+def test_levels_below_the_resolution_are_extrapolated_and_apart_from_the_measured():
+    members, nonmembers = overfit_losses(800, 900)
+    risk = model_risk(members, nonmembers, resamples=100)
+    assert risk.extrapolated.levels == (1e-5, 1e-4, 1e-3)
+    assert list(risk.extrapolated.tnr) == sorted(risk.extrapolated.tnr)
+    assert min(risk.curve.levels) >= 1 / 800
+    assert ModelRisk.from_dict(json.loads(json.dumps(risk.to_dict()))) == risk
+    assert model_risk(members[:50], nonmembers, resamples=100).extrapolated is None
+    before = {
+        name: value
+        for name, value in risk.to_dict().items()
+        if name not in ("references", "calibration", "extrapolated", "notes", "predicted_from", "prediction_level")
+    }
+    assert ModelRisk.from_dict(before).extrapolated is None  # as folders of the first version were
+
+
+def test_the_reason_not_to_predict_is_kept():
+    members, nonmembers = overfit_losses(600, 600)
+    risk = model_risk(members, nonmembers, resamples=100, not_predicted="a regression")
+    assert risk.predicted_tpr is None and risk.reason == "a regression"
 
 
 def test_json_round_trip():
@@ -356,7 +403,8 @@ def test_a_curve_made_by_hand_is_kept():
         ({"member_losses": ["a", "b"]}, "model_risk: member_losses must be numeric"),
         ({"member_losses": [0.1]}, "model_risk: member_losses must hold at least two losses; got 1"),
         ({"nonmember_losses": []}, "model_risk: nonmember_losses must hold at least two losses; got 0"),
-        ({"member_losses": [0.1, -1e200]}, r"model_risk: member_losses must stay within ±1e\+100; got -1e\+200 at index 1"),
+        ({"member_losses": [0.1, 1e200]}, r"model_risk: member_losses must stay below 1e\+100; got 1e\+200 at index 1"),
+        ({"member_losses": [0.1, -2.0]}, r"model_risk: member_losses must hold losses ≥ 0; got 1 negative, the first -2 at index 1"),
         ({"fpr": 0.1}, r"model_risk: fpr must be at least 0\.25, the smallest level that 4 records of the smaller split resolve; got 0\.1"),
         ({"fpr": 0.0}, "model_risk: fpr must be a number > 0 and ≤ 1; got 0"),
         ({"fpr": 1.1}, r"model_risk: fpr must be a number > 0 and ≤ 1; got 1\.1"),

@@ -53,7 +53,7 @@ class Signals:
                 require_squarable(array, "Signals", name)
         if out.shape[1] == 0:
             refuse("Signals", "outputs", "have at least one column", f"shape {out.shape}")
-        identifiers = _identifiers(ids, n)
+        identifiers = record_ids(ids, n, "Signals")
         for name, array in (("features", x), ("outputs", out), ("targets", y), ("ids", identifiers)):
             object.__setattr__(self, name, None if array is None else _read_only(array))
 
@@ -123,17 +123,18 @@ def _read_only(array: Array) -> Array:
     return view
 
 
-def _identifiers(ids: object, n: int) -> Array:
+def record_ids(ids: object, n: int, owner: str) -> Array:
+    """Ids of n records, (n,) unique integers or text; row numbers when None. `owner` complains."""
     if ids is None:
         return np.arange(n)
-    given = as_array([str(i) for i in ids] if _are_objects(ids) else ids, "Signals", "ids")  # type: ignore[attr-defined]
-    array = _text(given) if given.dtype.kind in "US" else given
+    given = as_array([str(i) for i in ids] if _are_objects(ids) else ids, owner, "ids")  # type: ignore[attr-defined]
+    array = _text(given, owner) if given.dtype.kind in "US" else given
     if array.ndim != 1 or array.dtype.kind not in "iuU":
-        refuse("Signals", "ids", "be a 1-dimensional list of integers or strings", f"shape {array.shape}, dtype {array.dtype}")
-    require_same_length("Signals", outputs=range(n), ids=array)
+        refuse(owner, "ids", "be a 1-dimensional list of integers or strings", f"shape {array.shape}, dtype {array.dtype}")
+    require_same_length(owner, records=range(n), ids=array)
     values, counts = np.unique(array, return_counts=True)
     if len(values) < n:
-        refuse("Signals", "ids", "be unique", f"'{values[counts.argmax()]}' {int(counts.max())} times")
+        refuse(owner, "ids", "be unique", f"'{values[counts.argmax()]}' {int(counts.max())} times")
     return array
 
 
@@ -146,12 +147,12 @@ def _are_objects(ids: object) -> bool:
     return array.dtype == object and array.ndim == 1
 
 
-def _text(ids: Array) -> Array:
+def _text(ids: Array, owner: str) -> Array:
     try:
         text: Array = np.char.decode(ids, "utf-8") if ids.dtype.kind == "S" else ids.astype(str)
         np.char.encode(text, "utf-8")
     except UnicodeError as error:
-        raise InputError(f"Signals: ids must be valid text; got {error}.") from error
+        raise InputError(f"{owner}: ids must be valid text; got {error}.") from error
     return text
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from noshadow.audit.gather import Options, audit_view, weight_decay_damping
+from noshadow.audit.language import Belongings, audit_language_model, require_language_arguments
 from noshadow.audit.notes import deeper_notes
 from noshadow.checks import (
     refuse,
@@ -19,7 +20,7 @@ from noshadow.scores.network import network_scores
 from noshadow.scores.result import RecordScores
 from noshadow.signals import Signals
 from noshadow.traces import given_traces
-from noshadow.views import View, view
+from noshadow.views import View, is_causal_lm, view
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +39,7 @@ class Target:
     groups: Sequence[object] | None = None
     loss_traces: object = None
     train_fn: Callable[..., object] | None = None
+    test_groups: Sequence[object] | None = None
 
 
 def audit(
@@ -53,6 +55,7 @@ def audit(
     fpr: float | str = "auto",
     ids: Sequence[object] | None = None,
     groups: Sequence[object] | None = None,
+    test_groups: Sequence[object] | None = None,
     loss_traces: object = None,
     sample_weight: object = None,
     batch_size: int = 256,
@@ -63,8 +66,10 @@ def audit(
     """Audit one trained model: how exposed it is, and which of its training records are.
 
     Args:
-        model: nn.Module whose output comes from a final nn.Linear, or a fitted scikit-learn estimator.
-        train: the training records, (X, y), a Dataset or a DataLoader (its order is fixed by us).
+        model: nn.Module whose output comes from a final nn.Linear, a fitted scikit-learn estimator, or a causal language model of
+            transformers (model-level risk from the losses of its sequences; arguments of record scores must be left out).
+        train: the training records, (X, y), a Dataset or a DataLoader (its order is fixed by us); for a language model what
+            `sequence_losses` takes.
         test: records the model has not seen, in the same form; may be empty (no model-level risk then).
         task: "auto", "regression", "classification" or "binary".
         layers: "last" (exact), "all", or the number k of last layers with trainable parameters, by `network_scores` (an
@@ -73,7 +78,8 @@ def audit(
         damping: "auto" (the training's own λ if known) or λ ≥ 0 on the sum over records.
         weight_decay: of the optimiser, for mean(loss) + (wd/2)‖θ‖²; gives λ.
         fpr: "auto" or the false-positive level of the attack in question.
-        ids: record ids, row numbers by default. groups: a group name a record.
+        ids: record ids, row numbers by default. groups: a group name a training record. test_groups: of the test records;
+            with both, `group_risk` says which group bears the risk.
         loss_traces: (n, epochs + 1) losses over training, a LossTraces or the path of its file; adds `lt_iqr`. Rows are
             matched by id when the traces have ids, else by position.
         sample_weight: (n,) weights the training used.
@@ -101,6 +107,10 @@ def audit(
     if layers != "last" and not isinstance(model, nn.Module):
         refuse("audit", "layers", "be 'last' for a model that is no nn.Module", repr(layers), "Its last layer is scored exactly.")
     traces = given_traces(loss_traces, "audit")
+    if is_causal_lm(model):
+        require_language_arguments(options, layer=(layer, "auto"), sample_weight=(sample_weight, None))
+        belongings = Belongings(ids, groups, test_groups, traces)
+        return audit_language_model(model, train, test, options, belongings, batch_size=batch_size, device=device)
     started = time.perf_counter()
     seen = view(
         model,
@@ -140,6 +150,7 @@ def audit(
         options,
         ids=ids,
         groups=groups,
+        test_groups=test_groups,
         loss_traces=traces,
         signal_seconds=signal_seconds,
         layered_scores=None if layers == "last" else layered,
@@ -157,6 +168,7 @@ def audit_signals(
     fpr: float | str = "auto",
     ids: Sequence[object] | None = None,
     groups: Sequence[object] | None = None,
+    test_groups: Sequence[object] | None = None,
     loss_traces: object = None,
     fit_intercept: bool = True,
     penalize_intercept: bool = True,
@@ -194,12 +206,12 @@ def audit_signals(
         notes=(),
         weights_sha256="",
     )
-    return audit_view(seen, options, ids=ids, groups=groups, loss_traces=traces, signal_seconds=0.0)
+    return audit_view(seen, options, ids=ids, groups=groups, test_groups=test_groups, loss_traces=traces, signal_seconds=0.0)
 
 
 def audit_target(target: Target, **options: Any) -> Audit:
     """Audit what a user's function returned; options complete what the target states and may not contradict it."""
-    stated = {name: getattr(target, name) for name in ("task", "weight_decay", "ids", "groups", "loss_traces")}
+    stated = {name: getattr(target, name) for name in ("task", "weight_decay", "ids", "groups", "test_groups", "loss_traces")}
     for name, open_value in (("task", "auto"), ("weight_decay", None)):
         asked = options.pop(name, open_value)
         if stated[name] == open_value:

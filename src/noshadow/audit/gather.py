@@ -1,10 +1,11 @@
 """One view of a model, its scores and its risk, gathered into an Audit."""
 
+import hashlib
 import importlib.metadata
 import platform
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -13,6 +14,8 @@ import pandas as pd
 
 from noshadow import theory
 from noshadow.audit.notes import damping_notes, split_notes
+from noshadow.audit.risks import borne_risks, class_names, classified_rates, correct_of, measured_risk, nonmember_losses
+from noshadow.audit.splits import split_counts
 from noshadow.checks import (
     TASKS,
     Array,
@@ -26,14 +29,14 @@ from noshadow.checks import (
     resolved_task,
     whole_seed,
 )
-from noshadow.losses import correct_predictions, hard_labels, record_losses, task_targets
-from noshadow.results import Audit, ModelRisk
+from noshadow.findings import findings
+from noshadow.losses import hard_labels, record_losses, task_targets
+from noshadow.results import Audit
 from noshadow.scores.baselines import record_entropies
 from noshadow.scores.last_layer import record_scores
 from noshadow.scores.result import COLUMNS, RecordScores
 from noshadow.scores.traces import loss_trace_iqr
 from noshadow.signals import Signals
-from noshadow.tail import model_risk
 from noshadow.traces import GivenTraces
 from noshadow.views import View
 
@@ -41,10 +44,6 @@ from noshadow.views import View
 RANKED_BY = "shift"
 RECORD_COLUMNS = tuple(c for c in COLUMNS if c not in ("loss", "entropy"))
 NO_ENTROPY = "not applicable: a regression predicts no class probabilities"
-NOT_CALIBRATED = (
-    "not calibrated here: a Gaussian test on shift, brought to scale by the margins of members and non-members, missed the rates "
-    "measured on data sets it had not seen by too much to be shown (see the benchmarks); reference models measure them"
-)
 _VERSIONS = ("noshadow", "torch", "numpy", "scipy", "pandas", "scikit-learn")
 
 
@@ -96,6 +95,7 @@ def audit_view(
     groups: Sequence[object] | None,
     loss_traces: GivenTraces | None,
     signal_seconds: float,
+    test_groups: Sequence[object] | None = None,
     layered_scores: Callable[[str], RecordScores] | None = None,
 ) -> Audit:
     """Check what belongs to the records, score them, measure the risk, put the table and the stamps together.
@@ -116,8 +116,13 @@ def audit_view(
     scores, absent = _scores(seen, train, task, options, layered_scores)
     members = record_losses(train.outputs, targets, task)
     scored = time.perf_counter()
-    risk, nonmembers, risk_absent = _risk(members, seen, train, targets, task, scores, options)
-    absent = absent | risk_absent | ({"entropy": NO_ENTROPY} if task == "regression" else {})
+    test_names = group_names(test_groups, len(seen.test), owner, "test_groups").get("group")
+    nonmembers, unseen = nonmember_losses(seen.test, task, owner)
+    how: dict[str, Any] = {"fpr": options.fpr, "seed": options.seed}
+    risk, risk_absent = measured_risk((members, nonmembers), correct_of(train, targets, seen.test, unseen, task), task, scores, how)
+    groups_of = {"class_risk": class_names(targets, unseen, seen.class_names, task), "group_risk": (identity.get("group"), test_names)}
+    borne, borne_absent = borne_risks((members, nonmembers), groups_of, how)
+    absent = absent | risk_absent | borne_absent | ({"entropy": NO_ENTROPY} if task == "regression" else {})
     table = identity | {"loss": members}
     table |= {} if task == "regression" else {"entropy": record_entropies(train.outputs, task)}
     if scores is not None:
@@ -126,7 +131,8 @@ def audit_view(
         if task == "regression" and seen.sample_weight is not None:
             absent["predicted_tpr"] = "not applicable: the Gaussian theory has equal weights, and this head was trained with sample weights"
         elif task != "regression":
-            absent["predicted_tpr"] = NOT_CALIBRATED
+            extra, why = classified_rates(scores, risk, options.layers)
+            table, absent = table | extra, absent | why
         else:
             extra, why = _predicted_tpr(scores, targets - train.outputs, options.fpr if risk is None else risk.fpr)
             table, absent = table | extra, absent | why
@@ -134,7 +140,9 @@ def audit_view(
     ranked_by = RANKED_BY if scores is not None else None
     if ranked_by is not None:
         table["rank"] = _ranks(table[ranked_by])
-    return Audit(
+    counts = split_counts(train, seen.test)
+    notes = split_notes(counts["shared_with_test"], len(seen.test), risk)
+    found = Audit(
         records=pd.DataFrame(table),
         model_risk=risk,
         member_losses=members,
@@ -142,10 +150,13 @@ def audit_view(
         task=task,
         ranked_by=ranked_by,
         not_applicable=absent,
-        notes=seen.notes + (() if scores is None else scores.notes) + split_notes(train, seen.test, risk) + damping_notes(scores),
-        provenance=_provenance(seen, train, options, scores),
+        notes=seen.notes + (() if scores is None else scores.notes) + notes + damping_notes(scores),
+        provenance=_provenance(seen, train, options, scores) | {"splits": counts},
         timings=_timings(signal_seconds, scored - started, time.perf_counter() - scored),
+        class_risk=borne.get("class_risk", ()),
+        group_risk=borne.get("group_risk", ()),
     )
+    return replace(found, findings=findings(found))
 
 
 def _scores(
@@ -174,41 +185,24 @@ def _scores(
     return scores, dict(scores.not_applicable)
 
 
-def _risk(
-    members: Array, seen: View, train: Signals, targets: Array, task: str, scores: RecordScores | None, options: Options
-) -> tuple[ModelRisk | None, Array, dict[str, str]]:
-    test = seen.test
-    if len(test) == 0:
-        return (
-            None,
-            np.empty(0),
-            {"model_risk": "not applicable: the test split is empty, so there are no non-member losses to compare with"},
-        )
-    test_targets = task_targets(test.outputs, test.targets, task, options.owner)
-    nonmembers = record_losses(test.outputs, test_targets, task)
-    if len(test) < 2:
-        return None, nonmembers, {"model_risk": "not applicable: one test record is too few to compare losses"}
-    correct: tuple[Array | None, Array | None] = (None, None)
-    if task != "regression":
-        correct = (correct_predictions(train.outputs, targets, task), correct_predictions(test.outputs, test_targets, task))
-    risk = model_risk(
-        members, nonmembers, scores=scores, fpr=options.fpr, seed=options.seed, member_correct=correct[0], nonmember_correct=correct[1]
-    )
-    return risk, nonmembers, {"predicted_tpr of the model": f"not available: {risk.reason}"} if risk.predicted_tpr is None else {}
-
-
 def _identity_columns(train: Signals, targets: Array, task: str, groups: Sequence[object] | None, owner: str) -> dict[str, Any]:
     table: dict[str, Any] = {"id": train.ids}
     if task == "regression" and targets.shape[1] > 1:
         table |= {f"target_{k}": targets[:, k] for k in range(targets.shape[1])}
     else:
         table["target"] = targets[:, 0] if task == "regression" else _labels(targets, task)
-    if groups is not None:
-        if isinstance(groups, str) or not isinstance(groups, Iterable):
-            refuse(owner, "groups", "be one name a record", repr(groups))
-        table["group"] = [str(group) for group in (groups.tolist() if hasattr(groups, "tolist") else groups)]
-        require_same_length(owner, train=range(len(train)), groups=table["group"])
-    return table
+    return table | group_names(groups, len(train), owner)
+
+
+def group_names(groups: Sequence[object] | None, n: int, owner: str, argument: str = "groups") -> dict[str, list[str]]:
+    """The column `group` of n records, as text; no column without groups."""
+    if groups is None:
+        return {}
+    if isinstance(groups, str) or not isinstance(groups, Iterable):
+        refuse(owner, argument, "be one name a record", repr(groups))
+    names = [str(group) for group in (groups.tolist() if hasattr(groups, "tolist") else groups)]
+    require_same_length(owner, **{"test" if argument == "test_groups" else "train": range(n), argument: names})
+    return {"group": names}
 
 
 def _labels(targets: Array, task: str) -> Array:
@@ -255,7 +249,7 @@ def _provenance(seen: View, train: Signals, options: Options, scores: RecordScor
         "arguments": asked | {"layers": options.layers, "call": options.owner},
         "head": seen.head or ("given as arrays" if seen.not_applicable is None else "none was read"),
         "class_names": None if seen.class_names is None else list(seen.class_names),
-        "hashes": {"train": train.sha256(), "test": seen.test.sha256(), "weights": seen.weights_sha256 or None},
+        "hashes": {"train": _hashes(train), "test": _hashes(seen.test), "weights": seen.weights_sha256 or None},
         "versions": {name: importlib.metadata.version(name) for name in _VERSIONS} | {"python": platform.python_version()},
     }
     if scores is not None:
@@ -270,6 +264,12 @@ def _provenance(seen: View, train: Signals, options: Options, scores: RecordScor
         stamp["scores"]["condition"] = float(f"{scores.condition:.3g}")
         stamp["scores"] |= {"fit_intercept": seen.fit_intercept, "penalize_intercept": seen.penalize_intercept}
     return stamp
+
+
+def _hashes(split: Signals) -> dict[str, str]:
+    """Digests of a split; that of the targets says nothing about the model, so that two audits of the same records share it."""
+    targets = np.ascontiguousarray(split.targets, dtype=np.float64)
+    return split.sha256() | {"targets": hashlib.sha256(f"{targets.shape}".encode() + targets.tobytes()).hexdigest()}
 
 
 def _timings(signals: float, scores: float, risk: float) -> dict[str, Any]:

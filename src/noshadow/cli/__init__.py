@@ -5,19 +5,19 @@ import sys
 import typer
 
 from noshadow.checks import InputError, NumericalError
-from noshadow.cli import audits, references
+from noshadow.cli import audits, comparisons, lood, references
 from noshadow.cli.options import app
 
 # click's UsageError, wherever the installed typer keeps it.
 USAGE_ERROR: type[BaseException] = typer.BadParameter.__bases__[0]
 
-__all__ = ["app", "audits", "main", "references"]
+__all__ = ["app", "audits", "comparisons", "lood", "main", "references"]
 
 
 def main() -> None:
     """Run a command and turn the house's exceptions into exit codes and one sentence."""
     try:
-        sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False))
+        sys.exit(app(sys.argv[1:] or ["--help"], prog_name="noshadow", standalone_mode=False))
     except USAGE_ERROR as error:
         _fail(f"{error.format_message().removesuffix('.')}. Try --help.", 2)  # type: ignore[attr-defined]
     except InputError as error:

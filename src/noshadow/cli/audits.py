@@ -14,8 +14,8 @@ from noshadow.cli.options import Force, Json, Out, Quiet, Seed, Task, app
 from noshadow.cli.printing import print_audit, summary
 from noshadow.cli.targets import target_of
 from noshadow.demo import demo_audit
-from noshadow.report import write_report
-from noshadow.results import Audit, load, require_writable_folder
+from noshadow.report import write_lood_report, write_report
+from noshadow.results import LOOD, Audit, load, load_lood, require_writable_folder
 from noshadow.signals import SUFFIXES, load_splits
 
 
@@ -84,9 +84,14 @@ def audit(
 
 
 @app.command(epilog="Example: noshadow report my-audit")
-def report(folder: Annotated[Path, typer.Argument(help="An audit folder.")], quiet: Quiet = False) -> None:
-    """Rebuild report.html from an audit folder; model and data are not needed."""
-    path = write_report(load(folder), folder / "report.html")
+def report(
+    folder: Annotated[Path, typer.Argument(help="An audit folder, or one that `noshadow lood` wrote.")], quiet: Quiet = False
+) -> None:
+    """Rebuild report.html from an audit folder (lood.html from one of lood); model and data are not needed."""
+    if (folder / LOOD.manifest).is_file():
+        path = write_lood_report(load_lood(folder), folder / LOOD.page)
+    else:
+        path = write_report(load(folder), folder / "report.html")
     if not quiet:
         typer.echo(path)
 
@@ -96,7 +101,7 @@ def gate(
     folder: Annotated[Path, typer.Argument(help="An audit folder.")],
     max_predicted_tpr: Annotated[
         float | None,
-        typer.Option("--max-predicted-tpr", help="Limit on the model's predicted attack TPR (no audit of this version holds it)."),
+        typer.Option("--max-predicted-tpr", help="Limit on the model's predicted attack TPR, where the audit holds one."),
     ] = None,
     max_tnr: Annotated[float | None, typer.Option("--max-tnr", help="Limit on the loss attack's TNR.")] = None,
     max_auc: Annotated[float | None, typer.Option("--max-auc", help="Limit on the loss attack's AUC.")] = None,
@@ -120,8 +125,11 @@ def gate(
         typer.echo(json.dumps({"passed": all(row["passed"] for row in rows), "limits": rows}))
     elif not quiet:
         for row in rows:
-            ends = "–".join(f"{end:.4g}" for end in row["interval"])
+            ends = "no interval" if None in row["interval"] else "–".join(f"{end:.4g}" for end in row["interval"])
             typer.echo(f"{'pass' if row['passed'] else 'FAIL'}  {row['figure']} = {row['value']:.4g} ({ends}), limit {row['limit']:g}")
+        failed = [f"{row['figure']} {row['value']:.4g} > {row['limit']:g}" for row in rows if not row["passed"]]
+        if failed:
+            typer.echo(f"{len(failed)} of {len(rows)} {'limit' if len(rows) == 1 else 'limits'} exceeded: {', '.join(failed)}")
     raise typer.Exit(0 if all(row["passed"] for row in rows) else 1)
 
 

@@ -9,7 +9,6 @@ import typer
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     help="How exposed are the people in the training data of the model you just trained?\n\n"

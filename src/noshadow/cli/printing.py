@@ -3,19 +3,27 @@
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from rich.console import Console
 from rich.markup import escape
+from rich.panel import Panel
 from rich.table import Table
 
-from noshadow.results import Audit
+from noshadow.findings import findings, most_severe
+from noshadow.results import Audit, Finding, Interval
+
+_TOP_FINDINGS = 5
+_TOP_RECORDS = 5
+_COLOURS = {"high": "bold red", "medium": "yellow", "low": "cyan"}
 
 
 def summary(audited: Audit, page: Path) -> dict[str, Any]:
     """What `--json` prints of an audit."""
     manifest = audited.manifest()
     kept = ("task", "ranked_by", "records", "model_risk", "not_applicable", "notes")
-    shown = [] if audited.ranked_by is None else audited.records.nsmallest(5, "rank")[["rank", "id"]].to_dict("records")
+    shown = [] if audited.ranked_by is None else audited.records.nsmallest(_TOP_RECORDS, "rank")[["rank", "id"]].to_dict("records")
     return {name: manifest[name] for name in kept} | {
+        "findings": [finding.to_dict() for finding in _drawn(audited)],
         "most_exposed": [{"rank": int(row["rank"]), "id": str(row["id"])} for row in shown],
         "scores": audited.provenance.get("scores"),
         "folder": str(page.parent),
@@ -23,30 +31,77 @@ def summary(audited: Audit, page: Path) -> dict[str, Any]:
     }
 
 
-def print_audit(audited: Audit, page: Path, seconds: float) -> None:
-    """The answer, the most exposed records, the notes and where the report is."""
-    console = Console(highlight=False, soft_wrap=True)
+def print_audit(audited: Audit, page: Path, seconds: float, console: Console | None = None) -> None:
+    """The answer, what was found, the most exposed records, the notes and where the report is.
+
+    A panel and a table on a terminal, plain lines in a pipe.
+    """
+    screen = console or Console(highlight=False, soft_wrap=True)
+    lines = [*_risk_lines(audited), *_finding_lines(audited)]
+    if screen.is_terminal:
+        screen.print(Panel("\n".join(lines), title="Membership audit", title_align="left", expand=False), soft_wrap=False)
+    else:
+        for line in lines:
+            screen.print(line)
+    _print_records(audited, screen)
+    for note in audited.notes:
+        screen.print(f"Note: {harmless(note).removesuffix('.')}.")
+    screen.print(f"Report: {harmless(page)}  ({seconds:.1f} s)")
+
+
+def _risk_lines(audited: Audit) -> list[str]:
     risk = audited.model_risk
     if risk is None:
-        console.print(f"Model risk: {harmless(audited.not_applicable['model_risk'])}")
-    else:
-        low, high = risk.tnr_interval
-        console.print(f"Loss-tail TNR at level {risk.fpr:g}: [bold]{risk.tnr:.3f}[/bold]  (95 % interval {low:.3f}–{high:.3f})")
-        console.print(f"Loss AUC: [bold]{risk.auc:.3f}[/bold]  (95 % interval {risk.auc_interval[0]:.3f}–{risk.auc_interval[1]:.3f})")
+        return [f"Model risk: {harmless(audited.not_applicable['model_risk'])}"]
+
+    def line(words: str, value: float, ends: Interval | None) -> str:
+        around = "" if ends is None else f"  ({100 * risk.interval_level:g} % interval {ends[0]:.3f}–{ends[1]:.3f})"
+        return f"{words}: [bold]{value:.3f}[/bold]{around}"
+
+    told = [line(f"Loss-tail TNR at level {risk.fpr:g}", risk.tnr, risk.tnr_interval), line("Loss AUC", risk.auc, risk.auc_interval)]
+    if risk.predicted_tpr is not None:
+        told.insert(0, line(f"Predicted attack TPR at FPR {risk.fpr:g}", risk.predicted_tpr, risk.predicted_tpr_interval))
+    return told
+
+
+def _drawn(audited: Audit) -> tuple[Finding, ...]:
+    return findings(audited) if audited.findings is None else audited.findings
+
+
+def _finding_lines(audited: Audit) -> list[str]:
+    drawn = _drawn(audited)
+    found = most_severe(drawn)
+    counts = [f"{sum(finding.status == status for finding in drawn)} {status}" for status in ("passed", "not applicable", "skipped")]
+    told = [f"Findings: {len(found)} found, {', '.join(counts)}"]
+    for finding in found[:_TOP_FINDINGS]:
+        colour = _COLOURS[finding.severity]
+        told.append(f"  [{colour}]{finding.code} {finding.severity}[/{colour}]  {finding.name}: {harmless(finding.sentence)}")
+    return told + ([f"  … and {len(found) - _TOP_FINDINGS} more in the report"] if len(found) > _TOP_FINDINGS else [])
+
+
+def _print_records(audited: Audit, screen: Console) -> None:
     if audited.ranked_by is None:
-        console.print(f"Record scores: {harmless(audited.not_applicable['rank'])}")
-    else:
-        table = Table(title=f"Most exposed records, by {audited.ranked_by}", title_justify="left")
-        named = "label" if "label" in audited.records else "target"
-        shown = [c for c in ("rank", "id", named, "loss", "leverage", audited.ranked_by) if c in audited.records]
-        for name in shown:
-            table.add_column(name, justify="right")
-        for row in audited.records.nsmallest(5, "rank")[shown].itertuples(index=False):
-            table.add_row(*(f"{value:.4g}" if isinstance(value, float) else harmless(value) for value in row))
-        console.print(table)
-    for note in audited.notes:
-        console.print(f"Note: {harmless(note).removesuffix('.')}.")
-    console.print(f"Report: {harmless(page)}  ({seconds:.1f} s)")
+        screen.print(f"Record scores: {harmless(audited.not_applicable['rank'])}")
+        return
+    title = f"Most exposed records, by {audited.ranked_by}"
+    named = "label" if "label" in audited.records else "target"
+    shown = [c for c in ("rank", "id", named, "loss", "leverage", audited.ranked_by) if c in audited.records]
+    rows = _rows(audited.records.nsmallest(_TOP_RECORDS, "rank")[shown])
+    if not screen.is_terminal:
+        screen.print(f"{title}:")
+        for row in rows:
+            screen.print("  " + ", ".join(f"{name} {value}" for name, value in zip(shown, row, strict=True)))
+        return
+    table = Table(title=title, title_justify="left")
+    for name in shown:
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(*row)
+    screen.print(table)
+
+
+def _rows(records: pd.DataFrame) -> list[list[str]]:
+    return [[f"{value:.4g}" if isinstance(value, float) else harmless(value) for value in row] for row in records.itertuples(index=False)]
 
 
 def harmless(value: object) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from noshadow.checks import Array, refuse
+from noshadow.findings import findings
 from noshadow.metrics import agreement_table, noise_ceiling
 from noshadow.reference.store import References
 from noshadow.reference.target_attacks import attacks_on_references, attacks_on_target, resolved_levels
@@ -30,6 +31,7 @@ SCORES = (
 )
 FEW_MODELS, FEW_RECORDS = 32, 1000
 RANKED_TRUTHS = ("lira_success", "lira_d", "rmia_success", "shokri_success")
+OTHER_TRUTHS = ("lira_tpr", "memorization", "out_loss")
 
 
 def ground_truth(
@@ -50,7 +52,7 @@ def ground_truth(
 
     Returns:
         (GroundTruth, table): the table has one row a record of the pool: id, member (of the target's training data),
-        lira_success, lira_d, rmia_success and, where they apply, shokri_success and memorization.
+        lira_success, lira_d, lira_tpr, rmia_success, out_loss and, where they apply, shokri_success and memorization.
 
     Raises:
         InputError: the audit is of another model or other records; a level the non-members do not resolve.
@@ -94,9 +96,10 @@ def with_ground_truth(audit: Audit, references: References, **options: Any) -> A
     """
     found, table = ground_truth(references, audit, **options)
     columns = [name for name in table.columns if name not in ("id", "member")]
-    kept = audit.records.drop(columns=[name for name in (*RANKED_TRUTHS, "memorization") if name in audit.records])
+    kept = audit.records.drop(columns=[name for name in (*RANKED_TRUTHS, *OTHER_TRUTHS) if name in audit.records])
     added = table.iloc[audited_rows(audit, references)][columns].set_index(kept.index)
-    return replace(audit, records=pd.concat([kept, added], axis=1), ground_truth=found)
+    scored = replace(audit, records=pd.concat([kept, added], axis=1), ground_truth=found)
+    return replace(scored, findings=findings(scored))
 
 
 def audited_rows(audit: Audit, references: References) -> Array:

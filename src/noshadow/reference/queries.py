@@ -1,6 +1,7 @@
 """Queries: other views of the same record under which a model is asked as well."""
 
 import functools
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -56,10 +57,15 @@ def shifted(x: Images, rows: int, columns: int) -> Images:
 def query_name(query: Query) -> str:
     """How a query is called in the plan: its qualified name, with the arguments of a partial."""
     if isinstance(query, functools.partial):
-        given = [*map(repr, query.args), *(f"{name}={value!r}" for name, value in sorted(query.keywords.items()))]
+        given = [*map(_argument_name, query.args), *(f"{name}={_argument_name(value)}" for name, value in sorted(query.keywords.items()))]
         return f"{query_name(query.func)}({', '.join(given)})"
     named = query if hasattr(query, "__qualname__") else type(query)
     return f"{named.__module__}.{named.__qualname__}"
+
+
+def _argument_name(value: object) -> str:
+    """As Python writes it, without the memory addresses that differ between two starts of one experiment."""
+    return query_name(value) if callable(value) else re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
 
 
 def checked_queries(queries: Sequence[Query], owner: str) -> tuple[Query, ...]:

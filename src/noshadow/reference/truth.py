@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from noshadow.attacks import AttackSuccess, attack_success, memorization
 from noshadow.attacks.shokri import CrossFitted, shokri_success
 from noshadow.checks import Array, InputError, refuse
@@ -31,7 +33,8 @@ class RecordTruth:
     """Per-record results over all reference models, and again over two disjoint halves of them.
 
     Attributes:
-        columns: name → (n,) truth a record: lira_success, lira_d, rmia_success, shokri_success, memorization.
+        columns: name → (n,) truth a record: lira_success, lira_d, lira_tpr (at FPR 0.001, by fitted Gaussians), rmia_success,
+            shokri_success, memorization, and out_loss, the mean loss under models trained without the record.
         halves: the columns of LiRA and RMIA from the first and the second half of the models; None when too few.
         unaudited: the same columns from the models that were not audited; None when fewer than two were, or too few are left.
         lira, rmia, loss: the results behind them. shokri: None where it does not apply.
@@ -66,7 +69,8 @@ def record_truth(references: References, options: AttackOptions, *, levels: Sequ
     chances, floored = reference_chances(references)
     rmia = attack_success(chances, membership, attack="rmia", gamma=options.gamma, a=options.a, variant=options.variant, levels=levels)
     loss = attack_success(references.loss, membership, attack="loss", levels=levels)
-    columns = {"lira_success": lira.success, "lira_d": lira.d_prime, "rmia_success": rmia.success}
+    columns = {"lira_success": lira.success, "lira_d": lira.d_prime, "lira_tpr": lira.tpr, "rmia_success": rmia.success}
+    columns["out_loss"] = losses_without(references)
     absent: dict[str, str] = {}
     shokri = _shokri(references, options, absent)
     if shokri is not None:
@@ -84,6 +88,16 @@ def record_truth(references: References, options: AttackOptions, *, levels: Sequ
     both = None if halves[0] is None or halves[1] is None else (halves[0], halves[1])
     note = f"{floored} probabilities (or densities) that were next to zero were raised to {SMALLEST_CHANCE:g} for RMIA"
     return RecordTruth(columns, both, unaudited, lira, rmia, loss, shokri, absent, (note,) if floored else ())
+
+
+def losses_without(references: References) -> Array:
+    """(n,) mean loss of every record under the models that were not trained on it."""
+    total, count = np.zeros(references.plan.records), np.zeros(references.plan.records)
+    for losses, inside in zip(references.loss, references.membership, strict=True):
+        total += np.where(inside, 0.0, losses)
+        count += ~inside
+    found: Array = total / count
+    return found
 
 
 def _lira(references: References, options: AttackOptions) -> dict[str, Any]:

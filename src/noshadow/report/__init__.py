@@ -1,5 +1,7 @@
-"""Audit → one self-contained HTML file."""
+"""Audit or Comparison → one self-contained HTML file."""
 
+from noshadow.report.comparison import write_comparison
+from noshadow.report.lood_page import architecture, write_lood_report
 from noshadow.report.page import write_report
 
-__all__ = ["write_report"]
+__all__ = ["architecture", "write_comparison", "write_lood_report", "write_report"]

@@ -123,12 +123,12 @@ def loss_chart(bins: LossBins, threshold: float | None, frame: Frame) -> dict[st
     start = frame.left + gutter + gap
     scale = LogScale(bins.low, bins.high, start, frame.right)
     tallest = max([0.0, *(float(s.max()) for s in bins.shares.values()), *bins.tiny.values()])
-    ticks = _level_ticks(tallest, frame)
-    return _drawing(frame) | {
+    ticks = level_ticks(tallest, frame)
+    return drawing(frame) | {
         "y_ticks": ticks,
-        "x_ticks": _decade_ticks(scale, 100 if frame is WIDE else 46),
+        "x_ticks": decade_ticks(scale, 100 if frame is WIDE else 46),
         "axis_start": start,
-        "splits": [{"name": name, "outline": _outline(s, scale, ticks[-1]["value"], frame)} for name, s in bins.shares.items()],
+        "splits": [{"name": name, "outline": outline(s, scale, ticks[-1]["value"], frame)} for name, s in bins.shares.items()],
         "tiny": _tiny_bars(bins, ticks[-1]["value"], gutter, frame),
         "tiny_label": bins.tiny_label,
         "tiny_middle": frame.left + gutter / 2,
@@ -137,13 +137,13 @@ def loss_chart(bins: LossBins, threshold: float | None, frame: Frame) -> dict[st
     }
 
 
-def _outline(shares: Array, scale: LogScale, top: float, frame: Frame) -> list[Point]:
+def outline(shares: Array, scale: LogScale, top: float, frame: Frame) -> list[Point]:
     """The steps of one histogram, from the base line and back to it."""
     edges = np.linspace(scale.start, scale.stop, len(shares) + 1)
-    heights = [_height(float(share), top, frame) for share in shares]
+    heights = [height(float(share), top, frame) for share in shares]
     points: list[Point] = [(round(float(edges[0]), 2), float(frame.bottom))]
-    for height, left, right in zip(heights, edges[:-1], edges[1:], strict=True):
-        points += [(round(float(left), 2), height), (round(float(right), 2), height)]
+    for top_edge, left, right in zip(heights, edges[:-1], edges[1:], strict=True):
+        points += [(round(float(left), 2), top_edge), (round(float(right), 2), top_edge)]
     return [*points, (round(float(edges[-1]), 2), float(frame.bottom))]
 
 
@@ -151,7 +151,7 @@ def _tiny_bars(bins: LossBins, top: float, gutter: int, frame: Frame) -> list[di
     wide = gutter / 2 - 3
     bars = []
     for place, (name, share) in enumerate(bins.tiny.items()):
-        y = _height(share, top, frame)
+        y = height(share, top, frame)
         bars.append({"name": name, "x": frame.left + 2 + place * (wide + 2), "y": y, "width": wide, "height": round(frame.bottom - y, 2)})
     return bars
 
@@ -167,18 +167,18 @@ def curve_chart(risk: ModelRisk, frame: Frame) -> dict[str, Any]:
     ends = [*curve.levels, risk.fpr]
     low, high = math.log10(min(ends)), math.log10(max(ends))
     scale = LogScale(low, high, frame.left, frame.right) if high - low > 1e-9 else LogScale(low - 1, high + 0.1, frame.left, frame.right)
-    ticks = _level_ticks(max(*curve.high, *curve.tnr, risk.tnr_interval[1], 10**scale.high), frame)
+    ticks = level_ticks(max(*curve.high, *curve.tnr, risk.tnr_interval[1], 10**scale.high), frame)
     top = ticks[-1]["value"]
 
     def place(level: float, rate: float) -> Point:
-        return scale.at(level), _height(rate, top, frame)
+        return scale.at(level), height(rate, top, frame)
 
     guesses = np.geomspace(10**scale.low, 10**scale.high, 41).tolist()
     upper = [place(level, rate) for level, rate in zip(curve.levels, curve.high, strict=True)]
     lower = [place(level, rate) for level, rate in zip(curve.levels, curve.low, strict=True)]
-    return _drawing(frame) | {
+    return drawing(frame) | {
         "y_ticks": ticks,
-        "x_ticks": _decade_ticks(scale, 60 if frame is WIDE else 40),
+        "x_ticks": decade_ticks(scale, 60 if frame is WIDE else 40),
         "axis_start": frame.left,
         "line": [place(level, rate) for level, rate in zip(curve.levels, curve.tnr, strict=True)],
         "band": upper + lower[::-1],
@@ -187,27 +187,29 @@ def curve_chart(risk: ModelRisk, frame: Frame) -> dict[str, Any]:
     }
 
 
-def _drawing(frame: Frame) -> dict[str, Any]:
+def drawing(frame: Frame) -> dict[str, Any]:
+    """The frame's numbers for the templates, with the middles of its axes."""
     names = ("name", "width", "height", "left", "right", "top", "bottom")
     middles = {"x_middle": (frame.left + frame.right) / 2, "y_middle": (frame.top + frame.bottom) / 2}
     return {name: getattr(frame, name) for name in names} | middles
 
 
-def _height(share: float, top: float, frame: Frame) -> float:
+def height(share: float, top: float, frame: Frame) -> float:
+    """Position of a share on a linear axis from 0 to `top`."""
     return round(frame.bottom - share / top * (frame.bottom - frame.top), 2)
 
 
-def _level_ticks(largest: float, frame: Frame, *, intervals: int = 5) -> list[dict[str, Any]]:
+def level_ticks(largest: float, frame: Frame, *, intervals: int = 5) -> list[dict[str, Any]]:
     """Ticks of a linear axis from zero to the first round number that covers `largest`."""
     rough = max(largest, 1e-9) / intervals
     unit = 10.0 ** math.floor(math.log10(rough))
     step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= rough * (1 - 1e-9))
     count = math.ceil(largest / step - 1e-9) or 1
     values = [float(f"{step * k:.12g}") for k in range(count + 1)]
-    return [{"value": value, "y": _height(value, values[-1], frame), "label": number(value)} for value in values]
+    return [{"value": value, "y": height(value, values[-1], frame), "label": number(value)} for value in values]
 
 
-def _decade_ticks(scale: LogScale, spacing: float) -> list[dict[str, Any]]:
+def decade_ticks(scale: LogScale, spacing: float) -> list[dict[str, Any]]:
     """Ticks of a logarithmic axis, `spacing` or more apart where labelled: 1, 2, 5 of each decade, or every k-th decade."""
     first, last = math.ceil(scale.low - 1e-9), math.floor(scale.high + 1e-9)
     decade = (scale.stop - scale.start) / (scale.high - scale.low)

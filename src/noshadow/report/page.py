@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import numpy as np
 
 from noshadow.checks import Array, InputError, refuse
 from noshadow.report.charts import NARROW, WIDE, curve_chart, loss_bins, loss_chart
-from noshadow.report.formats import at_most_one_in, figure, interval, number, out_of_a_hundred, sentence, shown, timestamp
+from noshadow.report.findings_section import findings_section
+from noshadow.report.formats import at_most_one_in, figure, interval, number, out_of_a_hundred, sentence, timestamp
 from noshadow.report.ground_truth import ground_truth_section
+from noshadow.report.rendering import flat_rows, rendered
 from noshadow.report.top_records import top_records
 from noshadow.results import Audit, ModelRisk, write_file
 
@@ -52,16 +53,7 @@ def write_report(audit: Audit, path: str | Path, *, show_records: object = None)
             f"write_report: show_records must be None or False, as this version shows record ids only, never their contents; "
             f"got {type(show_records).__name__}. Leave it out, and look records up by id."
         )
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("noshadow.report", "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        finalize=shown,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    html = environment.get_template("report.html.j2").render(page(audit))
-    return write_file(path, html.encode(), "write_report")
+    return write_file(path, rendered("report.html.j2", page(audit)), "write_report")
 
 
 def page(audit: Audit) -> dict[str, Any]:
@@ -73,6 +65,7 @@ def page(audit: Audit) -> dict[str, Any]:
         "risk_absent": sentence(audit.not_applicable.get("model_risk", "not applicable: the audit holds no model-level risk")),
         "top": top_records(audit) if ranked else None,
         "scores_absent": sentence(audit.not_applicable.get("rank", "not applicable: the audit holds no record scores")),
+        "findings": findings_section(audit),
         "losses": _losses(audit),
         "curve": None if audit.model_risk is None else [curve_chart(audit.model_risk, frame) for frame in (WIDE, NARROW)],
         "truth": None if audit.ground_truth is None else ground_truth_section(audit.ground_truth),
@@ -84,7 +77,7 @@ def page(audit: Audit) -> dict[str, Any]:
 
 
 def _summary(audit: Audit) -> dict[str, Any]:
-    hashes = dict(_flat(audit.provenance.get("hashes", {})))
+    hashes = dict(flat_rows(audit.provenance.get("hashes", {})))
     wanted = {"training data": "train, data", "test data": "test, data", "weights": "weights"}
     return {
         "created": timestamp(str(audit.timings.get("created", "not recorded"))),
@@ -179,16 +172,4 @@ def _provenance(audit: Audit) -> list[dict[str, Any]]:
         "Versions": audit.provenance.get("versions", {}),
         "Timings": {name: number(value) if isinstance(value, float) else value for name, value in audit.timings.items()},
     }
-    return [{"title": title, "rows": _flat(content)} for title, content in tables.items() if content]
-
-
-def _flat(content: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Nested dictionaries as (name, text) pairs, in the order of names."""
-    rows: list[tuple[str, str]] = []
-    for name, value in sorted(content.items()):
-        words = str(name).replace("_", " ")
-        if isinstance(value, Mapping):
-            rows += [(f"{words}, {inner}", text) for inner, text in _flat(value)]
-        else:
-            rows.append((words, "none" if value is None else str(value)))
-    return rows
+    return [{"title": title, "rows": flat_rows(content)} for title, content in tables.items() if content]

@@ -9,8 +9,10 @@ import numpy as np
 import pandas as pd
 
 from noshadow.checks import Array
+from noshadow.results.finding import Finding
 from noshadow.results.folder import read_folder, write_folder
 from noshadow.results.ground_truth import GroundTruth
+from noshadow.results.group_risk import GroupRisk
 from noshadow.results.model_risk import ModelRisk
 
 FORMAT = 1
@@ -27,13 +29,17 @@ class Audit:
             models measured (lira_success, lira_d, rmia_success, …) once `noshadow reference score` added it.
         model_risk: model-level figures, None when not applicable (`not_applicable["model_risk"]` says why).
         member_losses, nonmember_losses: the two loss samples, float64.
-        task: "regression", "classification" or "binary".
+        task: "regression", "classification", "binary" or "language-model".
         ranked_by: the column behind `rank`, None when no record score applies.
         not_applicable: what was asked for and does not exist here, with the reason.
         notes: sentences a reader must see.
         provenance: arguments, head, damping, diagnostics, class names, hashes, versions (JSON-ready).
         timings: seconds per stage and the time of the audit; the only part that differs between equal runs.
         ground_truth: what reference-model attacks measured, None until it was added.
+        findings: coded statements drawn when the audit was made or last added to; None in a folder of a version without
+            them (`noshadow.findings` draws them anew).
+        class_risk, group_risk: the loss attack within each class and each group of records, riskiest first; empty where
+            `not_applicable` says why.
     """
 
     records: pd.DataFrame
@@ -47,6 +53,9 @@ class Audit:
     provenance: dict[str, Any] = field(default_factory=dict)
     timings: dict[str, Any] = field(default_factory=dict)
     ground_truth: GroundTruth | None = None
+    findings: tuple[Finding, ...] | None = None
+    class_risk: tuple[GroupRisk, ...] = ()
+    group_risk: tuple[GroupRisk, ...] = ()
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write the audit folder: `audit.json`, `records.parquet`, `losses.npz`, all or nothing.
@@ -63,7 +72,9 @@ class Audit:
 
     def manifest(self) -> dict[str, Any]:
         """The content of `audit.json` but for the digests of the other files."""
-        return {
+        drawn = {} if self.findings is None else {"findings": [finding.to_dict() for finding in self.findings]}
+        truth = {} if self.ground_truth is None else {"ground_truth": self.ground_truth.to_dict()}
+        content = {
             "format": FORMAT,
             "task": self.task,
             "ranked_by": self.ranked_by,
@@ -73,7 +84,12 @@ class Audit:
             "notes": list(self.notes),
             "provenance": self.provenance,
             "timings": self.timings,
-        } | ({} if self.ground_truth is None else {"ground_truth": self.ground_truth.to_dict()})
+        }
+        borne = {name: [row.to_dict() for row in rows] for name, rows in self._borne().items() if rows}
+        return content | drawn | truth | borne
+
+    def _borne(self) -> dict[str, tuple[GroupRisk, ...]]:
+        return {"class_risk": self.class_risk, "group_risk": self.group_risk}
 
 
 def load(folder: str | Path) -> Audit:
@@ -85,7 +101,7 @@ def load(folder: str | Path) -> Audit:
     manifest, files = read_folder(folder, "load", form=FORMAT, names=("records.parquet", "losses.npz"))
     with np.load(io.BytesIO(files["losses.npz"]), allow_pickle=False) as losses:
         member, nonmember = losses["member"], losses["nonmember"]
-    risk, truth = manifest["model_risk"], manifest.get("ground_truth")
+    risk, truth, drawn = manifest["model_risk"], manifest.get("ground_truth"), manifest.get("findings")
     return Audit(
         records=pd.read_parquet(io.BytesIO(files["records.parquet"])),
         model_risk=None if risk is None else ModelRisk.from_dict(risk),
@@ -98,4 +114,7 @@ def load(folder: str | Path) -> Audit:
         provenance=manifest["provenance"],
         timings=manifest["timings"],
         ground_truth=None if truth is None else GroundTruth.from_dict(truth),
+        findings=None if drawn is None else tuple(Finding.from_dict(entry) for entry in drawn),
+        class_risk=tuple(GroupRisk.from_dict(entry) for entry in manifest.get("class_risk", ())),
+        group_risk=tuple(GroupRisk.from_dict(entry) for entry in manifest.get("group_risk", ())),
     )

@@ -8,14 +8,36 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from noshadow.checks import InputError, refuse
 
-MANIFEST = "audit.json"
-OWN_FILES = frozenset({MANIFEST, "records.parquet", "losses.npz", "report.html"})
-UNFINISHED_REPORT = ".report.html.partial-"  # what a run killed while writing the report leaves
+
+@dataclass(frozen=True)
+class FolderKind:
+    """What a folder of ours holds.
+
+    Attributes:
+        noun: what its manifest records, with its article. manifest: name of the JSON file with the digests of the others.
+        files: names of the other files, without the page. page: name of the HTML file, written after the others.
+        again: how to get a whole folder back.
+    """
+
+    noun: str
+    manifest: str
+    files: tuple[str, ...]
+    page: str
+    again: str
+
+    @property
+    def unfinished_page(self) -> str:
+        """Start of the name of what a run killed while writing the page leaves."""
+        return f".{self.page}.partial-"
+
+
+AUDIT = FolderKind("an audit", "audit.json", ("records.parquet", "losses.npz"), "report.html", "Run the audit again")
 
 
 def strict_json(value: object) -> bytes:
@@ -28,10 +50,10 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def require_writable_folder(folder: str | Path, *, overwrite: bool, owner: str) -> Path:
+def require_writable_folder(folder: str | Path, *, overwrite: bool, owner: str, kind: FolderKind = AUDIT) -> Path:
     """The path of a folder that may be created or, with `overwrite`, replaced.
 
-    An existing folder is only ever replaced when it is empty or holds an audit and nothing else.
+    An existing folder is only ever replaced when it is empty or holds one of its kind and nothing else.
     """
     path = Path(folder)
     path = path if path.name not in ("", "..") else path.resolve()
@@ -44,28 +66,38 @@ def require_writable_folder(folder: str | Path, *, overwrite: bool, owner: str) 
         raise _unwritable(path, error, owner) from error
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
         refuse(owner, "folder", "be writable", f"'{path}' under '{above}'", "Choose another place.")
-    foreign = sorted(name for name in held - OWN_FILES if not name.startswith(UNFINISHED_REPORT))
-    if foreign or (held and MANIFEST not in held):
-        refuse(owner, "folder", "not exist yet, or hold an audit and nothing else", f"'{path}' with {', '.join(foreign or sorted(held))}")
+    own = {kind.manifest, kind.page, *kind.files}
+    foreign = sorted(name for name in held - own if not name.startswith(kind.unfinished_page))
+    if foreign or (held and kind.manifest not in held):
+        got = f"'{path}' with {', '.join(foreign or sorted(held))}"
+        refuse(owner, "folder", f"not exist yet, or hold {kind.noun} and nothing else", got)
     if held and not overwrite:
         refuse(owner, "folder", "not exist yet", f"'{path}'", "Choose another name, or overwrite it (--force, overwrite=True).")
     return path
 
 
-def write_folder(folder: str | Path, manifest: Mapping[str, Any], files: Mapping[str, bytes], *, overwrite: bool, owner: str) -> Path:
+def write_folder(
+    folder: str | Path,
+    manifest: Mapping[str, Any],
+    files: Mapping[str, bytes],
+    *,
+    overwrite: bool,
+    owner: str,
+    kind: FolderKind = AUDIT,
+) -> Path:
     """Write files and then the manifest with their digests, and move the whole into place.
 
     A run that is killed leaves at most a folder named `.NAME.partial-…` beside the target, never a half audit; killed
     between the two renames of an overwrite, the old audit is whole under `.NAME.retired-…`.
     """
-    path = require_writable_folder(folder, overwrite=overwrite, owner=owner)
+    path = require_writable_folder(folder, overwrite=overwrite, owner=owner, kind=kind)
     stamped = dict(manifest) | {"files": {name: digest(content) for name, content in files.items()}}
-    stamped["files"][MANIFEST] = _own_digest(stamped)
+    stamped["files"][kind.manifest] = _own_digest(stamped)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=f".{path.name}.partial-", dir=path.parent))
         try:
-            for name, content in (*files.items(), (MANIFEST, strict_json(stamped))):
+            for name, content in (*files.items(), (kind.manifest, strict_json(stamped))):
                 _write_through(partial / name, content)
             partial.chmod(0o777 & ~_umask())
             _move_into_place(partial, path)
@@ -76,21 +108,24 @@ def write_folder(folder: str | Path, manifest: Mapping[str, Any], files: Mapping
     return path
 
 
-def read_folder(folder: str | Path, owner: str, *, form: int, names: Iterable[str]) -> tuple[dict[str, Any], dict[str, bytes]]:
+def read_folder(
+    folder: str | Path, owner: str, *, form: int, names: Iterable[str], kind: FolderKind = AUDIT
+) -> tuple[dict[str, Any], dict[str, bytes]]:
     """The manifest, of format `form`, and the named files it vouches for; anything missing or altered is refused."""
     path = Path(folder)
     try:
-        manifest = _read_manifest(path, owner)
+        manifest = _read_manifest(path, owner, kind)
         contents = {name: (path / name).read_bytes() if (path / name).is_file() else None for name in names}
     except OSError as error:
         raise InputError(f"{owner}: folder must be readable; got '{path}' ({error}).") from error
     if manifest.get("format") != form:
-        refuse(owner, "folder", f"be of format {form}", manifest.get("format"), "Run the audit again with this version.")
+        refuse(owner, "folder", f"be of format {form}", manifest.get("format"), f"{kind.again} with this version{_newer(manifest, form)}.")
     expected = manifest["files"]
     files = {name: content for name, content in contents.items() if content is not None and digest(content) == expected.get(name)}
-    altered = [name for name in contents if name not in files] + [MANIFEST] * (_own_digest(manifest) != expected.get(MANIFEST))
+    altered = [name for name in contents if name not in files]
+    altered += [kind.manifest] * (_own_digest(manifest) != expected.get(kind.manifest))
     if altered:
-        refuse(owner, "folder", "be as it was written", f"'{path}' with {', '.join(altered)} missing or altered", "Run the audit again.")
+        refuse(owner, "folder", "be as it was written", f"'{path}' with {', '.join(altered)} missing or altered", f"{kind.again}.")
     return manifest, files
 
 
@@ -110,16 +145,23 @@ def write_file(path: str | Path, content: bytes, owner: str) -> Path:
     return target
 
 
-def _read_manifest(path: Path, owner: str) -> dict[str, Any]:
-    if not (path / MANIFEST).is_file():
-        refuse(owner, "folder", f"hold an audit ({MANIFEST})", f"'{path}'")
+def _read_manifest(path: Path, owner: str, kind: FolderKind) -> dict[str, Any]:
+    name = kind.manifest
+    if not (path / name).is_file():
+        refuse(owner, "folder", f"hold {kind.noun} ({name})", f"'{path}'")
     try:
-        manifest = json.loads((path / MANIFEST).read_bytes(), parse_constant=_refuse_constant)
+        manifest = json.loads((path / name).read_bytes(), parse_constant=_refuse_constant)
     except ValueError as error:
-        raise InputError(f"{owner}: {MANIFEST} must be JSON; got '{path}' ({error}). Run the audit again.") from error
+        raise InputError(f"{owner}: {name} must be JSON; got '{path}' ({error}). {kind.again}.") from error
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
-        refuse(owner, MANIFEST, "list the audit's files", f"'{path}'", "Run the audit again.")
+        refuse(owner, name, "list the files beside it", f"'{path}'", f"{kind.again}.")
     return manifest
+
+
+def _newer(manifest: Mapping[str, Any], form: int) -> str:
+    """What else helps when the folder comes from the future."""
+    number = manifest.get("format")
+    return ", or update noshadow: a newer version wrote it" if isinstance(number, int) and number > form else ""
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from noshadow.checks import refuse
@@ -47,6 +47,7 @@ class ModelRisk:
         threshold: smallest member loss that at most a share `fpr` of member losses exceed.
         auc: probability that a member's loss is below a non-member's, ties counted half.
         predicted_tpr: predicted true-positive rate of a reference-model attack at `fpr`; None without a calibration.
+            Its interval is a prediction interval at the calibration's level.
         in_calibration_domain: whether the model resembles the setups behind the prediction; None without one.
         reason: one sentence on why there is a prediction or none.
         loss_gap: mean non-member loss − mean member loss.
@@ -56,6 +57,12 @@ class ModelRisk:
         n_members, n_nonmembers: sample sizes.
         curve: `tnr` over a range of levels.
         resamples, interval_level, seed: how the intervals were drawn.
+        references: number of reference models of the attack that `predicted_tpr` is about.
+        calibration: name of the calibration behind it. predicted_from: what it read. prediction_level: coverage of
+            `predicted_tpr_interval`.
+        extrapolated: TNR at levels below 1/n_members, from a fitted generalised Pareto tail; None when the records are too
+            few to fit one or the losses show no tail. An extrapolation, not a measurement.
+        notes: what looks wrong about the two samples, in sentences.
     """
 
     fpr: float
@@ -84,6 +91,12 @@ class ModelRisk:
     resamples: int
     interval_level: float
     seed: int
+    references: int | None = None
+    calibration: str | None = None
+    predicted_from: str | None = None
+    prediction_level: float | None = None
+    extrapolated: TnrCurve | None = None
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -107,13 +120,15 @@ class ModelRisk:
             InputError: a field is missing, unknown or not of its kind.
         """
         _require_keys(data, cls, "data")
-        _require_keys(data["curve"], TnrCurve, "curve")
-        curve = TnrCurve(**{name: tuple(values) for name, values in data["curve"].items()})
         given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
-        return cls(**(given | {"curve": curve}))
+        for name in ("curve", "extrapolated"):
+            if name == "curve" or data.get(name) is not None:
+                _require_keys(data[name], TnrCurve, name)
+                given[name] = TnrCurve(**{column: tuple(values) for column, values in data[name].items()})
+        return cls(**given)
 
 
-_NOT_NUMBERS = frozenset({"reason", "in_calibration_domain", "curve"})
+_NOT_NUMBERS = frozenset({"reason", "in_calibration_domain", "curve", "calibration", "predicted_from", "extrapolated", "notes"})
 _MAY_BE_NONE = frozenset(
     {
         "predicted_tpr",
@@ -122,6 +137,8 @@ _MAY_BE_NONE = frozenset(
         "accuracy_gap_interval",
         "member_accuracy",
         "nonmember_accuracy",
+        "references",
+        "prediction_level",
     }
 )
 
@@ -136,7 +153,9 @@ def _require_keys(data: object, record: type, argument: str) -> None:
     if not isinstance(data, Mapping):
         refuse("ModelRisk.from_dict", argument, "be a dictionary", type(data).__name__)
     known = {field.name for field in fields(record)}
-    missing, unknown = sorted(known - set(data)), sorted(set(data) - known)
+    # Fields with a default came later: an older folder does not have them.
+    needed = {field.name for field in fields(record) if field.default is MISSING}
+    missing, unknown = sorted(needed - set(data)), sorted(set(data) - known)
     if missing or unknown:
         got = "; ".join(f"{what} {', '.join(names)}" for what, names in (("missing", missing), ("unknown", unknown)) if names)
         refuse("ModelRisk.from_dict", argument, f"hold exactly the fields of {record.__name__}", got, "Written by another version?")

@@ -61,20 +61,17 @@ def ekfac_bytes(classes: int, rank: int) -> int:
     return 8 * (5 * classes**2 + 20 * classes * rank)
 
 
-def softmax_shares(problem: SoftmaxProblem, start: int, stop: int, basis: torch.Tensor, *, least: float = 0.0) -> torch.Tensor:
+def softmax_shares(problem: SoftmaxProblem, start: int, stop: int, basis: torch.Tensor) -> torch.Tensor:
     """s·u_bᵀW_iu_b of a block, (b, m−1), in the precision of the basis.
 
     Written around the most probable class, so that nothing cancels as its probability goes to one. Rounding may leave it
     below zero; in sums that is better than a bias.
-
-    Args:
-        least: leave out probabilities below this, but for the most probable class.
     """
     probabilities = torch.softmax(as_blocks_of(problem.outputs, start, stop), 1)
     top = probabilities.argmax(1, keepdim=True)
     others = probabilities.scatter(1, top, 0.0)
     spare = others.sum(1, keepdim=True).to(basis.dtype)
-    others = torch.where(others >= least, others, torch.zeros_like(others)).to(basis.dtype)
+    others = others.to(basis.dtype)
     at_top, mean = basis[top[:, 0]], others @ basis
     share = others @ basis**2
     share += (1 - spare) * at_top * (spare * at_top - 2 * mean) - mean**2

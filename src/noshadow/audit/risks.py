@@ -1,0 +1,108 @@
+"""Risk of the model as a whole, and of each class and group of its records."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from noshadow.checks import Array
+from noshadow.losses import correct_predictions, hard_labels, record_losses, task_targets
+from noshadow.results import GroupRisk, ModelRisk
+from noshadow.scores.result import RecordScores
+from noshadow.signals import Signals
+from noshadow.tail import group_risk, model_risk
+from noshadow.tail.record_rates import record_rates
+
+REGRESSION = (
+    "The shipped calibration was made from classifiers; for a regression the TNR and AUC are measured, and the rate of a "
+    "reference-model attack is not predicted (records have predicted_tpr instead)."
+)
+EMPTY = "not applicable: the test split is empty, so there are no non-member losses to compare with"
+ONE = "not applicable: one test record is too few to compare losses"
+Pair = tuple[Array, Array]
+Names = tuple[list[str] | None, list[str] | None]
+
+
+def nonmember_losses(test: Signals, task: str, owner: str) -> Pair:
+    """Losses (n_test,) of the test records and their targets, in the form the losses take."""
+    if len(test) == 0:
+        return np.empty(0), np.empty(0)
+    targets = task_targets(test.outputs, test.targets, task, owner)
+    return record_losses(test.outputs, targets, task), targets
+
+
+def correct_of(train: Signals, targets: Array, test: Signals, test_targets: Array, task: str) -> tuple[Array, Array] | None:
+    """Which records of both splits are classified right; None in a regression or without a test split."""
+    if task == "regression" or len(test) == 0:
+        return None
+    return correct_predictions(train.outputs, targets, task), correct_predictions(test.outputs, test_targets, task)
+
+
+def measured_risk(
+    losses: Pair, correct: Pair | None, task: str, scores: RecordScores | None, how: Mapping[str, Any]
+) -> tuple[ModelRisk | None, dict[str, str]]:
+    """Model risk from members' and non-members' losses, and what is not applicable with the reason."""
+    if len(losses[1]) < 2:
+        return None, {"model_risk": EMPTY if len(losses[1]) == 0 else ONE}
+    risk = model_risk(
+        *losses,
+        scores=scores,
+        member_correct=None if correct is None else correct[0],
+        nonmember_correct=None if correct is None else correct[1],
+        not_predicted=REGRESSION if task == "regression" else None,
+        **how,
+    )
+    return risk, {"predicted_tpr of the model": f"not available: {risk.reason}"} if risk.predicted_tpr is None else {}
+
+
+def classified_rates(scores: RecordScores, risk: ModelRisk | None, layers: str | int) -> tuple[dict[str, Array], dict[str, str]]:
+    """Predicted TPR of each record of a classifier with its interval: the model's predicted rate, dealt out by rank of `shift`."""
+    if layers != "last":
+        why = "the curve that deals the model's rate out over records was made from ranks by the last layer"
+    elif risk is None or risk.predicted_tpr is None:
+        why = "no attack rate is predicted for the model" + ("" if risk is None else f" ({risk.reason.rstrip('.')})")
+    elif not risk.in_calibration_domain:
+        why = risk.reason.rstrip(".")
+    elif scores.shift is None or not np.isfinite(scores.shift).all():
+        why = "the records have no finite shift to be ranked by"
+    else:
+        found = record_rates(scores.shift, risk.predicted_tpr, risk.fpr)
+        if found is not None:
+            return dict(zip(("predicted_tpr", "predicted_tpr_low", "predicted_tpr_high"), found, strict=True)), {}
+        why = f"the curve was not made for a false-positive rate of {risk.fpr:g}"
+    return {}, {"predicted_tpr": f"not calibrated here: {why}"}
+
+
+def class_names(targets: Array, test_targets: Array, names: Any, task: str) -> Names:
+    """Class of each record of both splits; (None, None) where there are no classes."""
+    if task == "regression" or len(test_targets) == 0:
+        return None, None
+    sides = []
+    for side in (targets, test_targets):
+        if task == "binary" and not np.isin(side, (0, 1)).all():
+            return None, None
+        labels = hard_labels(side).astype(np.int64).tolist()
+        sides.append([str(label) if names is None else str(names[label]) for label in labels])
+    return sides[0], sides[1]
+
+
+def borne_risks(
+    losses: Pair, groups: Mapping[str, Names], how: Mapping[str, Any]
+) -> tuple[dict[str, tuple[GroupRisk, ...]], dict[str, str]]:
+    """Risk by class and by group, and the reasons where there is none."""
+    found: dict[str, tuple[GroupRisk, ...]] = {}
+    absent: dict[str, str] = {}
+    for field, (own, other) in groups.items():
+        what = "classes" if field == "class_risk" else "groups"
+        if len(losses[1]) < 2:
+            absent[field] = EMPTY if len(losses[1]) == 0 else ONE
+        elif own is None and other is None:
+            absent[field] = f"not applicable: the records have no {what}" + ("" if field == "class_risk" else " (groups=, test_groups=)")
+        elif own is None or other is None:
+            given, missing = ("groups=", "test_groups=") if other is None else ("test_groups=", "groups=")
+            absent[field] = f"not applicable: the risk of a group compares its members with its non-members; pass {missing} beside {given}"
+        elif len({*own, *other}) < 2:
+            absent[field] = f"not applicable: all records are of one of the {what}"
+        else:
+            found[field] = group_risk(*losses, own, other, **how)
+    return found, absent

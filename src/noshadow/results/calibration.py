@@ -1,0 +1,103 @@
+"""Calibration: how an attack's true-positive rate followed what models show without one, over setups where both were measured."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from noshadow.checks import InputError, refuse
+from noshadow.results.model_risk import Interval
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class CalibrationCell:
+    """The curve of one false-positive rate and one number of reference models.
+
+    Attributes:
+        fpr, references: which attack.
+        coefficients: of the form, see `Calibration.form`.
+        low, high: quantiles of the relative errors (y − ŷ)/(ŷ + offset) of data sets left out; the prediction interval is
+            ŷ + (ŷ + offset) · (low, high).
+        quality: R², RMSE, MAE in sample and leaving data sets out, coverage of the interval leaving data sets out.
+    """
+
+    fpr: float
+    references: int
+    coefficients: tuple[float, ...]
+    low: float
+    high: float
+    quality: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Curves from what a model shows to the TPR of a reference-model attack, with the errors they made on unseen data sets.
+
+    Attributes:
+        name: of the calibration, stamped into every prediction.
+        predictors: names of what the curve reads, see docs/calibration.md.
+        form: "linear" Σ a_k x_k, "exponential" a (e^{bx} − 1), "quadratic" a x + b x² or "power" a x^b.
+        cells: one curve for each false-positive rate and number of reference models.
+        domain: lowest and highest value of each predictor, and of guards such as "skewness", among the setups.
+        level: coverage of the prediction interval. offset: of the relative errors, a rate.
+        setups: one dictionary a setup: its name, data set, predictors and measured rates.
+    """
+
+    name: str
+    predictors: tuple[str, ...]
+    form: str
+    cells: tuple[CalibrationCell, ...]
+    domain: dict[str, Interval]
+    level: float
+    offset: float
+    setups: tuple[dict[str, Any], ...]
+
+    def save(self, path: str | Path) -> Path:
+        """Write the calibration as strict JSON."""
+        target = Path(path)
+        content = {"format": FORMAT, **asdict(self)}
+        target.write_text(json.dumps(content, allow_nan=False, separators=(",", ":")).replace("},{", "},\n{") + "\n", encoding="utf8")
+        return target
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Calibration":
+        """The calibration that `save` wrote.
+
+        Raises:
+            InputError: no such file, not a calibration, or of another version.
+        """
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf8"))
+        except FileNotFoundError as error:
+            raise InputError(f"Calibration.load: path must be a file; got {path}. Write one with Calibration.save.") from error
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise InputError(f"Calibration.load: path must hold JSON; got {path} ({error}).") from error
+        return cls.from_dict(content)
+
+    @classmethod
+    def from_dict(cls, content: object) -> "Calibration":
+        """The calibration of the dictionary in a file.
+
+        Raises:
+            InputError: not a calibration, or of another version.
+        """
+        if not isinstance(content, Mapping) or "cells" not in content:
+            refuse("Calibration", "content", "be a calibration", type(content).__name__)
+        if content.get("format") != FORMAT:
+            refuse("Calibration", "format", f"be {FORMAT}", repr(content.get("format")), "Written by another version of noshadow?")
+        given = {name: value for name, value in content.items() if name != "format"}
+        try:
+            cells = tuple(CalibrationCell(**{**cell, "coefficients": tuple(cell["coefficients"])}) for cell in given["cells"])
+            domain = {name: (float(low), float(high)) for name, (low, high) in given["domain"].items()}
+            known = {"cells": cells, "domain": domain, "predictors": tuple(given["predictors"]), "setups": tuple(given["setups"])}
+            made = cls(**(given | known))
+        except (TypeError, KeyError, ValueError) as error:
+            raise InputError(f"Calibration: content must hold the fields of a calibration; got {error}.") from error
+        numbers = [value for cell in cells for value in (cell.fpr, *cell.coefficients, cell.low, cell.high)]
+        if not numbers or not all(isinstance(value, (int, float)) and math.isfinite(value) for value in numbers):
+            refuse("Calibration", "cells", "hold finite numbers", f"{len(cells)} cells")
+        return made

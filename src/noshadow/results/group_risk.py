@@ -1,0 +1,57 @@
+"""GroupRisk: how exposed one class or group of records is, beside the others."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from noshadow.checks import refuse
+from noshadow.results.model_risk import Interval
+
+
+@dataclass(frozen=True)
+class GroupRisk:
+    """Loss-attack risk within one group of records. Larger = riskier.
+
+    Attributes:
+        group: its name. n_members, n_nonmembers: its records on each side.
+        auc: probability that a member's loss is below a non-member's, both of this group; None with too few records.
+        auc_difference: `auc` − that of all other records. auc_p: two-sided, adjusted by Holm over all tests of the table.
+        level: false-negative level of `tnr`, one for all groups.
+        tnr: share of the group's non-members above the group's own threshold. tnr_difference, tnr_p: likewise.
+        riskier: an adjusted p below 1 − the interval level, on the risky side, in `auc` or `tnr`.
+        reason: why figures are missing; None when they are there.
+        *_interval: (low, high) at the table's level.
+    """
+
+    group: str
+    n_members: int
+    n_nonmembers: int
+    auc: float | None
+    auc_interval: Interval | None
+    auc_difference: float | None
+    auc_p: float | None
+    level: float | None
+    tnr: float | None
+    tnr_interval: Interval | None
+    tnr_difference: float | None
+    tnr_p: float | None
+    riskier: bool
+    reason: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record in plain JSON types."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "GroupRisk":
+        """The record that `to_dict` wrote.
+
+        Raises:
+            InputError: a field is missing or unknown.
+        """
+        known = {field.name for field in fields(cls)}
+        if set(data) != known:
+            refuse("GroupRisk.from_dict", "data", "hold exactly its fields", f"{sorted(set(data) ^ known)} missing or unknown")
+        given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
+        return cls(**given)

@@ -1,0 +1,199 @@
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import curve_fit
+
+from noshadow import Calibration, fit_calibration, model_risk, risk_predictors
+from noshadow.checks import InputError
+from noshadow.tail.calibration import fit_quality, left_out_predictions
+from noshadow.tail.forms import FORMS, fitted_coefficients, predicted_rates
+from noshadow.tail.prediction import SHIPPED, predicted_tpr, shipped_calibration
+
+CURVES = {
+    "linear": lambda x, a: a * x,
+    "exponential": lambda x, a, b: a * np.expm1(b * x),
+    "quadratic": lambda x, a, b: a * x + b * x**2,
+    "power": lambda x, a, b: a * x**b,
+}
+
+
+def table(*, sets=5, setups=6, targets=8, noise=0.15, seed=0, slope=0.4, fprs=(1e-3, 1e-2), models=(4, 64)):
+    """Setups whose TPR follows TNR up to a relative error of their own."""
+    rng, rows = np.random.default_rng(seed), []
+    for data_set in range(sets):
+        for setup in range(setups):
+            tnr, error = rng.uniform(0.02, 0.9), rng.normal(0, noise)
+            for fpr in fprs:
+                for count in models:
+                    rate = float(np.clip(slope * tnr * (1 + error) * (fpr / 1e-3) ** 0.2 * (count / 64) ** 0.2, 0, 1))
+                    base = {"setup": f"{data_set}-{setup}", "data_set": str(data_set), "fpr": fpr, "references": count, "tpr": rate}
+                    rows += [base | {"tnr": tnr * (1 + rng.normal(0, 0.02)), "skewness": 2.0} for _ in range(targets)]
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_coefficients_equal_scipys_least_squares(form):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0.01, 0.9, 40)
+    y = CURVES[form](x, *((0.4,) if form == "linear" else (0.4, 0.7))) * (1 + 0.1 * rng.normal(size=40))
+    found = fitted_coefficients(form, x[:, None], y, np.ones(40))
+    expected, _ = curve_fit(CURVES[form], x, y, p0=(0.3,) if form == "linear" else (0.3, 0.8))
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    np.testing.assert_allclose(predicted_rates(form, found, x[:, None]), CURVES[form](x, *found), rtol=1e-12)
+
+
+def test_curves_stay_within_zero_and_one_and_take_negative_predictors_as_none():
+    for form in FORMS:
+        coefficients = (5.0,) if form == "linear" else (5.0, 1.0)
+        assert predicted_rates(form, coefficients, np.array([[-0.3], [0.0], [0.9]])).tolist() == [0.0, 0.0, 1.0]
+
+
+def test_left_out_predictions_never_see_their_data_set():
+    frame = table(fprs=(1e-3,), models=(64,))
+    whole = left_out_predictions(frame, ("tnr",), "linear")
+    spoilt = frame.copy()
+    spoilt.loc[spoilt["data_set"] == "2", "tpr"] = 1.0
+    again = left_out_predictions(spoilt, ("tnr",), "linear")
+    own = (whole["data_set"] == "2").to_numpy()
+    np.testing.assert_allclose(whole["predicted"][own], again["predicted"][own], rtol=1e-12)
+    assert (np.abs(whole["predicted"][~own] - again["predicted"][~own]) > 1e-6).all()
+
+
+def test_every_setup_counts_once():
+    frame = table(fprs=(1e-3,), models=(64,), targets=1)
+    repeated = pd.concat([frame, *[frame[frame["setup"] == "0-0"]] * 50])
+    one, other = (fit_calibration(rows, form="linear").cells[0].coefficients for rows in (frame, repeated))
+    np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+def test_intervals_cover_new_setups_of_new_data_sets():
+    """A calibration of five data sets asked about 200 setups of others: nominal 90 %."""
+    calibration = fit_calibration(table(noise=0.2, seed=3), form="linear")
+    cell = next(cell for cell in calibration.cells if (cell.fpr, cell.references) == (1e-3, 64))
+    fresh = table(noise=0.2, seed=4, sets=20, setups=10, targets=1, fprs=(1e-3,), models=(64,))
+    inside = 0
+    for row in fresh.itertuples():
+        shown = {"tnr": row.tnr, "skewness": 2.0}
+        found = predicted_tpr(calibration, shown, fpr=1e-3, references=64, sizes=(2000, 2000), clear_gap=True)
+        inside += found.interval[0] <= row.tpr <= found.interval[1]
+    # The quantiles rest on 30 setups: their own spread is ± 5 points.
+    assert 0.8 <= inside / len(fresh) <= 0.99
+    assert 0.8 <= cell.quality["left_out_coverage"] <= 1.0
+    assert cell.quality["left_out_rmse"] >= cell.quality["in_sample_rmse"]
+
+
+def test_rates_and_models_between_the_calibrated_ones_are_interpolated():
+    calibration = fit_calibration(table(), form="linear")
+    shown = {"tnr": 0.5, "skewness": 2.0}
+
+    def at(fpr, references):
+        return predicted_tpr(calibration, shown, fpr=fpr, references=references, sizes=(2000, 2000), clear_gap=True).value
+
+    assert at(1e-3, 4) < at(1e-3, 16) < at(1e-3, 64)
+    assert at(1e-3, 64) < at(3e-3, 64) < at(1e-2, 64)
+    assert at(np.sqrt(1e-5), 64) == pytest.approx((at(1e-3, 64) + at(1e-2, 64)) / 2, rel=1e-9)
+
+
+def test_outside_of_the_calibrated_rates_nothing_is_predicted():
+    calibration = fit_calibration(table(), form="linear")
+    for fpr, references, words in (
+        (1e-4, 64, "false-positive rates of 0.001 to 0.01, not 0.0001"),
+        (1e-3, 128, "4 to 64 reference models, not 128"),
+    ):
+        found = predicted_tpr(calibration, {"tnr": 0.5}, fpr=fpr, references=references, sizes=(2000, 2000), clear_gap=True)
+        assert found.value is None and found.interval is None and found.in_domain is False
+        assert words in found.reason
+
+
+@pytest.mark.parametrize(
+    ("shown", "sizes", "clear", "words"),
+    [
+        ({"tnr": 0.5, "skewness": 0.1}, (2000, 2000), True, "a more symmetric loss distribution"),
+        ({"tnr": 0.99, "skewness": 2.0}, (2000, 2000), False, "do not tell members from non-members"),
+        ({"tnr": 0.5, "skewness": 2.0}, (2000, 100), True, "100 records in the smaller split"),
+    ],
+)
+def test_models_unlike_the_setups_are_said_to_be(shown, sizes, clear, words):
+    calibration = fit_calibration(table(), form="linear")
+    found = predicted_tpr(calibration, shown, fpr=1e-3, references=64, sizes=sizes, clear_gap=clear)
+    assert found.in_domain is False and found.value is not None and words in found.reason
+
+
+def test_a_calibration_survives_its_file(tmp_path):
+    calibration = fit_calibration(table(), form="power", name="mine")
+    again = Calibration.load(calibration.save(tmp_path / "mine.json"))
+    assert again == calibration
+    (tmp_path / "broken.json").write_text("[1, 2")
+    with pytest.raises(InputError, match=r"Calibration.load: path must hold JSON"):
+        Calibration.load(tmp_path / "broken.json")
+    with pytest.raises(InputError, match=r"path must be a file"):
+        Calibration.load(tmp_path / "none.json")
+    content = json.loads((tmp_path / "mine.json").read_text())
+    with pytest.raises(InputError, match=r"format must be 1; got 7"):
+        Calibration.from_dict(content | {"format": 7})
+    with pytest.raises(InputError, match=r"content must be a calibration"):
+        Calibration.from_dict([1])
+
+
+def test_users_own_calibration_is_used():
+    calibration = fit_calibration(table(), form="linear", name="mine")
+    rng = np.random.default_rng(0)
+    risk = model_risk(rng.exponential(0.2, 2000), rng.exponential(2, 2000), calibration=calibration, resamples=100)
+    assert (risk.calibration, risk.predicted_from, risk.references) == ("mine", "own calibration", 64)
+    cell = next(cell for cell in calibration.cells if (cell.fpr, cell.references) == (1e-3, 64))
+    assert risk.predicted_tpr == pytest.approx(cell.coefficients[0] * risk.tnr, rel=1e-9)
+    needs = replace(calibration, predictors=("shift_q0.99",))
+    with pytest.raises(InputError, match=r"calibration must read what is given; got one that needs shift_q0.99"):
+        model_risk(rng.exponential(0.2, 2000), rng.exponential(2, 2000), calibration=needs)
+
+
+def test_predictors_are_what_their_names_say():
+    rng = np.random.default_rng(1)
+    members, nonmembers = rng.exponential(0.2, 3000), rng.exponential(1, 2000)
+    scores = SimpleNamespace(shift=rng.random(3000))
+    found, risk = risk_predictors(members, nonmembers, scores), model_risk(members, nonmembers, resamples=100)
+    assert found["tnr"] == risk.tnr and found["auc_excess"] == pytest.approx(2 * risk.auc - 1) and found["ks"] == risk.ks
+    threshold = np.sort(members)[-1 - 300]
+    assert found["tnr_excess_0.1"] == pytest.approx((nonmembers > threshold).mean() - 0.1)
+    assert found["shift_q0.99"] == np.quantile(scores.shift, 0.99)
+    assert found["skewness"] == pytest.approx(2.0, abs=0.6)  # of an exponential law
+
+
+def test_the_shipped_calibrations_hold_what_they_say():
+    """Stored curves give the stored quality on the stored setups: nobody edited one without the other."""
+    held = [calibration for calibration in map(shipped_calibration, SHIPPED) if calibration is not None]
+    assert held
+    for calibration in held:
+        assert len(calibration.setups) >= 30 and len({row["data_set"] for row in calibration.setups}) >= 5
+        x = np.array([[row[name] for name in calibration.predictors] for row in calibration.setups])
+        for cell in calibration.cells:
+            measured = [
+                rate["tpr"]
+                for row in calibration.setups
+                for rate in row["tpr"]
+                if (rate["fpr"], rate["references"]) == (cell.fpr, cell.references)
+            ]
+            found = fit_quality(np.array(measured), predicted_rates(calibration.form, cell.coefficients, x))
+            # Setups are stored with four digits.
+            assert found["rmse"] == pytest.approx(cell.quality["in_sample_rmse"], abs=2e-4)
+            assert cell.low <= 0 <= cell.high
+
+
+def test_bad_tables_are_refused():
+    frame = table()
+    with pytest.raises(InputError, match=r"table must have the columns .*none named tnr"):
+        fit_calibration(frame.drop(columns="tnr"))
+    with pytest.raises(InputError, match=r"hold finite numbers in 'tnr'; got 1 that are not, the first in row 3"):
+        fit_calibration(frame.assign(tnr=np.where(np.arange(len(frame)) == 3, np.nan, frame["tnr"])))
+    with pytest.raises(InputError, match=r"hold rates in \[0, 1\] in 'tpr'"):
+        fit_calibration(frame.assign(tpr=frame["tpr"] + 2))
+    with pytest.raises(InputError, match=r"at least 6 setups on 3 data sets .*got 12 on 2"):
+        fit_calibration(frame[frame["data_set"].isin(["0", "1"])])
+    with pytest.raises(InputError, match=r"predictors must be one column, or several with form='linear'"):
+        fit_calibration(frame, predictors=("tnr", "skewness"), form="power")
+    with pytest.raises(InputError, match=r"form must be"):
+        fit_calibration(frame, form="cubic")

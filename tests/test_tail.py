@@ -282,10 +282,31 @@ def test_curve_of_few_members_names_each_step_once():
     assert model_risk([0.0, 1.0], nonmembers, resamples=100).curve.levels == (0.5,)
 
 
-def test_nothing_is_predicted_without_a_calibration():
+def test_nothing_is_predicted_at_rates_that_were_not_calibrated():
     risk = model_risk(*overfit_losses(50, 40), resamples=100)
-    assert risk.predicted_tpr is risk.predicted_tpr_interval is risk.in_calibration_domain is None
-    assert "No calibration" in risk.reason
+    assert risk.predicted_tpr is None and risk.predicted_tpr_interval is None and risk.calibration is None
+    assert risk.in_calibration_domain is False
+    assert "false-positive rates of 0.001 to 0.01, not 0.025" in risk.reason
+
+
+def test_the_shipped_calibration_predicts_a_rate_with_its_interval():
+    rng = np.random.default_rng(0)
+    members, nonmembers = (np.log1p(np.exp(-rng.normal(mean, spread, 3000))) for mean, spread in ((6, 2), (3, 3)))
+    risk = model_risk(members, nonmembers, resamples=100)
+    assert 0 < risk.predicted_tpr_interval[0] < risk.predicted_tpr < risk.predicted_tpr_interval[1] < 1
+    assert (risk.calibration, risk.predicted_from, risk.prediction_level, risk.references) == ("losses-1", "losses", 0.9, 64)
+    assert risk.in_calibration_domain and "this model is like them" in risk.reason
+    weaker = model_risk(members, nonmembers, references=4, resamples=100)
+    assert weaker.predicted_tpr < risk.predicted_tpr
+    same = model_risk(nonmembers, nonmembers[::-1] + 1e-9, resamples=100)
+    assert same.predicted_tpr == pytest.approx(1e-3) and not same.in_calibration_domain and "more than chance" in same.reason
+
+
+def test_losses_rounded_to_zero_are_not_trusted():
+    rng = np.random.default_rng(0)
+    members, nonmembers = np.maximum(rng.normal(0, 1, 2000), 0.0), rng.exponential(3, 2000)
+    risk = model_risk(members, nonmembers, resamples=100)
+    assert risk.in_calibration_domain is False and "are exactly 0" in risk.reason
 
 
 def test_scores_and_references_move_the_prediction_only():

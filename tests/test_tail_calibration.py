@@ -66,13 +66,13 @@ def test_left_out_predictions_never_see_their_data_set():
 def test_every_setup_counts_once():
     frame = table(fprs=(1e-3,), models=(64,), targets=1)
     repeated = pd.concat([frame, *[frame[frame["setup"] == "0-0"]] * 50])
-    one, other = (fit_calibration(rows, form="linear").cells[0].coefficients for rows in (frame, repeated))
+    one, other = (fit_calibration(rows, predictors=("tnr",), form="linear").cells[0].coefficients for rows in (frame, repeated))
     np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
 def test_intervals_cover_new_setups_of_new_data_sets():
     """A calibration of five data sets asked about 200 setups of others: nominal 90 %."""
-    calibration = fit_calibration(table(noise=0.2, seed=3), form="linear")
+    calibration = fit_calibration(table(noise=0.2, seed=3), predictors=("tnr",), form="linear")
     cell = next(cell for cell in calibration.cells if (cell.fpr, cell.references) == (1e-3, 64))
     fresh = table(noise=0.2, seed=4, sets=20, setups=10, targets=1, fprs=(1e-3,), models=(64,))
     inside = 0
@@ -87,7 +87,7 @@ def test_intervals_cover_new_setups_of_new_data_sets():
 
 
 def test_rates_and_models_between_the_calibrated_ones_are_interpolated():
-    calibration = fit_calibration(table(), form="linear")
+    calibration = fit_calibration(table(), predictors=("tnr",), form="linear")
     shown = {"tnr": 0.5, "skewness": 2.0}
 
     def at(fpr, references):
@@ -99,7 +99,7 @@ def test_rates_and_models_between_the_calibrated_ones_are_interpolated():
 
 
 def test_outside_of_the_calibrated_rates_nothing_is_predicted():
-    calibration = fit_calibration(table(), form="linear")
+    calibration = fit_calibration(table(), predictors=("tnr",), form="linear")
     for fpr, references, words in (
         (1e-4, 64, "false-positive rates of 0.001 to 0.01, not 0.0001"),
         (1e-3, 128, "4 to 64 reference models, not 128"),
@@ -118,13 +118,13 @@ def test_outside_of_the_calibrated_rates_nothing_is_predicted():
     ],
 )
 def test_models_unlike_the_setups_are_said_to_be(shown, sizes, clear, words):
-    calibration = fit_calibration(table(), form="linear")
+    calibration = fit_calibration(table(), predictors=("tnr",), form="linear")
     found = predicted_tpr(calibration, shown, fpr=1e-3, references=64, sizes=sizes, clear_gap=clear)
     assert found.in_domain is False and found.value is not None and words in found.reason
 
 
 def test_a_calibration_survives_its_file(tmp_path):
-    calibration = fit_calibration(table(), form="power", name="mine")
+    calibration = fit_calibration(table(), predictors=("tnr",), form="power", name="mine")
     again = Calibration.load(calibration.save(tmp_path / "mine.json"))
     assert again == calibration
     (tmp_path / "broken.json").write_text("[1, 2")
@@ -140,7 +140,7 @@ def test_a_calibration_survives_its_file(tmp_path):
 
 
 def test_users_own_calibration_is_used():
-    calibration = fit_calibration(table(), form="linear", name="mine")
+    calibration = fit_calibration(table(), predictors=("tnr",), form="linear", name="mine")
     rng = np.random.default_rng(0)
     risk = model_risk(rng.exponential(0.2, 2000), rng.exponential(2, 2000), calibration=calibration, resamples=100)
     assert (risk.calibration, risk.predicted_from, risk.references) == ("mine", "own calibration", 64)
@@ -186,14 +186,14 @@ def test_the_shipped_calibrations_hold_what_they_say():
 def test_bad_tables_are_refused():
     frame = table()
     with pytest.raises(InputError, match=r"table must have the columns .*none named tnr"):
-        fit_calibration(frame.drop(columns="tnr"))
+        fit_calibration(frame.drop(columns="tnr"), predictors=("tnr",))
     with pytest.raises(InputError, match=r"hold finite numbers in 'tnr'; got 1 that are not, the first in row 3"):
-        fit_calibration(frame.assign(tnr=np.where(np.arange(len(frame)) == 3, np.nan, frame["tnr"])))
+        fit_calibration(frame.assign(tnr=np.where(np.arange(len(frame)) == 3, np.nan, frame["tnr"])), predictors=("tnr",))
     with pytest.raises(InputError, match=r"hold rates in \[0, 1\] in 'tpr'"):
-        fit_calibration(frame.assign(tpr=frame["tpr"] + 2))
+        fit_calibration(frame.assign(tpr=frame["tpr"] + 2), predictors=("tnr",))
     with pytest.raises(InputError, match=r"at least 6 setups on 3 data sets .*got 12 on 2"):
-        fit_calibration(frame[frame["data_set"].isin(["0", "1"])])
+        fit_calibration(frame[frame["data_set"].isin(["0", "1"])], predictors=("tnr",))
     with pytest.raises(InputError, match=r"predictors must be one column, or several with form='linear'"):
         fit_calibration(frame, predictors=("tnr", "skewness"), form="power")
     with pytest.raises(InputError, match=r"form must be"):
-        fit_calibration(frame, form="cubic")
+        fit_calibration(frame, predictors=("tnr",), form="cubic")

@@ -20,7 +20,8 @@ from noshadow.tail.forms import FORMS, fitted_coefficients, predicted_rates
 RUNS = Path(__file__).parents[1] / "results" / "tail_calibration"
 RESULTS = Path(__file__).parents[1] / "results" / "tail_fits.json"
 SHIPPED = Path(__file__).parents[2] / "src" / "noshadow" / "tail" / "shipped"
-LOSS_PREDICTORS = ("tnr", "tnr_excess_0.01", "tnr_excess_0.05", "tnr_excess_0.1", "auc_excess", "ks")
+SHIFTS = tuple(f"margin_shift_{level}" for level in (0.02, 0.05, 0.1, 0.2))
+LOSS_PREDICTORS = ("tnr", "tnr_excess_0.01", "tnr_excess_0.05", "tnr_excess_0.1", "auc_excess", "ks", *SHIFTS)
 SCORE_PREDICTORS = tuple(
     f"{name}_q{level}" for name in ("margin_leverage", "margin_leverage_fixed", "shift", "loo") for level in (0.9, 0.99)
 )
@@ -29,14 +30,14 @@ FPRS = (1e-3, 1e-2)
 JUDGED = (1e-3, 64)  # the attack that candidates are compared on
 RESAMPLES = 1000
 # One predictor and one curve each, chosen by the nested comparison below; see docs/calibration.md.
-CHOSEN = {"losses": (("tnr_excess_0.05",), "linear")}
+CHOSEN = {"losses": (("margin_shift_0.1",), "linear")}
 
 
 def shown(targets, number):
     """Predictors of one target by the names of `noshadow.risk_predictors`."""
     found = {"tnr": targets["tnr_0.001"][number], "auc_excess": 2 * targets["auc"][number] - 1}
     found |= {f"tnr_excess_{level}": targets[f"tnr_{level}"][number] - level for level in (0.01, 0.05, 0.1)}
-    found |= {name: targets[name][number] for name in ("ks", "skewness", "accuracy_gap")}
+    found |= {name: targets[name][number] for name in ("ks", "skewness", "accuracy_gap", *SHIFTS)}
     for name in SCORE_PREDICTORS:
         if name in targets and number < len(targets[name]):
             found[name] = targets[name][number]
@@ -69,7 +70,7 @@ def bootstrap_intervals(means, predictors, form, rng):
     """95 % intervals of in-sample R², RMSE, MAE over resampled setups."""
     x, y = means[list(predictors)].to_numpy(), means["tpr"].to_numpy()
     drawn = []
-    for _ in range(RESAMPLES if form == "linear" else RESAMPLES // 5):
+    for _ in range(RESAMPLES if form == "linear" else RESAMPLES // 10):
         rows = rng.integers(0, len(y), len(y))
         coefficients = fitted_coefficients(form, x[rows], y[rows], np.ones(len(y)))
         drawn.append(list(fit_quality(y[rows], predicted_rates(form, coefficients, x[rows])).values()))
@@ -175,7 +176,7 @@ def main():
     if arguments.ship:
         SHIPPED.mkdir(exist_ok=True)
         for kind, calibration in calibrations.items():
-            calibration.save(SHIPPED / {"losses": "losses.json"}.get(kind, "scores.json"))
+            calibration.save(SHIPPED / f"{kind}.json")
     for row in result["candidates"][:15]:
         print(row["predictors"], row["form"], "in", row["in_sample"], "out", row["left_out"])
     print("nested", json.dumps(result["nested"]))

@@ -9,6 +9,7 @@ from noshadow.attacks import lira_scores, rmia_scores
 from noshadow.metrics import loss_auc, tnr_at_fnr, tpr_at_fpr
 from noshadow.reference import Recipe
 from noshadow.scores.traces import loss_trace_iqr
+from noshadow.tail.predictors import margin_shifts
 
 LEVELS = (1e-3, 1e-2, 0.05, 0.1)
 FPRS = (1e-3, 1e-2)
@@ -71,6 +72,13 @@ def loss_summary(loss, correct, member):
     }
 
 
+def margin_columns(references):
+    """Shifts of the margins' low tails of every model, from its losses."""
+    losses, membership = np.asarray(references.loss), np.asarray(references.membership)
+    rows = [margin_shifts(np.sort(own[inside]), np.sort(own[~inside])) for own, inside in zip(losses, membership, strict=True)]
+    return {name: [_short(row[name]) for row in rows] for name in rows[0]}
+
+
 def attacked(signals, membership, target, variance):
     """LiRA scores of all records under one model, the others as references."""
     others = np.arange(len(signals)) != target
@@ -126,7 +134,7 @@ def measured(references):
         targets.append(found)
     names = sorted({name for found in targets for name in found})
     return {
-        "targets": {name: [_short(found[name]) for found in targets if name in found] for name in names},
+        "targets": {name: [_short(found[name]) for found in targets if name in found] for name in names} | margin_columns(references),
         "pooled": {name: _pooled(*map(np.concatenate, sides)) for name, sides in pooled.items()},
     }
 

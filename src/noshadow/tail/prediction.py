@@ -14,8 +14,9 @@ from noshadow.tail.calibration import interval_ends
 from noshadow.tail.forms import predicted_rates
 
 LEAST_RECORDS = 500
+MOST_ZEROS = 0.1
 STRETCH = 0.1  # of the range of the setups, beyond which a predictor counts as unlike them
-SHIPPED = {"losses": "losses.json", "losses and record scores": "scores.json"}
+SHIPPED = {"losses": "losses.json"}  # what the calibration reads, and its file
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,20 @@ def shipped_calibration(kind: str) -> Calibration | None:
 
 
 def predicted_tpr(
-    calibration: Calibration, shown: Mapping[str, float], *, fpr: float, references: int, sizes: tuple[int, int], clear_gap: bool
+    calibration: Calibration,
+    shown: Mapping[str, float],
+    *,
+    fpr: float,
+    references: int,
+    sizes: tuple[int, int],
+    clear_gap: bool,
+    zeros: float = 0.0,
 ) -> Prediction:
     """The TPR at `fpr` of an attack with so many reference models, by this calibration.
 
     Between calibrated rates and numbers of models, values and ends are interpolated along log fpr and log K. Outside of
-    them nothing is predicted; a model unlike the setups is predicted, and said to be.
+    them nothing is predicted; a model unlike the setups is predicted, and said to be. `zeros`: share of member losses that are
+    exactly 0, whose margins are not known.
     """
     rates = sorted({cell.fpr for cell in calibration.cells})
     counts = sorted({cell.references for cell in calibration.cells})
@@ -53,7 +62,7 @@ def predicted_tpr(
     if not counts[0] <= references <= counts[-1]:
         return _nothing(f"The calibration covers {counts[0]} to {counts[-1]} reference models, not {references}.")
     value, low, high = _between(calibration, shown, math.log(fpr), math.log(references))
-    reasons = [*_unlike(calibration, shown), *_too_little(sizes, clear_gap)]
+    reasons = [*_unlike(calibration, shown), *_too_little(sizes, clear_gap, zeros)]
     source = f"{' and '.join(calibration.predictors)} by calibration {calibration.name}"
     used = f"Predicted from {source}, fitted to {len(calibration.setups)} setups"
     reason = f"{used}; this model is like them." if not reasons else f"{used}; but {'; '.join(reasons)}: take it as a hint."
@@ -94,10 +103,12 @@ def _unlike(calibration: Calibration, shown: Mapping[str, float]) -> list[str]:
     return found
 
 
-def _too_little(sizes: tuple[int, int], clear_gap: bool) -> list[str]:
+def _too_little(sizes: tuple[int, int], clear_gap: bool, zeros: float) -> list[str]:
     found = []
     if min(sizes) < LEAST_RECORDS:
         found.append(f"it has {min(sizes)} records in the smaller split and the calibration needs {LEAST_RECORDS}")
+    if zeros > MOST_ZEROS:
+        found.append(f"{100 * zeros:.0f} % of its member losses are exactly 0, as single precision rounds them (give float64 losses)")
     if not clear_gap:
         found.append("its losses do not tell members from non-members more than chance would")
     return found

@@ -8,6 +8,9 @@ from noshadow.tail.losses import sorted_losses
 from noshadow.tail.resampling import Steps, tnr_at
 
 EXCESS_LEVELS = (0.01, 0.05, 0.1)
+SHIFT_LEVELS = (0.02, 0.05, 0.1, 0.2)
+LARGEST_MARGIN = 36.0  # where 1 − p_y is the rounding error of float64
+SPREAD = (0.16, 0.84)  # a standard deviation to either side of a Gaussian's middle
 QUANTILES = (0.9, 0.99)
 COLUMNS = ("leverage", "margin_leverage", "loo", "shift")
 
@@ -15,9 +18,10 @@ COLUMNS = ("leverage", "margin_leverage", "loo", "shift")
 def risk_predictors(member_losses: object, nonmember_losses: object, scores: object = None) -> dict[str, float]:
     """The predictors of one model by name, for the rows of a table that `fit_calibration` takes.
 
-    From losses: `tnr` (at FNR 1e-3), `tnr_excess_0.01`, `_0.05`, `_0.1` (TNR at that FNR, minus it), `auc_excess`
-    (2 AUC − 1), `ks`, `skewness` (of non-member losses). From scores: `margin_leverage_q0.99` and the like, quantiles over
-    the members of leverage, margin_leverage, loo and shift.
+    From losses: `tnr` (at FNR 1e-3), `tnr_excess_0.01`, `_0.05`, `_0.1` (TNR at that FNR, minus it), `margin_shift_0.02` …
+    `_0.2` (how far the low tail of the non-members' margins −log(e^loss − 1) lies below the members', in units of the
+    members' spread; for cross-entropies), `auc_excess` (2 AUC − 1), `ks`, `skewness` (of non-member losses). From scores:
+    `margin_leverage_q0.99` and the like, quantiles over the members of leverage, margin_leverage, loo and shift.
 
     Args:
         member_losses, nonmember_losses: as `model_risk`. scores: record scores of the members, or None.
@@ -43,7 +47,7 @@ def risk_predictors(member_losses: object, nonmember_losses: object, scores: obj
 
 
 def loss_predictors(members: Array, nonmembers: Array) -> dict[str, float]:
-    """Of two sorted loss samples: TNR, what it exceeds its level by, twice the AUC above ½, KS, skewness of non-members.
+    """Of two sorted loss samples: TNR, what it exceeds its level by, margin shifts, twice the AUC above ½, KS, skewness of non-members.
 
     `tnr` is read at FNR 1e-3 (or at the one member that fewer than 1,000 can spare).
     """
@@ -56,10 +60,32 @@ def loss_predictors(members: Array, nonmembers: Array) -> dict[str, float]:
     return {
         "tnr": float(rates[0]),
         **{f"tnr_excess_{level:g}": float(rate - level) for level, rate in zip(EXCESS_LEVELS, rates[1:], strict=True)},
+        **margin_shifts(members, nonmembers),
         "auc_excess": 2 * loss_auc(members, nonmembers) - 1,
         "ks": Steps.of(members, nonmembers).ks(),
         "skewness": float((centred**3).mean() / spread**3) if spread > 0 else 0.0,
     }
+
+
+def margin_shifts(members: Array, nonmembers: Array) -> dict[str, float]:
+    """How far the low tail of the non-members' margins lies below the members', in units of the members' spread, at several levels.
+
+    φ = −log(e^loss − 1) is the attack's own statistic log p_y − log(1 − p_y) when the losses are cross-entropies.
+    (Q_level(φ_in) − Q_level(φ_out)) / ½(Q_0.84(φ_in) − Q_0.16(φ_in)); 0 where the members' margins have no spread.
+    """
+    inside, outside = (_margins(losses) for losses in (members, nonmembers))
+    low, high = np.quantile(inside, SPREAD)
+    gaps = np.quantile(inside, SHIFT_LEVELS) - np.quantile(outside, SHIFT_LEVELS)
+    scaled = gaps / ((high - low) / 2) if high > low else np.zeros(len(gaps))
+    return {f"margin_shift_{level:g}": float(value) for level, value in zip(SHIFT_LEVELS, scaled, strict=True)}
+
+
+def _margins(losses: Array) -> Array:
+    # Large losses: e^loss − 1 overflows where φ is −loss to the last digit.
+    small = np.minimum(losses, 50.0)
+    with np.errstate(divide="ignore"):
+        margins: Array = np.where(losses > 50.0, -losses, np.minimum(-np.log(np.expm1(small)), LARGEST_MARGIN))
+    return margins
 
 
 def score_predictors(scores: object) -> dict[str, float]:

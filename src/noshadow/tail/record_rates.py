@@ -82,12 +82,13 @@ def rates_averaging_to(coefficients: tuple[float, ...], model_rate: float, z: Ar
     """
     if not 0 < model_rate < 1:
         return np.full(len(z), float(model_rate))
+    floor = min(fpr, model_rate)
     logits = logit(np.clip(curve_rates(coefficients, model_rate, z), 1e-12, 1 - 1e-12))
     low, high = -60.0, 60.0
     for _ in range(100):
         middle = (low + high) / 2
-        low, high = (middle, high) if float(expit(logits + middle).mean()) < model_rate else (low, middle)
-    moved: Array = np.maximum(expit(logits + (low + high) / 2), min(fpr, model_rate))
+        low, high = (middle, high) if float(np.maximum(expit(logits + middle), floor).mean()) < model_rate else (low, middle)
+    moved: Array = np.maximum(expit(logits + (low + high) / 2), floor)
     return moved
 
 

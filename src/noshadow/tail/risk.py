@@ -45,7 +45,8 @@ def model_risk(
     Args:
         member_losses: (n_members,) finite losses of training records, n_members ≥ 2.
         nonmember_losses: (n_nonmembers,) finite losses of records drawn like them and not trained on, n_nonmembers ≥ 2.
-        scores: record scores of the members; read by the calibration where one that uses them is better.
+        scores: record scores of the members; read by a calibration of your own that uses them. The shipped one does not: on
+            data sets left out, no quantile of any score improved on the losses (docs/calibration.md).
         fpr: "auto" = max(1e-3, 1/min(n_members, n_nonmembers)), or a level in [1/min(n_members, n_nonmembers), 1].
         references: number K of reference models of the attack in question; 4 to 64 with the shipped calibration.
         seed: of the resampling; the same seed gives the same intervals.
@@ -114,9 +115,9 @@ def model_risk(
 def _predicted(
     risk: ModelRisk, losses: tuple[Array, Array], scores: object, references: int, given: Calibration | None
 ) -> tuple[Prediction, str | None]:
-    """By the caller's calibration, else by the shipped one that reads the most of what is there."""
+    """By the caller's calibration, else by the shipped one."""
     shown = loss_predictors(*losses) | ({} if scores is None else score_predictors(scores))
-    held = {kind: shipped_calibration(kind) for kind in reversed(SHIPPED)} if given is None else {"own calibration": given}
+    held = {kind: shipped_calibration(kind) for kind in SHIPPED} if given is None else {"own calibration": given}
     usable = {kind: one for kind, one in held.items() if one is not None and all(name in shown for name in one.predictors)}
     if given is not None and not usable:
         missing = sorted(name for name in given.predictors if name not in shown)
@@ -126,7 +127,8 @@ def _predicted(
     kind, chosen = next(iter(usable.items()))
     sizes = risk.n_members, risk.n_nonmembers
     clear = risk.auc_interval[0] > 0.5 or risk.tnr_interval[0] > risk.fpr
-    found = predicted_tpr(chosen, shown, fpr=risk.fpr, references=references, sizes=sizes, clear_gap=clear)
+    zeros = float((losses[0] == 0).mean())
+    found = predicted_tpr(chosen, shown, fpr=risk.fpr, references=references, sizes=sizes, clear_gap=clear, zeros=zeros)
     return found, kind if found.value is not None else None
 
 

@@ -1,4 +1,4 @@
-"""Write docs/benchmarks.md, the measured part of docs/scaling.md, and the marked figures of other pages from benchmarks/results/*.json.
+"""Write docs/benchmarks.md, the measured parts of docs/scaling.md, docs/language_models.md and docs/calibration.md, and the marked figures of other pages from benchmarks/results/*.json.
 
 `python docs/render_benchmarks.py` writes; `--check` fails when a page does not say what the JSON says.
 """
@@ -10,14 +10,22 @@ import sys
 from pathlib import Path
 
 from ekfac_tables import ekfac_section
+from language_tables import language_section
 from layer_tables import network_section, record_tpr_section, which_layers_section
+from lood_pictures import lood_pictures
+from lood_tables import lood_section, measured_section
 from render_scaling import generated
+from tail_tables import calibration_section
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "benchmarks.md"
 SCALING = ROOT / "docs" / "scaling.md"
-QUOTING = (ROOT / "README.md", ROOT / "docs" / "model-risk.md")
+LANGUAGE = ROOT / "docs" / "language_models.md"
+LOOD = ROOT / "docs" / "lood.md"
+CHARTS = ROOT / "docs" / "images" / "lood"
+CALIBRATION = ROOT / "docs" / "calibration.md"
+QUOTING = (ROOT / "README.md", ROOT / "docs" / "model-risk.md", ROOT / "docs" / "compare.md")
 COLUMNS = ("leverage", "influence", "newton", "loo", "shift")
 
 
@@ -201,6 +209,7 @@ def page():
         *where_stored("which_layers", which_layers_section),
         *where_stored("record_tpr", record_tpr_section),
         *attack_section(stored("attacks")),
+        *where_stored("lood", lood_section),
     ]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -211,14 +220,34 @@ def quoted_figures():
     large = scores["streaming"]["rows"][-1]
     last = refits["rows"][-1]
     coverage = {f"coverage_{row['members_above_threshold']}": percent(row["coverage"]) for row in stored("tnr_coverage")["rows"]}
-    return coverage | {
-        "wide": f"{scores['50k_513_10']['seconds']:.0f} s",
-        "wide_size": f"{scores['50k_513_10']['n']:,} records, {scores['50k_513_10']['d'] - 1} features, {scores['50k_513_10']['m']} classes",
-        "million": f"{large['seconds']:.0f} s",
-        "million_memory": f"{large['peak_bytes_above_inputs'] / 1e9:.1f} GB",
-        "dattri": f"{scores['peers']['dattri_explicit']['speed_up_influence']:,.0f} ×",
-        "loo_n": f"n = {last['n']}",
-        "loo_error": percent(last["loo"]["median_top_tenth"]),
+    return (
+        coverage
+        | compare_figures(stored("compare_coverage")["rows"])
+        | {
+            "wide": f"{scores['50k_513_10']['seconds']:.0f} s",
+            "wide_size": f"{scores['50k_513_10']['n']:,} records, {scores['50k_513_10']['d'] - 1} features, {scores['50k_513_10']['m']} classes",
+            "million": f"{large['seconds']:.0f} s",
+            "million_memory": f"{large['peak_bytes_above_inputs'] / 1e9:.1f} GB",
+            "dattri": f"{scores['peers']['dattri_explicit']['speed_up_influence']:,.0f} ×",
+            "loo_n": f"n = {last['n']}",
+            "loo_error": percent(last["loo"]["median_top_tenth"]),
+        }
+    )
+
+
+def compare_figures(rows):
+    """What docs/compare.md quotes: coverage without a change, how often one is seen all the same, and the weakest case with one."""
+    same = [row for row in rows if row["tnr_difference"] == 0]
+    (one,) = (row for row in rows if row["tnr_difference"] and row["members_above_threshold"] == 1)
+
+    def span(values):
+        return f"{percent(min(values))} to {percent(max(values))}"
+
+    return {
+        "compare_tnr": span([row["tnr_coverage"] for row in same]),
+        "compare_auc": span([row["auc_coverage"] for row in same]),
+        "compare_false": percent(max(row[name] for row in same for name in ("tnr_seen", "auc_seen"))),
+        "compare_one": percent(one["tnr_coverage"]),
     }
 
 
@@ -242,11 +271,47 @@ def scaling():
     return f"{before}{begin}\n\n{generated(stored('shards'))}\n\n{end}{rest.partition(end)[2]}"
 
 
+def with_part(path, name, lines):
+    """The page with its generated part between two marks."""
+    begin, end = f"<!-- generated:{name} -->", "<!-- /generated -->"
+    before, _, rest = path.read_text().partition(begin)
+    return "\n".join([f"{before}{begin}", "", *lines, f"{end}{rest.partition(end)[2]}"])
+
+
+def language():
+    return with_part(LANGUAGE, "language", where_stored("language_models", language_section))
+
+
+def calibration():
+    return with_part(
+        CALIBRATION,
+        "calibration",
+        calibration_section(*map(stored, ("tail_fits", "record_rates", "tail_extrapolation")), RESULTS / "tail_calibration"),
+    )
+
+
+def distinguishability():
+    return with_part(LOOD, "lood", where_stored("lood_figures", measured_section))
+
+
+def charts():
+    """Path and text of every chart of docs/lood.md."""
+    return where_stored("lood_figures", lambda figures: [(CHARTS / name, text) for name, text in lood_pictures(figures).items()])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="fail instead of writing")
     check = parser.parse_args().check
-    for path, text in ((PAGE, page()), (SCALING, scaling()), *((path, quoting(path)) for path in QUOTING)):
+    for path, text in (
+        (PAGE, page()),
+        (SCALING, scaling()),
+        (LANGUAGE, language()),
+        (CALIBRATION, calibration()),
+        (LOOD, distinguishability()),
+        *charts(),
+        *((path, quoting(path)) for path in QUOTING),
+    ):
         if check and (not path.exists() or path.read_text() != text):
             sys.exit(f"{path.relative_to(ROOT)} does not say what benchmarks/results says: run python docs/render_benchmarks.py")
         if not check:

@@ -46,7 +46,7 @@ def test_intervals_cover_rates_below_the_resolution(members, nonmembers):
     truth, inside = nonmembers.sf(members.isf(2e-4)), 0
     for seed in range(30):
         samples = members.rvs(1000, random_state=seed), nonmembers.rvs(1000, random_state=1000 + seed)
-        found = extrapolated_tnr(*samples, 2e-4, resamples=100, seed=seed)
+        found = extrapolated_tnr(*samples, 2e-4, scale="loss", resamples=100, seed=seed)
         assert found.extrapolated
         inside += found.interval[0] <= truth <= found.interval[1]
     # Nominal 95 %; 88–97 % in longer runs. Fewer than 23 of 30 would have a chance below 1 % at 88 %.
@@ -68,7 +68,10 @@ def test_a_level_that_the_members_resolve_is_counted():
 def test_tpr_is_the_mirror_image_of_tnr():
     rng = np.random.default_rng(4)
     members, nonmembers = rng.normal(1, 1, 800), rng.normal(0, 1, 900)
-    one, other = extrapolated_tpr(members, nonmembers, 1e-4, resamples=100), extrapolated_tnr(nonmembers, members, 1e-4, resamples=100)
+    one, other = (
+        extrapolated_tpr(members, nonmembers, 1e-4, resamples=100),
+        extrapolated_tnr(nonmembers, members, 1e-4, scale="loss", resamples=100),
+    )
     assert (one.value, one.interval, one.threshold) == (other.value, other.interval, other.threshold)
 
 
@@ -77,9 +80,31 @@ def test_tpr_is_the_mirror_image_of_tnr():
 def test_the_unit_of_the_losses_does_not_matter_and_smaller_levels_give_smaller_rates(seed, unit):
     rng = np.random.default_rng(seed)
     members, nonmembers = rng.exponential(size=300), rng.exponential(4, size=300)
-    values = [extrapolated_tnr(members, nonmembers, level, resamples=100).value for level in (1e-2, 1e-3, 1e-4, 1e-6)]
+    values = [extrapolated_tnr(members, nonmembers, level, scale="loss", resamples=100).value for level in (1e-2, 1e-3, 1e-4, 1e-6)]
     assert values == sorted(values, reverse=True)
-    assert extrapolated_tnr(unit * members, unit * nonmembers, 1e-4, resamples=100).value == pytest.approx(values[2], rel=1e-6)
+    rescaled = extrapolated_tnr(unit * members, unit * nonmembers, 1e-4, scale="loss", resamples=100)
+    assert rescaled.value == pytest.approx(values[2], rel=1e-6)
+
+
+def test_overfit_classifiers_need_the_scale_of_margins():
+    """Margins of members N(8, 3²), of strangers N(2, 3²): the truth is Φ of a Gaussian; tails of the losses overshoot."""
+    truth = scipy.stats.norm.cdf((8 - 2) / 3 + scipy.stats.norm.ppf(2e-4))
+    inside, values, of_losses = 0, [], []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        losses = [np.logaddexp(0, -rng.normal(mean, 3, 1500)) for mean in (8, 2)]
+        found = extrapolated_tnr(*losses, 2e-4, resamples=100, seed=seed)
+        inside += found.interval[0] <= truth <= found.interval[1]
+        values.append(found.value)
+        of_losses.append(extrapolated_tnr(*losses, 2e-4, scale="loss", resamples=100, seed=seed).value)
+        assert (losses[1] > found.threshold).mean() == pytest.approx(found.value, abs=0.03)  # the threshold is a loss
+    assert inside >= 14  # nominal 19
+    # A Gaussian's tail is lighter than any generalised Pareto law fitted to its largest 8 %: the estimate leans to the risky side,
+    # that of the losses' own tails is far too low.
+    assert truth < np.median(values) < 1.6 * truth
+    assert np.median(of_losses) < 0.3 * truth
+    with pytest.raises(InputError, match=r"member_losses must be ≥ 0 on the scale of margins"):
+        extrapolated_tnr(losses[0] - 5, losses[1], 1e-4)
 
 
 def test_tails_without_spread_or_records_are_refused():

@@ -72,7 +72,7 @@ def group_risk(
         level=require_number(level, OWNER, "level", low=0, high=1, low_open=True, high_open=True),
         seed=require_whole(seed, OWNER, "seed", low=0),
     )
-    groups = sorted(set(names[0]) | set(names[1]))
+    groups = sorted({*names[0].tolist(), *names[1].tolist()})
     if len(groups) < 2:
         refuse(OWNER, "member_groups", "name at least two groups", f"{len(groups)}", "Use model_risk for all records together.")
     counts = {group: tuple(int((own == group).sum()) for own in names) for group in groups}

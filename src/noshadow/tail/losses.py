@@ -6,6 +6,7 @@ from noshadow.checks import Array, numeric_array, refuse, require_number
 from noshadow.metrics import error_budget
 
 SMALLEST_AUTO_LEVEL = 1e-3
+LARGEST_MARGIN = 36.0  # where 1 − p_y is the rounding error of float64
 LARGEST_LOSS = 1e100  # squares and sums of losses stay finite below it
 
 
@@ -37,3 +38,12 @@ def resolved_level(fpr: float | str, smaller: int, owner: str) -> float:
         rule = f"be at least {1 / smaller}, the smallest level that {smaller} records of the smaller split resolve"
         refuse(owner, "fpr", rule, f"{asked:g}", "Raise fpr, give more losses, or see extrapolated_tnr.")
     return asked
+
+
+def margins_of_losses(losses: Array) -> Array:
+    """φ = −log(e^loss − 1), the margin log p_y − log(1 − p_y) of a cross-entropy; at most 36."""
+    # Large losses: e^loss − 1 overflows where φ is −loss to the last digit.
+    small = np.minimum(losses, 50.0)
+    with np.errstate(divide="ignore"):
+        margins: Array = np.where(losses > 50.0, -losses, np.minimum(-np.log(np.expm1(small)), LARGEST_MARGIN))
+    return margins

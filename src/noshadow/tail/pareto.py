@@ -1,17 +1,19 @@
 """Rates below what a sample resolves: a generalised Pareto tail fitted to its largest values. Extrapolation, and labelled so."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from noshadow.checks import Array, NumericalError, numeric_array, refuse, require_number, require_whole
+from noshadow.checks import Array, NumericalError, numeric_array, refuse, require_choice, require_number, require_whole
 from noshadow.results import Interval
+from noshadow.tail.losses import margins_of_losses
 from noshadow.tail.resampling import Bootstrap
 
 LEAST_EXCEEDANCES = 25
 LARGEST_SHARE = 0.2
 SHORTEST = 1e-300
+SCALES = ("margin", "loss")
 GRID = 120  # even: log(1 + t x_max) = 0, the exponential law, lies between two points
 GRID_RANGE = (-3.0, 30.0)
 
@@ -67,18 +69,28 @@ class _Tails:
 
 
 def extrapolated_tnr(
-    member_losses: object, nonmember_losses: object, level: float, *, resamples: int = 400, coverage: float = 0.95, seed: int = 0
+    member_losses: object,
+    nonmember_losses: object,
+    level: float,
+    *,
+    scale: str = "margin",
+    resamples: int = 400,
+    coverage: float = 0.95,
+    seed: int = 0,
 ) -> TailRate:
     """TNR of the loss attack at a false-negative rate that the members may be too few to resolve.
 
-    τ = the loss that a share `level` of members exceeds: beyond the k largest of n member losses from a generalised
-    Pareto tail, τ = u + (σ/ξ)((k/(n·level))^ξ − 1); TNR = P(non-member loss > τ), counted where τ lies among the
-    non-member losses and from their own fitted tail where it lies above their k largest.
+    τ = the loss that a share `level` of members exceeds: beyond the k largest of n member losses (or of their image on another
+    scale; rates do not depend on it) from a generalised Pareto tail, τ = u + (σ/ξ)((k/(n·level))^ξ − 1);
+    TNR = P(non-member loss > τ), counted where τ lies among the non-member losses and from their own fitted tail where it lies
+    above their k largest.
 
     Args:
         member_losses: (n_members,) finite losses of training records, enough for 25 in the tail: n ≥ 125.
         nonmember_losses: (n_nonmembers,) of records not trained on, likewise.
         level: false-negative rate in (0, 1).
+        scale: "margin" fits the tails of log(e^loss − 1), minus the margin of a cross-entropy, which is spread far more evenly
+            than the losses of an overfit classifier; "loss" those of the losses themselves (squared errors, sequences).
         resamples: of the bootstrap, ≥ 100. coverage: of the interval, in (0, 1). seed: of the resampling.
 
     Returns:
@@ -96,11 +108,24 @@ def extrapolated_tnr(
 
     Example:
         >>> rng = np.random.default_rng(0)
-        >>> found = extrapolated_tnr(rng.exponential(size=2000), 3 * rng.exponential(size=2000), 1e-4)
+        >>> found = extrapolated_tnr(rng.exponential(size=2000), 3 * rng.exponential(size=2000), 1e-4, scale="loss")
         >>> print(f"{found.value:.2f}, {found.extrapolated}")  # truth: 1e-4^(1/3) = 0.046
-        0.05, True
+        0.04, True
     """
-    return _rate(member_losses, nonmember_losses, level, ("member_losses", "nonmember_losses"), _bootstrap(resamples, coverage, seed))
+    require_choice(scale, SCALES, "extrapolated_tnr", "scale")
+    names = ("member_losses", "nonmember_losses")
+    members, nonmembers = (
+        _sorted_sample(values, "extrapolated_tnr", name) for values, name in zip((member_losses, nonmember_losses), names, strict=True)
+    )
+    bootstrap = _bootstrap(resamples, coverage, seed)
+    if scale == "loss":
+        return _rate(members, nonmembers, level, names, bootstrap)
+    for sample, name in zip((members, nonmembers), names, strict=True):
+        if sample[0] < 0:
+            refuse("extrapolated_tnr", name, "be ≥ 0 on the scale of margins", f"{sample[0]:g}", "Pass scale='loss'.")
+    found = _rate(-margins_of_losses(members), -margins_of_losses(nonmembers), level, names, bootstrap)
+    # Back from margins: the loss at which −φ is that large.
+    return replace(found, threshold=float(np.logaddexp(0.0, found.threshold)))
 
 
 def extrapolated_tpr(

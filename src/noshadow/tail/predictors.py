@@ -4,12 +4,11 @@ import numpy as np
 
 from noshadow.checks import Array, as_array
 from noshadow.metrics import error_budget, loss_auc
-from noshadow.tail.losses import sorted_losses
+from noshadow.tail.losses import margins_of_losses, sorted_losses
 from noshadow.tail.resampling import Steps, tnr_at
 
 EXCESS_LEVELS = (0.01, 0.05, 0.1)
 SHIFT_LEVELS = (0.02, 0.05, 0.1, 0.2)
-LARGEST_MARGIN = 36.0  # where 1 − p_y is the rounding error of float64
 SPREAD = (0.16, 0.84)  # a standard deviation to either side of a Gaussian's middle
 QUANTILES = (0.9, 0.99)
 COLUMNS = ("leverage", "margin_leverage", "loo", "shift")
@@ -73,19 +72,11 @@ def margin_shifts(members: Array, nonmembers: Array) -> dict[str, float]:
     φ = −log(e^loss − 1) is the attack's own statistic log p_y − log(1 − p_y) when the losses are cross-entropies.
     (Q_level(φ_in) − Q_level(φ_out)) / ½(Q_0.84(φ_in) − Q_0.16(φ_in)); 0 where the members' margins have no spread.
     """
-    inside, outside = (_margins(losses) for losses in (members, nonmembers))
+    inside, outside = (margins_of_losses(losses) for losses in (members, nonmembers))
     low, high = np.quantile(inside, SPREAD)
     gaps = np.quantile(inside, SHIFT_LEVELS) - np.quantile(outside, SHIFT_LEVELS)
     scaled = gaps / ((high - low) / 2) if high > low else np.zeros(len(gaps))
     return {f"margin_shift_{level:g}": float(value) for level, value in zip(SHIFT_LEVELS, scaled, strict=True)}
-
-
-def _margins(losses: Array) -> Array:
-    # Large losses: e^loss − 1 overflows where φ is −loss to the last digit.
-    small = np.minimum(losses, 50.0)
-    with np.errstate(divide="ignore"):
-        margins: Array = np.where(losses > 50.0, -losses, np.minimum(-np.log(np.expm1(small)), LARGEST_MARGIN))
-    return margins
 
 
 def score_predictors(scores: object) -> dict[str, float]:

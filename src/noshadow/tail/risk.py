@@ -1,6 +1,7 @@
 """Model-level risk from two loss samples: how much of the high-loss tail training has emptied of members."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -107,7 +108,8 @@ def model_risk(
         calibration=predicted.calibration,
         predicted_from=source,
         prediction_level=predicted.level,
-        extrapolated=_extrapolated(members, nonmembers, bootstrap),
+        # Where nothing is predicted, the losses are no cross-entropies of one decision each.
+        extrapolated=_extrapolated(members, nonmembers, bootstrap, "loss" if not_predicted else "margin"),
         notes=_doubts(measured, members, nonmembers),
     )
 
@@ -146,13 +148,11 @@ def _doubts(risk: ModelRisk, members: Array, nonmembers: Array) -> tuple[str, ..
     return ()
 
 
-def _extrapolated(members: Array, nonmembers: Array, bootstrap: Bootstrap) -> TnrCurve | None:
+def _extrapolated(members: Array, nonmembers: Array, bootstrap: Bootstrap, scale: str) -> TnrCurve | None:
     """TNR at decades below the resolution of the members, where a tail can be fitted."""
     levels = [level for level in BELOW if level * len(members) < 1] if shows_tail(members) and shows_tail(nonmembers) else []
-    found = [
-        extrapolated_tnr(members, nonmembers, level, resamples=TAIL_RESAMPLES, coverage=bootstrap.level, seed=bootstrap.seed)
-        for level in levels
-    ]
+    how: dict[str, Any] = {"scale": scale, "resamples": TAIL_RESAMPLES, "coverage": bootstrap.level, "seed": bootstrap.seed}
+    found = [extrapolated_tnr(members, nonmembers, level, **how) for level in levels]
     if not found:
         return None
     columns = zip(*((rate.level, rate.value, *rate.interval) for rate in reversed(found)), strict=True)

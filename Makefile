@@ -37,13 +37,16 @@ format: $(STAMP)
 
 benchmarks: $(STAMP)
 	$(BIN)/pip install --quiet -c constraints.txt -e .[bench]
+	$(BIN)/pip install --quiet -c constraints.txt --no-deps kronfluence
 	$(BIN)/python benchmarks/last_layer.py
 	$(BIN)/python benchmarks/loo_refits.py
 	$(BIN)/python benchmarks/tnr_coverage.py
+	$(BIN)/python benchmarks/compare_coverage.py
 	$(BIN)/python benchmarks/attacks.py
 	$(BIN)/python benchmarks/reference_training.py
 	$(BIN)/python benchmarks/lood.py
 	$(BIN)/python benchmarks/network.py
+	$(BIN)/python benchmarks/ekfac.py
 	$(BIN)/python benchmarks/shards.py
 	$(BIN)/python docs/render_benchmarks.py
 

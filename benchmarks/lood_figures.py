@@ -1,0 +1,77 @@
+"""Figures of leave-one-out distinguishability on real data: queries and reconstruction, activations, trained networks.
+
+`python benchmarks/lood_figures.py --data DIR [--only NAME] [--quick] [--again]` adds what is missing to results/lood_figures.json,
+one entry a figure, stored as it comes, and pictures of images to docs/images/lood/. DIR holds cifar10/.
+"""
+
+import argparse
+import functools
+import json
+import os
+import time
+from pathlib import Path
+
+import torch
+from environment import environment
+from lood_activations import activations
+from lood_data import store, stored_figures
+from lood_means import leak_and_attack, mean_distance_optimum, sine
+from lood_networks import trained_networks
+from lood_queries import data_normalisation, gallery, gap, group_of_three, perturbations, several_queries, trace
+
+PICTURES = Path(__file__).parents[1] / "docs" / "images" / "lood"
+
+
+def without_pictures(figure, data, pictures, **options):
+    return figure(data, **options)
+
+
+def figures(network):
+    """Every figure by name: a function of (data folder, folder of pictures, quick=…)."""
+    names = {
+        function.__name__: function
+        for function in (
+            sine,
+            perturbations,
+            leak_and_attack,
+            trace,
+            gap,
+            gallery,
+            group_of_three,
+            several_queries,
+            data_normalisation,
+            mean_distance_optimum,
+        )
+    }
+    networks = {
+        f"networks_{name}": functools.partial(without_pictures, trained_networks, activation=name, **network) for name in ("relu", "gelu")
+    }
+    return names | {"activations": functools.partial(without_pictures, activations)} | networks
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder of the real data sets")
+    parser.add_argument("--only", help="one figure")
+    parser.add_argument("--quick", action="store_true", help="small sizes, nothing stored: does every figure run?")
+    parser.add_argument("--again", action="store_true", help="measure again what is stored")
+    parser.add_argument("--width", type=int, default=128, help="of the trained networks")
+    parser.add_argument("--depth", type=int, default=2, help="hidden layers of the trained networks")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    chosen = figures({"width": arguments.width, "depth": arguments.depth})
+    if arguments.only not in (None, *chosen):
+        parser.error(f"--only must be one of {', '.join(chosen)}")
+    for name in [arguments.only] if arguments.only else chosen:
+        if name in stored_figures() and not (arguments.quick or arguments.again):
+            continue
+        worked = time.process_time()
+        entry = chosen[name](arguments.data, None if arguments.quick else PICTURES, quick=arguments.quick)
+        entry |= {"cpu_seconds": time.process_time() - worked, "load": os.getloadavg()[0], "environment": environment()}
+        print(name, f"{entry['cpu_seconds']:.1f} s", json.dumps(entry)[:300], flush=True)
+        if not arguments.quick:
+            store(name, entry)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""Measured parts of docs/lood.md about queries: reconstruction, perturbations, KL and mean distance."""
+
+import statistics
+
+PICTURES = "images/lood"
+
+
+def percent(share):
+    return f"{100 * share:.0f} %"
+
+
+def interval(found, digits=2):
+    return f"{found['value']:.{digits}f} [{found['low']:.{digits}f}, {found['high']:.{digits}f}]"
+
+
+def gallery_lines(entry):
+    lines = [
+        "### Rebuilding records",
+        "",
+        f"Queries from random starts in the pixel box, noise {entry['noise']:g}. Left: the record; then, left to right, the query found under "
+        + ", ".join(name for name in entry["kernels"] if not name.startswith("conv"))
+        + ";",
+        "last two columns: another record and its query under a convolutional kernel on a smaller data set.",
+        "",
+        f"![Records and the queries found for them]({PICTURES}/gallery.png)",
+        "",
+        "| kernel | n | starts | KL at the query over KL at the record | cosine to the record | starts that got within a tenth |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name in entry["kernels"]:
+        cells = [cell for cell in entry["cells"] if cell["kernel"] == name]
+        shares, cosines = (", ".join(f"{cell[key]:.3f}" for cell in cells) for key in ("share_of_ceiling", "cosine"))
+        near = statistics.mean(cell["restarts_near_ceiling"] for cell in cells)
+        lines.append(f"| {name} | {cells[0]['n']:,} | {cells[0]['restarts']} | {shares} | {cosines} | {percent(near)} |")
+    return [*lines, ""]
+
+
+def trace_lines(entry):
+    marks = ", ".join(str(mark) for mark in entry["marks"])
+    return [
+        f"One start (relu, depth 5, n = {entry['n']:,}), optimised for {marks} steps, and the record; below, that start and three others:",
+        "",
+        f"![The query on its way]({PICTURES}/trace.png)",
+        "",
+        f"![KL over steps]({PICTURES}/trace.svg)",
+        "",
+    ]
+
+
+def gap_lines(entry):
+    median = statistics.median(cell["share_of_ceiling"] for cell in entry["cells"])
+    return [
+        f"Over {len(entry['cells'])} random records (relu, depth 2, n = {entry['n']:,}, {entry['restarts']} random starts of {entry['steps']} steps): the best query reaches {percent(median)} of the record's own KL in the",
+        f"median, at least 90 % for {interval(entry['reached_90_percent'])} of the records, and points where the record does (cosine above 0.95) for {interval(entry['rebuilt'])}. A single",
+        f"start gets there in {percent(entry['one_start_reaches_90_percent'])} of the cases. Queries above the record's own KL: {entry['above_record']} (largest share {entry['largest_share']:.6f}).",
+        "",
+        f"![Gap between query and record]({PICTURES}/gap.svg)",
+        "",
+    ]
+
+
+def several_lines(entry):
+    lines = [
+        f"Several queries at once, {entry['records']} records, {entry['restarts']} random starts of {entry['steps']} steps, KL of the whole set over KL at the record alone:",
+        "",
+        "| queries | median | largest |",
+        "|---|---|---|",
+    ]
+    return [*lines, *(f"| {row['queries']} | {row['median']:.4f} | {row['largest']:.6f} |" for row in entry["rows"]), ""]
+
+
+def group_lines(entry):
+    lines = [
+        f"Three records left out together ({len(entry['rows'])} random groups, {entry['restarts']} starts of {entry['steps']} steps): the three, the three queries found, the single query found. In the",
+        "table the records are sorted by their own KL, highest first; *rebuilt* is the share of starts in which some query has a cosine above 0.95 with the record.",
+        "",
+        f"![Groups of three and the queries found]({PICTURES}/group.png)",
+        "",
+        "| KL of the records | three queries: share of the group's KL | rebuilt | one query: share of the group's KL | rebuilt | one query over the best record alone |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in entry["rows"]:
+        kls = ", ".join(f"{kl:.2f}" for kl in row["record_kl"])
+        three, one = (", ".join(percent(share) for share in row[f"rebuilt_by_{name}"]) for name in ("three", "one"))
+        lines.append(
+            f"| {kls} | {row['share_of_ceiling_three']:.3f} | {three} | {row['share_of_ceiling_one']:.3f} | {one} | {row['one_over_best_record']:.3f} |"
+        )
+    return [*lines, ""]
+
+
+def perturbation_lines(entry):
+    kl, mean = entry["peaks"]["kl"], entry["peaks"]["mean_distance"]
+    return [
+        f"Along random directions through {entry['records']} records, up to 50 of 255 grey levels either way: KL is largest at the record for {percent(kl['at_record'])} of them (mean place",
+        f"{kl['mean']:.2f} ± {kl['deviation']:.2f}), the mean distance for {percent(mean['at_record'])} ({mean['mean']:.2f} ± {mean['deviation']:.2f}).",
+        "",
+        f"![KL along random directions]({PICTURES}/perturbations.svg)",
+        "",
+    ]
+
+
+def normalisation_lines(entry):
+    lines = [
+        f"Normalising with the training data's own channel means and deviations (relu, depth 2, {entry['steps']} steps from the record): by how much the best query's KL exceeds the",
+        "record's, and how far away it lies as a share of the data's spread. With one kernel for both models nothing exceeds it.",
+        "",
+        "| n | records | of them exceeded | median excess | largest excess | median distance |",
+        "|---|---|---|---|---|---|",
+    ]
+    for n in sorted({row["n"] for row in entry["rows"]}):
+        rows = [row for row in entry["rows"] if row["n"] == n]
+        gains = [row["gain"] for row in rows]
+        lines.append(
+            f"| {n} | {len(rows)} | {sum(gain > 0 for gain in gains)} | {statistics.median(gains):.1e} | {max(gains):.1e} | {statistics.median(row['distance'] for row in rows):.4f} |"
+        )
+    return [*lines, ""]
+
+
+def attack_lines(entry):
+    lines = [
+        "### KL, mean distance and the attack",
+        "",
+        f"Spearman correlation with the AUC of the best attack on the process, over {entry['n']:,} images and {entry['noise_records']} records of uniform noise with random labels.",
+        "",
+        "| kernel | records | KL | mean distance | AUC: lowest, median, highest |",
+        "|---|---|---|---|---|",
+    ]
+    for kernel, found in entry["kernels"].items():
+        for group in ("images", "uniform noise", "both"):
+            row = found[group]
+            aucs = ", ".join(f"{value:.2f}" for value in row["auc_range"])
+            lines.append(f"| {kernel} | {group} | {interval(row['kl'])} | {interval(row['mean_distance'])} | {aucs} |")
+    return [*lines, "", f"![KL and mean distance against AUC]({PICTURES}/leak_and_attack.svg)", ""]
+
+
+def optimum_lines(entry):
+    distances = statistics.median(cell["distance"] for cell in entry["cells"])
+    return [
+        f"The query whose *mean* moves most, {len(entry['cells'])} records under an RBF kernel (n = {entry['n']:,}, {entry['steps']} steps from the record): its mean distance is {interval(entry['gain'])} times",
+        f"the record's in the median, {distances:.2f} data spreads away. There the attack is weaker: the AUC falls by more than 0.025 for {interval(entry['auc_falls_by_0.025'])} of the records.",
+        "Above eight records, below their queries.",
+        "",
+        f"![Records and the queries they move most]({PICTURES}/mean_distance.png)",
+        "",
+    ]
+
+
+def sine_lines(entry):
+    far = entry["least_stationary_over_seeds"]
+    rows = "; ".join(
+        f"{row['record']} ({row['at']:.2f}): mean distance {row['best_query_mean_distance']:.2f}, KL {row['best_query_kl']:.2f}"
+        for row in entry["rows"]
+    )
+    return [
+        f"The sine toy, best queries: {rows}. The least stationary record depends on the ten points drawn: over {len(far)} seeds its size",
+        f"ranges from {min(map(abs, far)):.2f} to {max(map(abs, far)):.2f}, median {statistics.median(map(abs, far)):.2f}.",
+        "",
+        f"![Mean distance and KL over queries]({PICTURES}/sine.svg)",
+        "",
+    ]

@@ -85,9 +85,18 @@ def audit(
 
 @app.command(epilog="Example: noshadow report my-audit")
 def report(
-    folder: Annotated[Path, typer.Argument(help="An audit folder, or one that `noshadow lood` wrote.")], quiet: Quiet = False
+    folder: Annotated[Path, typer.Argument(help="An audit folder, or one that `noshadow lood` wrote.")],
+    show_records: Annotated[
+        bool, typer.Option("--show-records", help="Show record contents; refused, as a folder holds ids and scores only.")
+    ] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Rebuild report.html from an audit folder (lood.html from one of lood); model and data are not needed."""
+    if show_records:
+        raise InputError(
+            f"report: --show-records must come with a folder that holds record contents; got '{folder}', which holds ids and scores only. "
+            "Leave it out, and look records up by id."
+        )
     if (folder / LOOD.manifest).is_file():
         path = write_lood_report(load_lood(folder), folder / LOOD.page)
     else:

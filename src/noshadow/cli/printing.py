@@ -54,13 +54,14 @@ def _risk_lines(audited: Audit) -> list[str]:
     if risk is None:
         return [f"Model risk: {harmless(audited.not_applicable['model_risk'])}"]
 
-    def line(words: str, value: float, ends: Interval | None) -> str:
-        around = "" if ends is None else f"  ({100 * risk.interval_level:g} % interval {ends[0]:.3f}–{ends[1]:.3f})"
+    def line(words: str, value: float, ends: Interval | None, level: float = risk.interval_level) -> str:
+        around = "" if ends is None else f"  ({100 * level:g} % interval {ends[0]:.3f}–{ends[1]:.3f})"
         return f"{words}: [bold]{value:.3f}[/bold]{around}"
 
     told = [line(f"Loss-tail TNR at level {risk.fpr:g}", risk.tnr, risk.tnr_interval), line("Loss AUC", risk.auc, risk.auc_interval)]
     if risk.predicted_tpr is not None:
-        told.insert(0, line(f"Predicted attack TPR at FPR {risk.fpr:g}", risk.predicted_tpr, risk.predicted_tpr_interval))
+        level = risk.prediction_level or risk.interval_level
+        told.insert(0, line(f"Predicted attack TPR at FPR {risk.fpr:g}", risk.predicted_tpr, risk.predicted_tpr_interval, level))
     return told
 
 

@@ -3,7 +3,7 @@
 import math
 
 from noshadow.findings.outcome import Limits, Outcome, judged, not_applicable, reason_of, skipped
-from noshadow.results import Audit, ModelRisk
+from noshadow.results import Audit, Interval, ModelRisk
 
 _ROUNDING = 1e-9  # a level of 3/100 of 100 members allows three, whatever the product's last bit
 _GIVE_TEST = "Audit with records the model has not seen."
@@ -27,7 +27,8 @@ def model_risk_rate(audit: Audit, limits: Limits) -> Outcome:
         else f"The loss attack rules out a share of {rate:.3g} of the non-members while it misses a share of at most {risk.fpr:.3g} of the "
         "members"
     )
-    return judged(rate > limit, rate, f"{what}{_between(ends, risk)}: {rate / risk.fpr:.3g} times a guess.")
+    level = risk.prediction_level if predicted else None
+    return judged(rate > limit, rate, f"{what}{_between(ends, risk, level)}: {rate / risk.fpr:.3g} times a guess.")
 
 
 def average_auc(audit: Audit, limits: Limits) -> Outcome:
@@ -44,7 +45,7 @@ def calibration_domain(audit: Audit, _: Limits) -> Outcome:
     risk = audit.model_risk
     if risk is None:
         return _no_risk(audit)
-    if risk.in_calibration_domain is None:
+    if risk.predicted_tpr is None:
         return not_applicable(f"there is no predicted rate ({reason_of(risk.reason)})")
     where = "like" if risk.in_calibration_domain else "unlike"
     sentence = f"The model is {where} the set-ups that its predicted rate was calibrated on. {reason_of(risk.reason)}."
@@ -123,5 +124,8 @@ def _no_risk(audit: Audit) -> Outcome:
     return skipped(reason_of(audit.not_applicable.get("model_risk", "the audit holds no model-level risk")), _GIVE_TEST)
 
 
-def _between(ends: tuple[float, float] | None, risk: ModelRisk) -> str:
-    return "" if ends is None else f" ({100 * risk.interval_level:g} % interval {ends[0]:.3g} to {ends[1]:.3g})"
+def _between(ends: Interval | None, risk: ModelRisk, level: float | None = None) -> str:
+    """The interval in brackets, at the level of measured figures unless another is given."""
+    if ends is None:
+        return ""
+    return f" ({100 * (level or risk.interval_level):g} % interval {ends[0]:.3g} to {ends[1]:.3g})"

@@ -108,7 +108,7 @@ def refined(
         does not get there in `MAX_ITERATIONS` steps is reported as not converged.
     Cost: 4·n·m·d flops a product, one system a record for newton, loo and shift and one for influence; about twenty products a system
         in float64 and ten in float32 with blocks of the classes, several times as many where these do not fit into the memory, and
-        about five once a product takes more than 2·10¹⁰ flops and an inner iteration pays.
+        about eight once a product takes more than 2·10¹⁰ flops and an inner iteration pays.
     """
     deletion = bool({"newton", "loo", "shift"} & set(wanted))
     kinds = [True] * deletion + [False] * ("influence" in wanted)

@@ -205,6 +205,13 @@ def test_the_report_is_rebuilt_from_the_folder_alone(run, signals):
     assert Path("a/report.html").read_bytes() == page
 
 
+def test_record_contents_cannot_be_shown_from_a_folder(run, signals):
+    run("audit", signals(), "--out", "a", "--quiet")
+    code, out, err = run("report", "a", "--show-records")
+    assert (code, out) == (2, "") and "--show-records must come with a folder that holds record contents; got 'a'" in err
+    assert "--show-records</code> is refused" in Path("a/report.html").read_text(encoding="utf8")
+
+
 def test_hostile_ids_are_printed_as_they_are_and_harmless(run, tmp_path):
     ids = [f"[/red]\x1b[31m\r\n<script>alert({i})</script>" for i in range(40)]
     held = arrays()

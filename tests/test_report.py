@@ -1,5 +1,7 @@
 """The report page: its numbers are the audit's, hostile text stays text, every kind of audit has a page."""
 
+import base64
+import hashlib
 import math
 import re
 from dataclasses import replace
@@ -15,6 +17,7 @@ from sklearn.linear_model import Ridge
 import noshadow as ns
 from noshadow.checks import InputError
 from noshadow.report.formats import at_most_one_in, number, out_of_a_hundred
+from noshadow.report.page_script import page_script
 from noshadow.results import Audit
 from noshadow.tail import model_risk
 
@@ -155,7 +158,8 @@ def test_headline_figures_are_the_audits(classified, tmp_path):
         text = card.one(class_="interval").text.replace("−", "-")
         assert text.startswith("95 % interval")
         assert [float(end) for end in text.removeprefix("95 % interval").split(" to ")] == pytest.approx(ends, rel=5e-3)
-    assert root.one(id="predicted-tpr").text == "not available."
+    predicted = "not available." if risk.predicted_tpr is None else number(risk.predicted_tpr, padded=True)
+    assert root.one(id="predicted-tpr").text == predicted
     assert risk.reason in root.text
 
 
@@ -313,7 +317,13 @@ def test_hostile_text_stays_text(tmp_path):
         timings={"created": HOSTILE[0]},
     )
     root = page_of(audit, tmp_path)
-    assert not {node.tag for node in root.walk()} & {"script", "img", "b", "iframe", "object", "link", "base", "form"}
+    assert not {node.tag for node in root.walk()} & {"img", "b", "iframe", "object", "link", "base", "form"}
+    held, own = root.all("script")
+    assert held.attributes == {"type": "text/plain", "id": "record-data"} and re.fullmatch(r"[\w=-]+", held.raw)
+    assert own.raw == page_script()["text"] and "alert" not in own.raw
+    hashed = base64.b64encode(hashlib.sha256(own.raw.encode()).digest()).decode()
+    policy = root.one("meta", **{"http-equiv": "Content-Security-Policy"}).attributes["content"]
+    assert policy.endswith(f"script-src 'sha256-{hashed}'") and "script-src 'unsafe" not in policy
     assert not [name for node in root.walk() for name in node.attributes if name.startswith("on")]
     table = root.one("table", class_="records")
     assert {row.text for row in table.one("tbody").all("th")} == set(ids)

@@ -1,6 +1,7 @@
 """The two charts as plain numbers: bins, points and ticks in the units of a drawing; templates turn them into SVG."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 
 from noshadow.checks import Array
 from noshadow.report.formats import number, power_of_ten
-from noshadow.results import ModelRisk
+from noshadow.results import MeasuredRate, ModelRisk, TnrCurve
 
 Point = tuple[float, float]
 _BINS = 48
@@ -161,30 +162,54 @@ def _mark(x: float, threshold: float, frame: Frame) -> dict[str, Any]:
     return {"x": x, "label": number(threshold), "anchor": anchor, "label_x": x + (-6 if anchor == "start" else 6)}
 
 
-def curve_chart(risk: ModelRisk, frame: Frame) -> dict[str, Any]:
-    """TNR over levels with its band, the line of a guess and the level in question, in one drawing."""
-    curve = risk.curve
-    ends = [*curve.levels, risk.fpr]
+def curve_chart(risk: ModelRisk, frame: Frame, measured: Sequence[MeasuredRate] = ()) -> dict[str, Any]:
+    """TNR over levels with its band, the line of a guess and the level in question, in one drawing.
+
+    Beside them, where there are any: rates extrapolated below what the members resolve, the predicted rate of an attack at
+    the level in question, and the rates that the attack reached.
+    """
+    curve, beyond = risk.curve, risk.extrapolated
+    marks = _rate_marks(risk, measured)
+    ends = [*curve.levels, risk.fpr, *(() if beyond is None else beyond.levels), *(mark[0] for mark in marks["measured"])]
     low, high = math.log10(min(ends)), math.log10(max(ends))
     scale = LogScale(low, high, frame.left, frame.right) if high - low > 1e-9 else LogScale(low - 1, high + 0.1, frame.left, frame.right)
-    ticks = level_ticks(max(*curve.high, *curve.tnr, risk.tnr_interval[1], 10**scale.high), frame)
+    rates = [
+        *curve.high,
+        *curve.tnr,
+        *(() if beyond is None else beyond.high),
+        *(rate for many in marks.values() for m in many for rate in m[1:]),
+    ]
+    ticks = level_ticks(max(*rates, risk.tnr_interval[1], 10**scale.high), frame)
     top = ticks[-1]["value"]
 
     def place(level: float, rate: float) -> Point:
         return scale.at(level), height(rate, top, frame)
 
     guesses = np.geomspace(10**scale.low, 10**scale.high, 41).tolist()
-    upper = [place(level, rate) for level, rate in zip(curve.levels, curve.high, strict=True)]
-    lower = [place(level, rate) for level, rate in zip(curve.levels, curve.low, strict=True)]
+
+    def line(drawn: TnrCurve, name: str) -> list[Point]:
+        return [place(level, rate) for level, rate in zip(drawn.levels, getattr(drawn, name), strict=True)]
+
     return drawing(frame) | {
         "y_ticks": ticks,
         "x_ticks": decade_ticks(scale, 60 if frame is WIDE else 40),
         "axis_start": frame.left,
-        "line": [place(level, rate) for level, rate in zip(curve.levels, curve.tnr, strict=True)],
-        "band": upper + lower[::-1],
+        "line": line(curve, "tnr"),
+        "band": line(curve, "high") + line(curve, "low")[::-1],
+        "beyond": None if beyond is None else {"line": line(beyond, "tnr"), "band": line(beyond, "high") + line(beyond, "low")[::-1]},
+        "marks": {
+            name: [{"at": place(m[0], m[1]), "ends": [place(m[0], m[2]), place(m[0], m[3])]} for m in many] for name, many in marks.items()
+        },
         "guess": [place(level, level) for level in guesses],
         "chosen": {"at": place(risk.fpr, risk.tnr), "ends": [place(risk.fpr, end) for end in risk.tnr_interval]},
     }
+
+
+def _rate_marks(risk: ModelRisk, measured: Sequence[MeasuredRate]) -> dict[str, list[tuple[float, float, float, float]]]:
+    """Level, rate and both ends of what is predicted and of what was measured."""
+    low, high = risk.predicted_tpr_interval or (risk.predicted_tpr, risk.predicted_tpr)
+    predicted = [] if risk.predicted_tpr is None or low is None or high is None else [(risk.fpr, risk.predicted_tpr, low, high)]
+    return {"predicted": predicted, "measured": [(rate.fpr, rate.tpr, rate.low, rate.high) for rate in measured]}
 
 
 def drawing(frame: Frame) -> dict[str, Any]:

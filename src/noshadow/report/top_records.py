@@ -64,7 +64,7 @@ def _identity_columns(table: pd.DataFrame, class_names: list[str] | None, task: 
     """Label or targets and group of each row as text, and how many target columns are left out."""
     columns: dict[str, list[str]] = {}
     if "target" in table:
-        columns["target" if task == "regression" else "label"] = [_label(value, class_names, task) for value in table["target"]]
+        columns["target" if task == "regression" else "label"] = [label_text(value, class_names, task) for value in table["target"]]
     several = [name for name in table.columns if re.fullmatch(r"target_\d+", str(name))]
     for name in several[:TARGET_COLUMNS]:
         columns[name] = [number(float(value)) for value in table[name]]
@@ -73,7 +73,8 @@ def _identity_columns(table: pd.DataFrame, class_names: list[str] | None, task: 
     return columns, max(len(several) - TARGET_COLUMNS, 0)
 
 
-def _label(value: Any, class_names: list[str] | None, task: str) -> str:
+def label_text(value: Any, class_names: list[str] | None, task: str) -> str:
+    """A target as text: the name of its class where there is one."""
     if task == "regression":
         return number(float(value))
     whole = float(value).is_integer()

@@ -1,0 +1,150 @@
+"""The record table as one compressed text for the page's script: numbers in planes of bytes, names and ids in a JSON head."""
+
+import base64
+import gzip
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from noshadow.checks import Array
+from noshadow.findings import flagged_records
+from noshadow.report.formats import shown
+from noshadow.report.top_records import TARGET_COLUMNS, label_text
+from noshadow.results import Audit
+
+MOST_RECORDS = 100_000
+MOST_COLUMNS = 18
+_ID_CHARACTERS = 4_000_000  # over all ids, so that a page of 100,000 records stays below 8 MB
+_SHORTEST_CUT = 40
+_KEPT_BITS = 12  # of the 52 after the point: relative error at most 2⁻¹³ ≈ 1.2e-4; three digits are shown
+_IDENTITY = ("id", "target", "label", "group", "exact", "rank")
+_FIRST = ("loss", "leverage", "shift", "loo", "margin_leverage", "predicted_tpr", "lt_iqr", "lira_success", "lira_d", "lira_tpr")
+
+
+@dataclass(frozen=True)
+class RecordData:
+    """What the script reads, and what of the table it does not hold.
+
+    Attributes:
+        text: gzip of the head and the planes, in the URL-safe alphabet of base64.
+        records: number of records held, the riskiest. left_out: number that are not. hidden: columns that are not.
+        cut_ids: number of characters after which ids are cut, None when none is.
+        measures: names of the columns of numbers.
+    """
+
+    text: str
+    records: int
+    left_out: int
+    hidden: tuple[str, ...]
+    cut_ids: int | None
+    measures: tuple[str, ...]
+
+
+def record_data(audit: Audit) -> RecordData:
+    """The riskiest 100,000 records, by rank or else by loss: ids, class, group, findings and at most 18 columns of numbers.
+
+    Numbers keep a relative error of 1.2e-4 over the whole range of float64; their exact values are in `records.parquet`.
+    """
+    order = risk_order(audit)[:MOST_RECORDS]
+    table = audit.records.iloc[order]
+    held, hidden = _number_columns(audit)
+    limit = max(_SHORTEST_CUT, _ID_CHARACTERS // max(len(table), 1))
+    ids = [str(shown(str(identifier))) for identifier in table["id"]]
+    cut = [identifier if len(identifier) <= limit else identifier[:limit] for identifier in ids]
+    planes: list[Array] = [_rank_plane(table)]
+    head: dict[str, Any] = {"records": len(table), "ids": cut, "cut": limit if cut != ids else None, "numbers": held}
+    for name, texts in (("labels", class_labels(audit)), ("groups", _groups(audit))):
+        head[name] = None
+        if texts is not None:
+            head[name], codes = _coded(texts[order])
+            planes.append(codes)
+    head["findings"], flags = _flags(audit, order)
+    planes += [flags, *(_rounded_words(table[name].to_numpy(dtype=np.float64)) for name in held)]
+    head |= {"ranked_by": audit.ranked_by, "threshold": None if audit.model_risk is None else audit.model_risk.threshold}
+    return RecordData(_packed(head, planes), len(table), len(audit.records) - len(table), hidden, head["cut"], tuple(held))
+
+
+def risk_order(audit: Audit) -> Array:
+    """Row numbers, the riskiest first: by rank, or by loss where nothing is ranked."""
+    key = audit.records["rank"].to_numpy() if audit.ranked_by is not None else -audit.records["loss"].to_numpy(dtype=np.float64)
+    order: Array = np.argsort(key, kind="stable")
+    return order
+
+
+def class_labels(audit: Audit) -> Array | None:
+    """Each record's class as text, None where targets are no classes."""
+    table = audit.records
+    if audit.task == "regression" or not {"label", "target"} & set(table.columns):
+        return None
+    if "label" in table:
+        return np.array([str(label) for label in table["label"]], dtype=object)
+    targets = table["target"].to_numpy(dtype=np.float64)
+    if not (targets == np.round(targets)).all():
+        return None
+    names = audit.provenance.get("class_names")
+    values, codes = np.unique(targets, return_inverse=True)
+    return np.array([label_text(value, names, audit.task) for value in values], dtype=object)[codes]
+
+
+def _groups(audit: Audit) -> Array | None:
+    return np.array([str(group) for group in audit.records["group"]], dtype=object) if "group" in audit.records else None
+
+
+def _number_columns(audit: Audit) -> tuple[list[str], tuple[str, ...]]:
+    """Columns of numbers, the ranking first, targets of a regression last, and the names of those that do not fit."""
+    table = audit.records
+    targets = [name for name in table.columns if re.fullmatch(r"target(_\d+)?", str(name))] if audit.task == "regression" else []
+    several = re.compile(r"target_\d+")
+    kept = [n for n in table.columns if n not in _IDENTITY and not several.fullmatch(str(n)) and pd.api.types.is_numeric_dtype(table[n])]
+    kept = [name for name in kept if not pd.api.types.is_bool_dtype(table[name])]
+    first = [audit.ranked_by, *_FIRST]
+    scores = sorted(kept, key=lambda name: first.index(name) if name in first else len(first))
+    names = [str(name) for name in (*scores, *targets[:TARGET_COLUMNS])]
+    return names[:MOST_COLUMNS], tuple([*names[MOST_COLUMNS:], *map(str, targets[TARGET_COLUMNS:])])
+
+
+def _rank_plane(table: pd.DataFrame) -> Array:
+    ranks: Array = table["rank"].to_numpy() if "rank" in table else np.arange(1, len(table) + 1)
+    return ranks.astype("<u4")
+
+
+def _coded(texts: Array) -> tuple[list[str], Array]:
+    codes, names = pd.factorize(texts, sort=True)
+    return [str(shown(name)) for name in names], codes.astype("<u4")
+
+
+def _flags(audit: Audit, order: Array) -> tuple[list[dict[str, Any]], Array]:
+    """Found statements that speak of records, and one bit a statement for each record."""
+    drawn = {} if audit.ranked_by is None else flagged_records(audit)
+    flags = np.zeros(len(audit.records), dtype="<u4")
+    told = []
+    for bit, (code, rows) in enumerate(list(drawn.items())[:32]):
+        flags[rows] |= np.uint32(1 << bit)
+        told.append({"code": code, "records": len(rows)})
+    return told, flags[order]
+
+
+def _rounded_words(values: Array) -> Array:
+    """The upper halves of float64 numbers, rounded to the bits kept: ±0, ±∞ and NaN stay what they are."""
+    words = np.ascontiguousarray(values, dtype="<f8").view("<u8")
+    dropped = np.uint64(52 - _KEPT_BITS)
+    rounded = (words + (np.uint64(1) << (dropped - np.uint64(1)))) >> dropped << dropped
+    finite = np.isfinite(rounded.view("<f8"))
+    kept = np.where(finite, rounded, words >> dropped << dropped)
+    kept = np.where(np.isnan(values), np.float64(np.nan).view("<u8"), kept)
+    upper: Array = (kept >> np.uint64(32)).astype("<u4")
+    return upper
+
+
+def _packed(head: dict[str, Any], planes: list[Array]) -> str:
+    """Length of the head, the head, then each column as its four planes of bytes: equal bytes side by side shrink best."""
+    # Padded, so that the planes start at a multiple of four.
+    text = json.dumps(head, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 4)
+    columns = [np.ascontiguousarray(plane, dtype="<u4").view(np.uint8).reshape(-1, 4).T.tobytes() for plane in planes]
+    content = b"".join([len(text).to_bytes(4, "little"), text, *columns])
+    return base64.urlsafe_b64encode(gzip.compress(content, compresslevel=6, mtime=0)).decode()

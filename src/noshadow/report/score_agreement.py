@@ -1,0 +1,64 @@
+"""How alike the columns of an audit rank its records: Spearman correlations between every two."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import rankdata
+
+from noshadow.checks import Array
+from noshadow.report.formats import number
+from noshadow.results import Audit
+
+_MOST_RECORDS = 100_000
+
+
+def score_agreement(audit: Audit, names: Sequence[str]) -> dict[str, Any] | None:
+    """Spearman correlations between columns; None with fewer than two columns or three records.
+
+    Above 100,000 records, of evenly spaced ones. Ties have their mean rank; ∞ ranks highest; a pair is compared over the
+    records that have both, and a constant column agrees with nothing.
+    """
+    step = math.ceil(len(audit.records) / _MOST_RECORDS)
+    table = audit.records[list(names)].iloc[:: max(step, 1)]
+    if len(names) < 2 or len(table) < 3:
+        return None
+    values = spearman_matrix(table)
+    cells = [[_cell(value) for value in row] for row in values]
+    return {"names": list(names), "rows": list(zip(names, cells, strict=True)), "records": number(len(table)), "sampled": step > 1}
+
+
+def spearman_matrix(table: pd.DataFrame) -> Array:
+    """(columns, columns) Spearman correlations, NaN where one is constant."""
+    values = table.to_numpy(dtype=np.float64)
+    missing = np.isnan(values)
+    if not missing.any():
+        return _correlations(np.column_stack([rankdata(column) for column in values.T]))
+    made = np.full((values.shape[1],) * 2, np.nan)
+    for i in range(len(made)):
+        for j in range(i + 1):
+            both = ~(missing[:, i] | missing[:, j])
+            if both.sum() > 2:
+                made[i, j] = made[j, i] = _correlations(np.column_stack([rankdata(values[both, k]) for k in (i, j)]))[0, 1]
+    return made
+
+
+def _correlations(ranks: Array) -> Array:
+    centred = ranks - ranks.mean(0)
+    norms = np.sqrt((centred**2).sum(0))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        made: Array = np.clip((centred.T @ centred) / np.outer(norms, norms), -1, 1)
+    return made
+
+
+def _cell(value: float) -> dict[str, Any]:
+    """Text, exact value, and a shade of 0 to 10 with its sign: one hue for agreement, another for disagreement."""
+    if math.isnan(value):
+        return {"text": "none", "exact": "nan", "shade": "none"}
+    return {
+        "text": f"{value:.2f}".replace("-", "−"),
+        "exact": repr(float(value)),
+        "shade": f"{'minus' if value < 0 else 'plus'}-{round(abs(value) * 10)}",
+    }

@@ -1,0 +1,53 @@
+"""A real browser for tests: Playwright driving the Chromium of the machine, or a skip that says what is missing."""
+
+import os
+import shutil
+from contextlib import contextmanager
+
+import pytest
+
+from extras import extra
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+# Loaded machines are slow, not broken; a page that never gets there still fails.
+PATIENCE = 60_000
+
+
+@contextmanager
+def chromium():
+    """The browser; without it the test is skipped, or fails when NOSHADOW_REQUIRE_EXTRAS is set."""
+    playwright = extra("playwright.sync_api")
+    path = next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None:
+        reason = "none of " + ", ".join(NAMES) + " is installed"
+        if os.environ.get("NOSHADOW_REQUIRE_EXTRAS"):
+            pytest.fail(f"{reason}, and NOSHADOW_REQUIRE_EXTRAS asks for a browser")
+        pytest.skip(reason)
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"], timeout=PATIENCE)
+        yield opened
+        opened.close()
+
+
+def opened_page(browser, path, *, ready=True, **options):
+    """The page of a file, with whatever it complained about or asked the network for in `page.trouble`."""
+    context = browser.new_context(**({"viewport": {"width": 1100, "height": 900}} | options))
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    page.trouble = []
+    page.on("console", lambda message: page.trouble.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: page.trouble.append(str(error)))
+    page.on("dialog", lambda dialog: (page.trouble.append("dialog"), dialog.dismiss()))
+    page.on("request", lambda request: page.trouble.append(request.url) if request.url != path.as_uri() else None)
+    page.goto(path.as_uri())
+    if ready:
+        page.wait_for_function("performance.getEntriesByName('ready').length || document.querySelector('#explorer .caution')")
+    return page
+
+
+def cpu_seconds(browser):
+    """Processor time of all page and drawing processes so far: what the work costs, however many others share the cores."""
+    session = browser.new_browser_cdp_session()
+    processes = session.send("SystemInfo.getProcessInfo")["processInfo"]
+    session.detach()
+    return sum(process["cpuTime"] for process in processes if process["type"] in ("renderer", "GPU"))

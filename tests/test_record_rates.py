@@ -60,3 +60,16 @@ def test_audits_of_classifiers_carry_it_where_the_model_is_like_the_setups():
     few = ns.audit(model, (x[:300], y[:300]), (x[900:], y[900:]), progress=False)
     assert "predicted_tpr" not in few.records and "300 records in the smaller split" in few.not_applicable["predicted_tpr"]
     assert len(audit.class_risk) == 10
+
+
+def test_converged_heads_and_soft_targets_are_audited_without_a_wrong_prediction():
+    rng = np.random.default_rng(0)
+    x, y, one_hot = rng.normal(size=(600, 3)), rng.integers(0, 3, 600), np.eye(3)
+    splits = [ns.Signals(x, scale * one_hot[y] + rng.normal(size=(600, 3)), y) for scale in (60, 2)]
+    risk = ns.audit_signals(*splits, progress=False).model_risk
+    assert risk.extrapolated is None and risk.predicted_tpr is None and "rounded to 0" in risk.reason
+    smooth = 0.9 * one_hot[y] + 0.1 / 3
+    soft = [ns.Signals(x, scale * one_hot[y] + rng.normal(size=(600, 3)), smooth) for scale in (3, 2)]
+    audit = ns.audit_signals(*soft, task="classification", progress=False)
+    assert audit.model_risk.predicted_tpr is None and "soft targets" in audit.model_risk.reason
+    assert "soft targets" in audit.not_applicable["predicted_tpr"]

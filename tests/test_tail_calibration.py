@@ -197,3 +197,43 @@ def test_bad_tables_are_refused():
         fit_calibration(frame, predictors=("tnr", "skewness"), form="power")
     with pytest.raises(InputError, match=r"form must be"):
         fit_calibration(frame, predictors=("tnr",), form="cubic")
+    with pytest.raises(InputError, match=r"every number of references at every false-positive rate.*got 3 of 4 pairs"):
+        fit_calibration(frame[(frame["fpr"] == 1e-3) | (frame["references"] == 64)], predictors=("tnr",))
+    with pytest.raises(InputError, match=r"whole numbers ≥ 1 in 'references'"):
+        fit_calibration(frame.assign(references=frame["references"] + 0.5), predictors=("tnr",))
+    with pytest.raises(InputError, match=r"rates strictly between 0 and 1 in 'fpr'"):
+        fit_calibration(frame.assign(fpr=5.0), predictors=("tnr",))
+    with pytest.raises(InputError, match=r"finite numbers in 'skewness'"):
+        fit_calibration(frame.assign(skewness=np.inf), predictors=("tnr",))
+    with pytest.raises(InputError, match=r"name a setup and a data set in every row"):
+        fit_calibration(frame.assign(setup=[None, *frame["setup"][1:]]), predictors=("tnr",))
+    as_text = fit_calibration(frame.assign(tpr=frame["tpr"].astype(str)), predictors="tnr")
+    assert as_text.cells == fit_calibration(frame, predictors=("tnr",)).cells
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"form": "cubic"},
+        {"form": "power"},
+        {"offset": None},
+        {"predictors": ["tnr", "ks"]},
+        {"domain": [1]},
+        {"domain": {"tnr": [float("nan"), 1]}},
+        {"cells": []},
+    ],
+)
+def test_damaged_calibrations_are_refused(tmp_path, changes):
+    path = fit_calibration(table(), predictors=("tnr",)).save(tmp_path / "mine.json")
+    with pytest.raises(InputError, match=r"^Calibration"):
+        Calibration.from_dict(json.loads(path.read_text()) | changes)
+    with pytest.raises(InputError, match=r"path must be a readable file"):
+        Calibration.load(tmp_path)
+    with pytest.raises(InputError, match=r"calibration must be a Calibration; got str"):
+        model_risk([0.1, 0.2], [0.3, 0.4], calibration="mine.json")
+
+
+def test_a_symmetric_law_and_tiny_shifts_are_outside_of_the_shipped_domain():
+    rng = np.random.default_rng(0)
+    symmetric = model_risk(rng.normal(3, 0.4, 1000), rng.normal(3.2, 0.4, 1000), resamples=100)
+    assert symmetric.in_calibration_domain is False and "symmetric" in symmetric.reason

@@ -95,3 +95,13 @@ def test_bad_groups_are_refused():
         group_risk(members - 5, nonmembers, own, other)
     with pytest.raises(InputError, match=r"GroupRisk.from_dict: data must hold exactly its fields"):
         GroupRisk.from_dict({"group": "a"})
+
+
+def test_numbers_and_missing_names_mean_the_same_on_both_sides():
+    members, nonmembers, _, _ = two_groups(n=400)
+    numbers = np.arange(400) % 2
+    assert {row.group for row in group_risk(members, nonmembers, numbers, numbers.astype(float))} == {"0", "1"}
+    gone = group_risk(members, nonmembers, ["x", None] * 200, ["x", float("nan")] * 200)
+    assert {row.group for row in gone} == {"x", "(missing)"} and all(row.reason is None for row in gone)
+    with pytest.raises(InputError, match=r"member_groups must hold one name a record"):
+        group_risk(members, nonmembers, np.zeros((400, 2)), numbers)

@@ -14,7 +14,7 @@ import pandas as pd
 
 from noshadow import theory
 from noshadow.audit.notes import damping_notes, split_notes
-from noshadow.audit.risks import borne_risks, class_names, classified_rates, correct_of, measured_risk, nonmember_losses
+from noshadow.audit.risks import borne_risks, class_names, classified_rates, correct_of, has_soft_targets, measured_risk, nonmember_losses
 from noshadow.audit.splits import split_counts
 from noshadow.checks import (
     TASKS,
@@ -37,6 +37,7 @@ from noshadow.scores.last_layer import record_scores
 from noshadow.scores.result import COLUMNS, RecordScores
 from noshadow.scores.traces import loss_trace_iqr
 from noshadow.signals import Signals
+from noshadow.tail.groups import named_groups
 from noshadow.traces import GivenTraces
 from noshadow.views import View
 
@@ -119,7 +120,9 @@ def audit_view(
     test_names = group_names(test_groups, len(seen.test), owner, "test_groups").get("group")
     nonmembers, unseen = nonmember_losses(seen.test, task, owner)
     how: dict[str, Any] = {"fpr": options.fpr, "seed": options.seed}
-    risk, risk_absent = measured_risk((members, nonmembers), correct_of(train, targets, seen.test, unseen, task), task, scores, how)
+    soft = has_soft_targets(targets, task) or has_soft_targets(unseen, task)
+    correct = correct_of(train, targets, seen.test, unseen, task)
+    risk, risk_absent = measured_risk((members, nonmembers), correct, task, scores, how, soft=soft)
     groups_of = {"class_risk": class_names(targets, unseen, seen.class_names, task), "group_risk": (identity.get("group"), test_names)}
     borne, borne_absent = borne_risks((members, nonmembers), groups_of, how)
     absent = absent | risk_absent | borne_absent | ({"entropy": NO_ENTROPY} if task == "regression" else {})
@@ -200,7 +203,7 @@ def group_names(groups: Sequence[object] | None, n: int, owner: str, argument: s
         return {}
     if isinstance(groups, str) or not isinstance(groups, Iterable):
         refuse(owner, argument, "be one name a record", repr(groups))
-    names = [str(group) for group in (groups.tolist() if hasattr(groups, "tolist") else groups)]
+    names = named_groups(groups, owner, argument)
     require_same_length(owner, **{"test" if argument == "test_groups" else "train": range(n), argument: names})
     return {"group": names}
 

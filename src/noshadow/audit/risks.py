@@ -17,6 +17,10 @@ REGRESSION = (
     "The shipped calibration was made from classifiers; for a regression the TNR and AUC are measured, and the rate of a "
     "reference-model attack is not predicted (records have predicted_tpr instead)."
 )
+SOFT = (
+    "Losses of soft targets (label smoothing, rows of probabilities) have a floor of their own, which the calibration on hard "
+    "labels does not know: the rate of a reference-model attack is not predicted."
+)
 EMPTY = "not applicable: the test split is empty, so there are no non-member losses to compare with"
 ONE = "not applicable: one test record is too few to compare losses"
 Pair = tuple[Array, Array]
@@ -38,10 +42,15 @@ def correct_of(train: Signals, targets: Array, test: Signals, test_targets: Arra
     return correct_predictions(train.outputs, targets, task), correct_predictions(test.outputs, test_targets, task)
 
 
+def has_soft_targets(targets: Array, task: str) -> bool:
+    """Whether any target is a probability strictly between 0 and 1."""
+    return task != "regression" and targets.dtype.kind == "f" and not bool(np.isin(targets, (0.0, 1.0)).all())
+
+
 def measured_risk(
-    losses: Pair, correct: Pair | None, task: str, scores: RecordScores | None, how: Mapping[str, Any]
+    losses: Pair, correct: Pair | None, task: str, scores: RecordScores | None, how: Mapping[str, Any], *, soft: bool = False
 ) -> tuple[ModelRisk | None, dict[str, str]]:
-    """Model risk from members' and non-members' losses, and what is not applicable with the reason."""
+    """Model risk from members' and non-members' losses, and what is not applicable with the reason. `soft`: targets are."""
     if len(losses[1]) < 2:
         return None, {"model_risk": EMPTY if len(losses[1]) == 0 else ONE}
     risk = model_risk(
@@ -49,7 +58,7 @@ def measured_risk(
         scores=scores,
         member_correct=None if correct is None else correct[0],
         nonmember_correct=None if correct is None else correct[1],
-        not_predicted=REGRESSION if task == "regression" else None,
+        not_predicted=REGRESSION if task == "regression" else SOFT if soft else None,
         **how,
     )
     return risk, {"predicted_tpr of the model": f"not available: {risk.reason}"} if risk.predicted_tpr is None else {}

@@ -11,6 +11,7 @@ from noshadow.checks import InputError, refuse
 from noshadow.results.model_risk import Interval
 
 FORMAT = 1
+FORMS = ("linear", "exponential", "quadratic", "power")
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,8 @@ class Calibration:
             content = json.loads(Path(path).read_text(encoding="utf8"))
         except FileNotFoundError as error:
             raise InputError(f"Calibration.load: path must be a file; got {path}. Write one with Calibration.save.") from error
+        except (OSError, TypeError) as error:
+            raise InputError(f"Calibration.load: path must be a readable file; got {path} ({error}).") from error
         except (UnicodeDecodeError, json.JSONDecodeError) as error:
             raise InputError(f"Calibration.load: path must hold JSON; got {path} ({error}).") from error
         return cls.from_dict(content)
@@ -95,9 +98,13 @@ class Calibration:
             domain = {name: (float(low), float(high)) for name, (low, high) in given["domain"].items()}
             known = {"cells": cells, "domain": domain, "predictors": tuple(given["predictors"]), "setups": tuple(given["setups"])}
             made = cls(**(given | known))
-        except (TypeError, KeyError, ValueError) as error:
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise InputError(f"Calibration: content must hold the fields of a calibration; got {error}.") from error
-        numbers = [value for cell in cells for value in (cell.fpr, *cell.coefficients, cell.low, cell.high)]
-        if not numbers or not all(isinstance(value, (int, float)) and math.isfinite(value) for value in numbers):
+        numbers = [value for cell in cells for value in (cell.fpr, cell.references, *cell.coefficients, cell.low, cell.high)]
+        numbers += [made.level, made.offset, *(end for ends in domain.values() for end in ends)]
+        if not cells or not all(type(value) in (int, float) and math.isfinite(value) for value in numbers):
             refuse("Calibration", "cells", "hold finite numbers", f"{len(cells)} cells")
+        needed = len(made.predictors) if made.form == "linear" else 2
+        if made.form not in FORMS or any(len(cell.coefficients) != needed for cell in cells):
+            refuse("Calibration", "form", f"be one of {', '.join(FORMS)} with its number of coefficients", repr(made.form))
         return made

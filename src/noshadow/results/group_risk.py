@@ -51,7 +51,9 @@ class GroupRisk:
             InputError: a field is missing or unknown.
         """
         known = {field.name for field in fields(cls)}
-        if set(data) != known:
+        if not isinstance(data, Mapping) or not known - {"reason"} <= set(data) <= known:
+            if not isinstance(data, Mapping):
+                refuse("GroupRisk.from_dict", "data", "be a dictionary", type(data).__name__)
             refuse("GroupRisk.from_dict", "data", "hold exactly its fields", f"{sorted(set(data) ^ known)} missing or unknown")
         given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
         return cls(**given)

@@ -76,7 +76,7 @@ def fit_calibration(
     Reference: [TAIL] §5, Tables 1–2 (the forms); Barber et al. 2021 (cross-conformal intervals).
     """
     require_choice(form, FORMS, OWNER, "form")
-    columns = tuple(predictors)
+    columns = (predictors,) if isinstance(predictors, str) else tuple(predictors)
     if not columns or (form != "linear" and len(columns) > 1):
         refuse(OWNER, "predictors", "be one column, or several with form='linear'", repr(columns))
     frame = _checked_table(table, columns)
@@ -122,14 +122,34 @@ def _checked_table(table: object, columns: tuple[str, ...]) -> pd.DataFrame:
     missing = [column for column in (*REQUIRED, *columns) if column not in frame]
     if missing:
         refuse(OWNER, "table", f"have the columns {', '.join((*REQUIRED, *columns))}", f"none named {', '.join(missing)}")
-    for column in ("fpr", "references", "tpr", *columns):
-        values = pd.to_numeric(frame[column], errors="coerce")
+    unnamed = frame[["setup", "data_set"]].isna().to_numpy().any(axis=1)
+    if unnamed.any():
+        refuse(
+            OWNER,
+            "table",
+            "name a setup and a data set in every row",
+            f"{int(unnamed.sum())} rows without, the first {int(unnamed.argmax())}",
+        )
+    guards = [column for column in GUARDS if column in frame]
+    numbers = list(dict.fromkeys(("fpr", "references", "tpr", *columns, *guards)))
+    frame = frame.assign(**{column: pd.to_numeric(frame[column], errors="coerce") for column in numbers})
+    for column in numbers:
+        values = frame[column]
         bad = ~np.isfinite(values.to_numpy(dtype=np.float64))
         if bad.any():
             got = f"{int(bad.sum())} that are not, the first in row {int(bad.argmax())}"
             refuse(OWNER, "table", f"hold finite numbers in {column!r}", got)
     if not frame["tpr"].between(0, 1).all():
         refuse(OWNER, "table", "hold rates in [0, 1] in 'tpr'", f"{frame['tpr'].min():g} … {frame['tpr'].max():g}")
+    if not frame["fpr"].between(0, 1, inclusive="neither").all():
+        refuse(OWNER, "table", "hold rates strictly between 0 and 1 in 'fpr'", f"{frame['fpr'].min():g} … {frame['fpr'].max():g}")
+    counts = frame["references"]
+    if not ((counts >= 1) & (counts == counts.round())).all():
+        refuse(OWNER, "table", "hold whole numbers ≥ 1 in 'references'", f"{counts.min():g} … {counts.max():g}")
+    attacks = set(zip(frame["fpr"], frame["references"], strict=True))
+    if len(attacks) != frame["fpr"].nunique() * frame["references"].nunique():
+        rule = "hold every number of references at every false-positive rate, between which predictions are interpolated"
+        refuse(OWNER, "table", rule, f"{len(attacks)} of {frame['fpr'].nunique() * frame['references'].nunique()} pairs")
     checked: pd.DataFrame = frame
     return checked
 

@@ -4,9 +4,12 @@ import numpy as np
 from scipy.optimize import minimize_scalar, nnls
 
 from noshadow.checks import Array
+from noshadow.results.calibration import FORMS
 
-FORMS = ("linear", "exponential", "quadratic", "power")
+__all__ = ["FORMS", "fitted_coefficients", "predicted_rates"]
+
 # Where b is sought: from a straight line, and from almost a step, to far steeper than any rate was seen to rise.
+LARGEST_EXPONENT = 100.0  # squares of the curve stay finite
 BENDS = {"exponential": (1e-3, 20.0), "power": (0.05, 5.0)}
 
 
@@ -23,7 +26,7 @@ def predicted_rates(form: str, coefficients: tuple[float, ...], x: Array) -> Arr
         a, b = coefficients
         first = positive[:, 0]
         if form == "exponential":
-            rates = a * np.expm1(b * first)
+            rates = a * _exponential(first, b)
         elif form == "quadratic":
             rates = a * first + b * first**2
         else:
@@ -54,7 +57,7 @@ def fitted_coefficients(form: str, x: Array, y: Array, weights: Array) -> tuple[
 
 
 def _exponential(x: Array, bend: float) -> Array:
-    curve: Array = np.expm1(bend * x)
+    curve: Array = np.expm1(np.minimum(bend * x, LARGEST_EXPONENT))
     return curve
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.special import ndtr, ndtri
 
 from noshadow.checks import Array, refuse, require_number, require_same_length, require_whole
@@ -16,6 +17,7 @@ from noshadow.tail.resampling import Bootstrap, tnr_at, tnr_draws
 
 OWNER = "group_risk"
 LEAST_RECORDS = 20
+MISSING = "(missing)"
 FIGURES = ("auc", "auc_interval", "auc_difference", "auc_p", "level", "tnr", "tnr_interval", "tnr_difference", "tnr_p")
 MISSES = 10  # members that may exceed a group's threshold: with fewer, the interval of TNR is too short
 
@@ -89,10 +91,17 @@ def group_risk(
 def _names(groups: object, argument: str) -> Array:
     if isinstance(groups, str) or not isinstance(groups, Iterable):
         refuse(OWNER, argument, "be one name a record", repr(groups)[:60])
+    return np.array(named_groups(groups, OWNER, argument), dtype=object)
+
+
+def named_groups(groups: Iterable[object], owner: str, argument: str) -> list[str]:
+    """Each record's group as text: 1 and 1.0 are one group, and so is everything that is missing (None, NaN)."""
     held = groups.tolist() if hasattr(groups, "tolist") else list(groups)
-    if any(isinstance(name, list) for name in held):
-        refuse(OWNER, argument, "have one dimension", f"shape {np.shape(held)}")
-    return np.array([str(name) for name in held])
+    if any(isinstance(name, (list, tuple, np.ndarray)) for name in held):
+        refuse(owner, argument, "hold one name a record", f"{type(held[0]).__name__}s")
+    missing = pd.isna(pd.Series(held, dtype=object)).tolist()
+    whole = [isinstance(name, float) and name.is_integer() for name in held]
+    return [MISSING if gone else str(int(name) if plain else name) for name, gone, plain in zip(held, missing, whole, strict=True)]
 
 
 def _rest(counts: dict[str, tuple[int, ...]], group: str) -> tuple[int, ...]:

@@ -40,6 +40,16 @@ def resolved_level(fpr: float | str, smaller: int, owner: str) -> float:
     return asked
 
 
+def tied_share(losses: Array) -> float:
+    """Share of sorted losses whose margin is not known: tied at the smallest loss, or too small for float64 to tell from 0.
+
+    Losses clipped or rounded from below are of this kind; a single smallest loss is not.
+    """
+    unknown = int((margins_of_losses(losses) >= LARGEST_MARGIN).sum())
+    smallest = int(np.searchsorted(losses, losses[0], side="right"))
+    return max(unknown, smallest if smallest > 1 else 0) / len(losses)
+
+
 def margins_of_losses(losses: Array) -> Array:
     """φ = −log(e^loss − 1), the margin log p_y − log(1 − p_y) of a cross-entropy; at most 36."""
     # Large losses: e^loss − 1 overflows where φ is −loss to the last digit.

@@ -252,7 +252,8 @@ def _fitted(ends: Array, n: int, owner: str, name: str) -> _Tails:
     for j, power in enumerate(np.linspace(*GRID_RANGE, GRID)):
         slope = math.expm1(power)
         shape[:, j] = np.log1p(slope * ratio).mean(axis=1)
-        log_scale[:, j] = np.log(shape[:, j] / slope)
+        # A resample without any excess has shape 0 on the whole grid; any scale describes it.
+        log_scale[:, j] = np.log(np.maximum(shape[:, j] / slope, SHORTEST))
         likelihood[:, j] = -k * (log_scale[:, j] + shape[:, j] + 1)
     weights = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
     weights /= weights.sum(axis=1, keepdims=True)

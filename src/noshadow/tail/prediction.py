@@ -14,8 +14,8 @@ from noshadow.tail.calibration import interval_ends
 from noshadow.tail.forms import predicted_rates
 
 LEAST_RECORDS = 500
-MOST_ZEROS = 0.1
-STRETCH = 0.1  # of the range of the setups, beyond which a predictor counts as unlike them
+MOST_TIED = 0.1
+STRETCH = 0.1  # how far beyond the range of the setups a predictor may lie
 SHIPPED = {"losses": "losses.json"}  # what the calibration reads, and its file
 
 
@@ -46,13 +46,13 @@ def predicted_tpr(
     references: int,
     sizes: tuple[int, int],
     clear_gap: bool,
-    zeros: float = 0.0,
+    tied: float = 0.0,
 ) -> Prediction:
     """The TPR at `fpr` of an attack with so many reference models, by this calibration.
 
     Between calibrated rates and numbers of models, values and ends are interpolated along log fpr and log K. Outside of
-    them nothing is predicted; a model unlike the setups is predicted, and said to be. `zeros`: share of member losses that are
-    exactly 0, whose margins are not known.
+    them nothing is predicted; a model unlike the setups is predicted, and said to be. `tied`: share of member losses whose
+    margins are not known; nothing is predicted from many of them.
     """
     rates = sorted({cell.fpr for cell in calibration.cells})
     counts = sorted({cell.references for cell in calibration.cells})
@@ -61,8 +61,13 @@ def predicted_tpr(
         return _nothing(f"The calibration covers false-positive rates of {rates[0]:g} to {rates[-1]:g}, not {fpr:g}.")
     if not counts[0] <= references <= counts[-1]:
         return _nothing(f"The calibration covers {counts[0]} to {counts[-1]} reference models, not {references}.")
+    if tied > MOST_TIED:
+        return _nothing(
+            f"{100 * tied:.0f} % of the member losses are tied at their smallest value or rounded to 0, so the margins behind "
+            "them are not known: give losses in float64, without clipping."
+        )
     value, low, high = _between(calibration, shown, math.log(fpr), math.log(references))
-    reasons = [*_unlike(calibration, shown), *_too_little(sizes, clear_gap, zeros)]
+    reasons = [*_unlike(calibration, shown), *_too_little(sizes, clear_gap)]
     source = f"{' and '.join(calibration.predictors)} by calibration {calibration.name}"
     used = f"Predicted from {source}, fitted to {len(calibration.setups)} setups"
     reason = f"{used}; this model is like them." if not reasons else f"{used}; but {'; '.join(reasons)}: take it as a hint."
@@ -96,19 +101,18 @@ def _at(calibration: Calibration, cell: CalibrationCell, x: np.ndarray) -> tuple
 def _unlike(calibration: Calibration, shown: Mapping[str, float]) -> list[str]:
     found = []
     for name, (low, high) in calibration.domain.items():
-        room = STRETCH * (high - low)
-        if name in shown and not low - room <= shown[name] <= high + room:
+        # Ranges are long at their upper end: a share of their length would take in everything below them.
+        least = low * (1 - STRETCH) if low > 0 else low - STRETCH * (high - low)
+        if name in shown and not least <= shown[name] <= high + STRETCH * (high - low):
             symmetric = " (a more symmetric loss distribution)" if name == "skewness" and shown[name] < low else ""
             found.append(f"its {name} of {shown[name]:.3g}{symmetric} is outside that of the setups ({low:.3g} to {high:.3g})")
     return found
 
 
-def _too_little(sizes: tuple[int, int], clear_gap: bool, zeros: float) -> list[str]:
+def _too_little(sizes: tuple[int, int], clear_gap: bool) -> list[str]:
     found = []
     if min(sizes) < LEAST_RECORDS:
         found.append(f"it has {min(sizes)} records in the smaller split and the calibration needs {LEAST_RECORDS}")
-    if zeros > MOST_ZEROS:
-        found.append(f"{100 * zeros:.0f} % of its member losses are exactly 0, as single precision rounds them (give float64 losses)")
     if not clear_gap:
         found.append("its losses do not tell members from non-members more than chance would")
     return found

@@ -8,7 +8,7 @@ import numpy as np
 from noshadow.checks import Array, as_array, refuse, require_number, require_same_length, require_whole
 from noshadow.metrics import error_budget, loss_auc
 from noshadow.results import Calibration, ModelRisk, TnrCurve
-from noshadow.tail.losses import resolved_level, sorted_losses
+from noshadow.tail.losses import margins_of_losses, resolved_level, sorted_losses, tied_share
 from noshadow.tail.pareto import extrapolated_tnr, shows_tail
 from noshadow.tail.prediction import SHIPPED, Prediction, predicted_tpr, shipped_calibration
 from noshadow.tail.predictors import loss_predictors, score_predictors
@@ -56,7 +56,8 @@ def model_risk(
         resamples: bootstrap resamples, ≥ 100.
         level: coverage of the intervals of measured figures, in (0, 1).
         calibration: one of your own from `fit_calibration`; None = the shipped one.
-        not_predicted: why no attack rate should be predicted (for instance a regression); stored as `reason`.
+        not_predicted: why no attack rate should be predicted; stored as `reason`. Give it for losses that are no cross-entropies
+            of hard labels (squared errors, soft targets): from the losses alone that cannot be seen.
 
     Returns:
         ModelRisk. `predicted_tpr` with its prediction interval comes from the calibration; `in_calibration_domain` and
@@ -118,6 +119,9 @@ def _predicted(
     risk: ModelRisk, losses: tuple[Array, Array], scores: object, references: int, given: Calibration | None
 ) -> tuple[Prediction, str | None]:
     """By the caller's calibration, else by the shipped one."""
+    if given is not None and not isinstance(given, Calibration):
+        hint = "Read a file with Calibration.load."
+        refuse("model_risk", "calibration", "be a Calibration", type(given).__name__, hint)
     shown = loss_predictors(*losses) | ({} if scores is None else score_predictors(scores))
     held = {kind: shipped_calibration(kind) for kind in SHIPPED} if given is None else {"own calibration": given}
     usable = {kind: one for kind, one in held.items() if one is not None and all(name in shown for name in one.predictors)}
@@ -129,8 +133,7 @@ def _predicted(
     kind, chosen = next(iter(usable.items()))
     sizes = risk.n_members, risk.n_nonmembers
     clear = risk.auc_interval[0] > 0.5 or risk.tnr_interval[0] > risk.fpr
-    zeros = float((losses[0] == 0).mean())
-    found = predicted_tpr(chosen, shown, fpr=risk.fpr, references=references, sizes=sizes, clear_gap=clear, zeros=zeros)
+    found = predicted_tpr(chosen, shown, fpr=risk.fpr, references=references, sizes=sizes, clear_gap=clear, tied=tied_share(losses[0]))
     return found, kind if found.value is not None else None
 
 
@@ -150,7 +153,8 @@ def _doubts(risk: ModelRisk, members: Array, nonmembers: Array) -> tuple[str, ..
 
 def _extrapolated(members: Array, nonmembers: Array, bootstrap: Bootstrap, scale: str) -> TnrCurve | None:
     """TNR at decades below the resolution of the members, where a tail can be fitted."""
-    levels = [level for level in BELOW if level * len(members) < 1] if shows_tail(members) and shows_tail(nonmembers) else []
+    fitted = [-margins_of_losses(losses) if scale == "margin" else losses for losses in (members, nonmembers)]
+    levels = [level for level in BELOW if level * len(members) < 1] if all(map(shows_tail, fitted)) else []
     how: dict[str, Any] = {"scale": scale, "resamples": TAIL_RESAMPLES, "coverage": bootstrap.level, "seed": bootstrap.seed}
     found = [extrapolated_tnr(members, nonmembers, level, **how) for level in levels]
     if not found:

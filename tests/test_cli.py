@@ -28,22 +28,6 @@ MAIN = [sys.executable, "-c", "from noshadow.cli import main; main()"]
 
 
 @pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-    """Run a command in tmp_path as the console script does: (exit code, stdout, stderr)."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", sys.path[:])
-
-    def call(*args):
-        monkeypatch.setattr(sys, "argv", ["noshadow", *map(str, args)])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        out, err = capsys.readouterr()
-        return stopped.value.code or 0, out, err
-
-    return call
-
-
-@pytest.fixture
 def fails(run):
     """The command ends with this code, prints nothing, and says what is wrong in one line."""
 

@@ -25,21 +25,6 @@ MAIN = [sys.executable, "-c", "from noshadow.cli import main; main()"]
 PLAIN = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS", "NO_COLOR")}
 
 
-@pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-    """Run a command in tmp_path as the console script does: (exit code, stdout, stderr)."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*args):
-        monkeypatch.setattr(sys, "argv", ["noshadow", *map(str, args)])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        out, err = capsys.readouterr()
-        return stopped.value.code or 0, out, err
-
-    return call
-
-
 def made(scale=1.0, ids=None):
     rng = np.random.default_rng(8)
     x = rng.normal(size=(400, 3))

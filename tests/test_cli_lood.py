@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,27 +12,11 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.linear_model import LogisticRegression
 
 import noshadow as ns
-from noshadow import cli
 
 DOC = Path(__file__).parents[1] / "docs" / "lood.md"
 FOLDER = {"lood.json", "records.parquet", "lood.html"}
 X, Y = load_digits(return_X_y=True)
 X, Y = X[:50] / 16, Y[:50]
-
-
-@pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-    """Run a command in tmp_path as the console script does: (exit code, stdout, stderr)."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*args):
-        monkeypatch.setattr(sys, "argv", ["noshadow", *map(str, args)])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        out, err = capsys.readouterr()
-        return stopped.value.code or 0, out, err
-
-    return call
 
 
 @pytest.fixture

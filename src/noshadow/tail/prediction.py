@@ -16,7 +16,6 @@ from noshadow.tail.forms import predicted_rates
 LEAST_RECORDS = 500
 MOST_TIED = 0.1
 STRETCH = 0.1  # how far beyond the range of the setups a predictor may lie
-SHIPPED = {"losses": "losses.json"}  # what the calibration reads, and its file
 
 
 @dataclass(frozen=True)
@@ -32,10 +31,10 @@ class Prediction:
 
 
 @functools.cache
-def shipped_calibration(kind: str) -> Calibration | None:
-    """The calibration in the package that predicts from `kind`; None when this version has none."""
-    source = files("noshadow.tail") / "shipped" / SHIPPED[kind]
-    return Calibration.from_dict(json.loads(source.read_text(encoding="utf8"))) if source.is_file() else None
+def shipped_calibration() -> Calibration:
+    """The calibration in the package; it reads losses alone."""
+    source = files("noshadow.tail") / "shipped" / "losses.json"
+    return Calibration.from_dict(json.loads(source.read_text(encoding="utf8")))
 
 
 def predicted_tpr(
@@ -61,7 +60,7 @@ def predicted_tpr(
         return _nothing(f"The calibration covers false-positive rates of {rates[0]:g} to {rates[-1]:g}, not {fpr:g}.")
     if not counts[0] <= references <= counts[-1]:
         return _nothing(f"The calibration covers {counts[0]} to {counts[-1]} reference models, not {references}.")
-    if tied > MOST_TIED:
+    if tied > MOST_TIED and any(name.startswith("margin_shift") for name in calibration.predictors):
         return _nothing(
             f"{100 * tied:.0f} % of the member losses are tied at their smallest value or rounded to 0, so the margins behind "
             "them are not known: give losses in float64, without clipping."

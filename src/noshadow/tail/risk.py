@@ -10,7 +10,7 @@ from noshadow.metrics import error_budget, loss_auc
 from noshadow.results import Calibration, ModelRisk, TnrCurve
 from noshadow.tail.losses import margins_of_losses, resolved_level, sorted_losses, tied_share
 from noshadow.tail.pareto import extrapolated_tnr, shows_tail
-from noshadow.tail.prediction import SHIPPED, Prediction, predicted_tpr, shipped_calibration
+from noshadow.tail.prediction import Prediction, predicted_tpr, shipped_calibration
 from noshadow.tail.predictors import loss_predictors, score_predictors
 from noshadow.tail.resampling import Bootstrap, Steps, atoms_of, distance_draws, threshold_places, tnr_at, tnr_draws
 
@@ -19,7 +19,6 @@ BELOW = (1e-3, 1e-4, 1e-5)  # levels that small samples do not resolve
 TAIL_RESAMPLES = 200
 CURVE_RANGE = (1e-4, 0.5)
 SCORE_COLUMNS = ("loss", "gradient_norm", "entropy", "leverage", "influence", "newton", "loo", "shift", "margin_leverage")
-NO_CALIBRATION = "No calibration is at hand, so the true-positive rate of a reference-model attack is not predicted."
 
 
 def model_risk(
@@ -42,10 +41,12 @@ def model_risk(
     τ = the smallest member loss that at most ⌊fpr · n_members⌋ member losses exceed; TNR = mean(nonmember_losses > τ).
     Beside it: loss AUC, mean loss gap, accuracy gap, Kolmogorov–Smirnov and Wasserstein-1 distance, and TNR over a
     grid of levels. Members and non-members are resampled with replacement, independently, for percentile intervals.
+    Predicted TPR of LiRA with K references = a · (Q₁₀(φ_in) − Q₁₀(φ_out)) / ½(Q₈₄ − Q₁₆)(φ_in), φ = −log(e^loss − 1) and Q_p the
+    p-th percentile, a fitted for each K and level to setups where the attack was run (the shipped calibration).
 
     Args:
-        member_losses: (n_members,) finite losses of training records, n_members ≥ 2.
-        nonmember_losses: (n_nonmembers,) finite losses of records drawn like them and not trained on, n_nonmembers ≥ 2.
+        member_losses: (n_members,) finite losses ≥ 0 of training records, n_members ≥ 2.
+        nonmember_losses: (n_nonmembers,) finite losses ≥ 0 of records drawn like them and not trained on, n_nonmembers ≥ 2.
         scores: record scores of the members; read by a calibration of your own that uses them. The shipped one does not: on
             data sets left out, no quantile of any score improved on the losses (docs/calibration.md).
         fpr: "auto" = max(1e-3, 1/min(n_members, n_nonmembers)), or a level in [1/min(n_members, n_nonmembers), 1].
@@ -123,18 +124,15 @@ def _predicted(
         hint = "Read a file with Calibration.load."
         refuse("model_risk", "calibration", "be a Calibration", type(given).__name__, hint)
     shown = loss_predictors(*losses) | ({} if scores is None else score_predictors(scores))
-    held = {kind: shipped_calibration(kind) for kind in SHIPPED} if given is None else {"own calibration": given}
-    usable = {kind: one for kind, one in held.items() if one is not None and all(name in shown for name in one.predictors)}
-    if given is not None and not usable:
-        missing = sorted(name for name in given.predictors if name not in shown)
+    chosen = shipped_calibration() if given is None else given
+    missing = sorted(name for name in chosen.predictors if name not in shown)
+    if missing:
         refuse("model_risk", "calibration", "read what is given", f"one that needs {', '.join(missing)}", "Pass scores=.")
-    if not usable:
-        return Prediction(None, None, None, NO_CALIBRATION, None), None
-    kind, chosen = next(iter(usable.items()))
     sizes = risk.n_members, risk.n_nonmembers
     clear = risk.auc_interval[0] > 0.5 or risk.tnr_interval[0] > risk.fpr
     found = predicted_tpr(chosen, shown, fpr=risk.fpr, references=references, sizes=sizes, clear_gap=clear, tied=tied_share(losses[0]))
-    return found, kind if found.value is not None else None
+    source = "losses" if given is None else "own calibration"
+    return found, source if found.value is not None else None
 
 
 def _doubts(risk: ModelRisk, members: Array, nonmembers: Array) -> tuple[str, ...]:

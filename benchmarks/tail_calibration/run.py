@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 
 import torch
+
 from benchmarks.environment import environment
 from benchmarks.tail_calibration.measure import LastLayerColumns, margin_columns, measured, traced
 from benchmarks.tail_calibration.setups import CONVOLUTIONAL, DENSE, SETUPS, recipe
-
 from noshadow.reference import load_references, train_references
 
 RESULTS = Path(__file__).parents[1] / "results" / "tail_calibration"

@@ -5,9 +5,9 @@ import itertools
 from dataclasses import asdict, dataclass
 
 import torch
-from benchmarks.tail_calibration.pools import pool
 from torch import nn
 
+from benchmarks.tail_calibration.pools import pool
 from noshadow.reference import Recipe
 
 

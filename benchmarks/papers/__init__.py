@@ -1,0 +1,1 @@
+"""The papers' tables re-made on real data."""

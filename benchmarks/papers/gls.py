@@ -1,0 +1,107 @@
+"""[GLS] Table 2 and its figures: the leverage score by depth beside what reference models measure."""
+
+import time
+
+import numpy as np
+from sklearn.manifold import TSNE
+
+import noshadow as ns
+from benchmarks.papers.columns import whole_network
+from noshadow.attacks import attack_success, lira_scores
+from noshadow.metrics import spearman, tpr_at_fpr
+
+OURS = ("margin_leverage", "shift")
+FROG = 6
+SHARE = 0.02
+RATES = tuple(float(f"{rate:.3g}") for rate in np.geomspace(0.01, 1.0, 25))
+
+
+def shadow_metrics(references, target):
+    """What the other reference models say of the target's training records: LiRA's score, σ ratio, TPR at 0.05, mean gap."""
+    signals, member = np.asarray(references.statistic), np.asarray(references.membership)
+    rows, others = references.plan.members(target), np.arange(len(signals)) != target
+    known, inside = signals[others][:, rows], member[others][:, rows]
+    found = attack_success(signals[others], member[others], attack="lira", variance="record", fpr=0.05)
+    mean_in, mean_out = (np.where(side, known, 0).sum(0) / side.sum(0) for side in (inside, ~inside))
+    return {
+        "lira_score": lira_scores(signals[target], signals[others], member[others], variance="global")[rows],
+        "sigma_ratio": _spread(known, ~inside) / _spread(known, inside),
+        "tpr_0.05": found.tpr[rows],
+        "mean_gap": np.abs(mean_in - mean_out),
+        "d_prime": found.d_prime[rows],
+    }
+
+
+def _spread(signals, side):
+    return np.nanstd(np.where(side, signals, np.nan), axis=0)
+
+
+def depth_table(references, targets, depths):
+    """Spearman of the leverage score over the last 1, 2, 4 and all layers, and of our scores, with each shadow metric, a value a target."""
+    names = {"last": "leverage"} | {str(depth): f"leverage_{depth}" for depth in depths} | {name: name for name in OURS}
+    found = {}
+    for target in range(targets):
+        scores = references.extra(target)
+        for metric, truth in shadow_metrics(references, target).items():
+            for label, name in names.items():
+                value = spearman(truth, np.asarray(scores[name]))
+                found.setdefault(metric, {}).setdefault(label, []).append(round(value, 4))
+    return found
+
+
+def depth_seconds(trained, module, depths):
+    """Processor and wall seconds to score every training record of one model at each depth, in one run."""
+    rows = np.arange(len(trained.x) // 2)
+    data = (trained.x[rows], trained.y[rows].numpy())
+    ways = {"last": lambda: last_layer_leverage(trained, module, data)}
+    ways |= {str(depth): lambda depth=depth: whole_network(trained, module, data, depth, "projected", outputs="all") for depth in depths}
+    found = {}
+    for depth, way in ways.items():
+        wall, processor = time.perf_counter(), time.process_time()
+        way()
+        found[depth] = {"wall": round(time.perf_counter() - wall, 2), "processor": round(time.process_time() - processor, 2)}
+    return found
+
+
+def last_layer_leverage(trained, module, data):
+    """The exact closed form of the last layer."""
+    signals = ns.collect_signals(module, data)
+    damping = len(data[1]) * trained.weight_decay
+    return ns.record_scores(signals.features, signals.outputs, signals.targets, damping=damping, columns=("leverage",))
+
+
+def frogs(trained, module, leverage):
+    """t-SNE of the last layer's features of one class, with each record's leverage."""
+    rows = np.flatnonzero(trained.y[: len(leverage)].numpy() == FROG)
+    signals = ns.collect_signals(module, (trained.x[rows], trained.y[rows].numpy()))
+    places = TSNE(random_state=0, init="pca", perplexity=30).fit_transform(np.asarray(signals.features, np.float64))
+    return {"x": _short(places[:, 0]), "y": _short(places[:, 1]), "leverage": _short(leverage[rows])}
+
+
+def high_and_low(references, leverage):
+    """FNR over FPR of LiRA on the records with the highest and the lowest leverage, over all models: mean and 95 % band."""
+    signals, member = np.asarray(references.statistic), np.asarray(references.membership)
+    order, count = np.argsort(leverage, kind="stable"), max(int(SHARE * len(leverage)), 1)
+    groups, found = {"highest": order[-count:], "lowest": order[:count]}, {}
+    for name, rows in groups.items():
+        curves = []
+        for model in range(len(signals)):
+            others = np.arange(len(signals)) != model
+            scores = lira_scores(signals[model], signals[others], member[others], variance="global")[rows]
+            inside = member[model][rows]
+            curves.append(
+                [1.0 - tpr_at_fpr(scores[inside], scores[~inside], rate) if rate * (~inside).sum() >= 1 else np.nan for rate in RATES]
+            )
+        held = np.array(curves)
+        kept = ~np.isnan(held).any(0)
+        found[name] = {
+            "fpr": [rate for rate, keep in zip(RATES, kept, strict=True) if keep],
+            "mean": _short(held[:, kept].mean(0)),
+            "low": _short(np.quantile(held[:, kept], 0.025, axis=0)),
+            "high": _short(np.quantile(held[:, kept], 0.975, axis=0)),
+        }
+    return found | {"records": count}
+
+
+def _short(values):
+    return [round(float(value), 4) for value in values]

@@ -1,0 +1,191 @@
+"""The papers' tables re-made: trains, attacks, scores and writes benchmarks/results/papers/NAME.json, one file a setting.
+
+`python -m benchmarks.papers.run --data DIR --work DIR [--only NAME ...] [--quick]` goes on where it stopped. A setting's audit, with
+its ground truth and report, stays in the work folder. `--quick` runs every setting on a few records with a few models and writes into
+the work folder alone.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+
+import noshadow as ns
+from benchmarks.environment import environment
+from benchmarks.papers.columns import ScoreColumns, whole_network
+from benchmarks.papers.gls import depth_seconds, depth_table
+from benchmarks.papers.settings import SETTINGS, quick, recipe, records
+from benchmarks.papers.truth import agreement, attack_rates, ceiling, curves, target_sides
+from noshadow.reference import load_references, status, train_references, with_ground_truth
+
+RESULTS = Path(__file__).parents[1] / "results" / "papers"
+SEED = 2_024
+
+
+class Clock:
+    """Processor and wall seconds of each part of a setting, summed over interrupted runs."""
+
+    def __init__(self, path):
+        self.path = path
+        self.parts = json.loads(path.read_text()) if path.exists() else {}
+
+    @contextlib.contextmanager
+    def timed(self, part):
+        """Adds what happens inside to the part, also when it is interrupted."""
+        wall, processor = time.perf_counter(), time.process_time()
+        try:
+            yield
+        finally:
+            held = self.parts.setdefault(part, {"wall": 0.0, "processor": 0.0})
+            held["wall"] = round(held["wall"] + time.perf_counter() - wall, 2)
+            held["processor"] = round(held["processor"] + time.process_time() - processor, 2)
+            self.path.write_text(json.dumps(self.parts))
+
+
+def audited_model(trained, folder, clock):
+    """The model that is audited, trained on the first half of the records; from disk when it is there."""
+    path = folder / "model.safetensors"
+    if not path.exists():
+        with clock.timed("train_model"):
+            module = trained(np.arange(len(trained.x) // 2), SEED)
+        save_file(module.state_dict(), path.with_suffix(".part"))
+        path.with_suffix(".part").rename(path)
+    module = trained.build()
+    module.load_state_dict(load_file(path))
+    return module.eval()
+
+
+def audited(module, trained, x, y, folder, clock):
+    """Its audit, as a user would ask for it."""
+    half, path = len(x) // 2, folder / "audit"
+    if not path.exists():
+        with clock.timed("audit"):
+            found = ns.audit(
+                module, (x[:half], y[:half]), (x[half:], y[half:]), task=trained.task, weight_decay=trained.weight_decay, progress=False
+            )
+        found.save(path)
+    return ns.load(path)
+
+
+def time_whole_network(setting, module, trained, x, y, clock):
+    """What scores over all layers cost, measured once."""
+    if setting.network is not None and "network" not in clock.parts:
+        half = len(x) // 2
+        with clock.timed("network"):
+            whole_network(trained, module, (x[:half], y[:half]), "all", setting.network)
+
+
+def reference_models(setting, trained, module, x, y, folder, clock):
+    """Reference models on random halves of all records, the first of them scored when they are trained."""
+    half, path = len(x) // 2, folder / "references"
+    if path.exists() and not status(path).missing:
+        return load_references(path)
+    with clock.timed("references"):
+        return train_references(
+            path,
+            trained,
+            (x[:half], y[:half]),
+            (x[half:], y[half:]),
+            model=module,
+            models=setting.references,
+            engine=setting.engine,
+            workers=1,
+            threads=torch.get_num_threads(),
+            extra=ScoreColumns(trained, setting.network, setting.depths),
+            extra_models=setting.targets,
+            progress=False,
+        )
+
+
+def made(setting, data, work):
+    """Everything the tables need of one setting."""
+    folder = work / setting.name
+    folder.mkdir(parents=True, exist_ok=True)
+    clock = Clock(folder / "seconds.json")
+    x, y, _ = records(setting, data, work)
+    trained = recipe(setting, x, y)
+    module = audited_model(trained, folder, clock)
+    found = audited(module, trained, x, y, folder, clock)
+    time_whole_network(setting, module, trained, x, y, clock)
+    references = reference_models(setting, trained, module, x, y, folder, clock)
+    if found.ground_truth is None:
+        with clock.timed("ground_truth"):
+            found = with_ground_truth(found, references, progress=False)
+        found.save(folder / "audit", overwrite=True)
+        ns.write_report(found, folder / "report.html")
+    with clock.timed("tables"):
+        truths, scores = target_sides(references, setting.targets)
+        tables = {
+            "agreement": agreement(truths, scores),
+            "ceiling": ceiling(references),
+            "curves": curves(truths, scores),
+            "attacks": attack_rates(references, setting.targets),
+        }
+        if setting.depths:
+            tables["depths"] = depth_table(references, setting.targets, setting.depths)
+            tables["depth_seconds"] = depth_seconds(trained, module, setting.depths)
+    return (
+        described(setting, trained, references)
+        | tables
+        | {"seconds": clock.parts, "load": os.getloadavg()[0], "environment": environment()}
+    )
+
+
+def described(setting, trained, references):
+    """What was trained on what."""
+    member, loss, correct = np.asarray(references.membership), np.asarray(references.loss), references.correct
+    shown = loss if correct is None else np.asarray(correct)
+    return {
+        "title": setting.title,
+        "differs": setting.differs,
+        "task": trained.task,
+        "training": trained.settings(),
+        "records": len(trained.x),
+        "references": setting.references,
+        "targets": setting.targets,
+        "parameters": sum(parameter.numel() for parameter in trained.build().parameters()),
+        "network": setting.network,
+        "engine": references.describe["engine_reason"],
+        "fit": {
+            "shown": "loss" if correct is None else "accuracy",
+            "members": round(float(shown[member].mean()), 4),
+            "others": round(float(shown[~member].mean()), 4),
+        },
+    }
+
+
+def write(path, entry):
+    """One line a row, so that changes can be read."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.with_suffix(".part").write_text(json.dumps(entry, separators=(",", ":"), sort_keys=True).replace("},{", "},\n{") + "\n")
+    path.with_suffix(".part").rename(path)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder of the real data sets")
+    parser.add_argument("--work", type=Path, required=True, help="where models and audits go; run again to go on")
+    parser.add_argument("--only", nargs="+", choices=SETTINGS, help="some settings")
+    parser.add_argument("--quick", action="store_true", help="few records, few models: does it run?")
+    parser.add_argument("--threads", type=int, default=1)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    # An ended run leaves through the clock, so that its seconds are counted.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    work, results = (arguments.work / "quick", arguments.work / "quick") if arguments.quick else (arguments.work, RESULTS)
+    for name in arguments.only or SETTINGS:
+        setting = quick(SETTINGS[name]) if arguments.quick else SETTINGS[name]
+        started = time.perf_counter()
+        write(results / f"{name}.json", made(setting, arguments.data, work))
+        print(name, f"{time.perf_counter() - started:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

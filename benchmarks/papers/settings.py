@@ -1,0 +1,189 @@
+"""The settings of [RET] Tables 1–5 and [GLS] Table 2: data, network, training as published, and what had to differ."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from benchmarks.papers import networks, pools
+from noshadow.reference import Recipe
+
+POOL_SEED = 0
+QUICK = {"records": 240, "references": 12, "targets": 3, "limit": 240}
+QUICK_EPOCHS = 2
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One row of the papers' tables.
+
+    Attributes:
+        name, title: of the row. differs: how it departs from the paper, in one sentence.
+        pool: (data, work, limit) → inputs, targets. records: how many of them; None: all.
+        build: (inputs' shape, outputs) → a function that makes the network.
+        training: epochs, batch_size, lr, optimizer, … of `Recipe`.
+        references: models; each record's truth on a scored model is measured with all the others. targets: how many are scored.
+        network: how the whole network is scored: "dual", "projected", or None: not.
+        engine: of `train_references`; "one-by-one" keeps each model as it is trained.
+        limit: records of the pool that are embedded at all; None: every one.
+        depths: numbers of last layers over which the leverage score is taken too ([GLS] Table 2).
+    """
+
+    name: str
+    title: str
+    differs: str
+    pool: Callable
+    build: Callable
+    training: dict = field(repr=False)
+    records: int | None = None
+    references: int = 200
+    targets: int = 16
+    network: str | None = None
+    depths: tuple = ()
+    engine: str = "auto"
+    limit: int | None = None
+
+
+def quick(setting):
+    """The same path on a few records with a few models: shows that it runs, not what it finds."""
+    return replace(setting, training=setting.training | {"epochs": QUICK_EPOCHS}, **QUICK)
+
+
+def records(setting, data, work):
+    """(inputs, targets, rows): a fixed random order of the pool, cut to size; rows are their numbers in the pool.
+
+    The first half are the records of the model that is audited.
+    """
+    x, y = setting.pool(data, work, setting.limit)
+    rows = np.random.default_rng(POOL_SEED).permutation(len(x))[: setting.records]
+    targets = y[rows].astype(np.int64 if y.dtype.kind in "iu" else np.float64)
+    return np.ascontiguousarray(x[rows], dtype=np.float32), targets, rows
+
+
+def recipe(setting, x, y):
+    """How the audited model, the targets and the references are trained."""
+    outputs = int(y.max()) + 1 if y.dtype.kind == "i" else 1
+    return Recipe(setting.build(x.shape[1:], outputs), x, y, **setting.training)
+
+
+def _linear(shape, outputs):
+    return functools.partial(networks.linear, shape[0], outputs)
+
+
+def _perceptron(widths, dropout=0.0):
+    return lambda shape, outputs: functools.partial(networks.perceptron, shape[0], widths, outputs, dropout)
+
+
+def _convolutional(shape, outputs):
+    return functools.partial(networks.convolutional, shape[0], (16, 32, 64), 128, outputs)
+
+
+def _residual(width, blocks, dropout=0.0):
+    return lambda shape, outputs: functools.partial(networks.residual, width, blocks, outputs, dropout)
+
+
+def _encoder(shape, outputs):
+    return functools.partial(networks.SentenceEncoder, 16_384, shape[0], outputs)
+
+
+ADAM, ADAMW, SGD = {"optimizer": "adam"}, {"optimizer": "adamw"}, {"optimizer": "sgd", "momentum": 0.9}
+ALL = (
+    Setting(
+        "energy_mlp",
+        "UCI Energy, MLP",
+        "Nothing that the paper states: 614 records, 300 epochs, dropout 0.3; the heating load alone is predicted.",
+        pools.energy,
+        _perceptron((64, 32), 0.3),
+        ADAM | {"epochs": 300, "batch_size": 32, "lr": 1e-3, "weight_decay": 1e-3},
+        records=614,
+        network="dual",
+    ),
+    Setting(
+        "california_ridge",
+        "California Housing, linear regression",
+        "Nothing that the paper states: one linear layer trained by Adam with weight decay.",
+        pools.california,
+        _linear,
+        ADAM | {"epochs": 200, "batch_size": 256, "lr": 1e-2, "weight_decay": 1e-3},
+        records=16_512,
+    ),
+    Setting(
+        "pneumonia_probe",
+        "PneumoniaMNIST, linear head on EfficientNet-lite0",
+        "Stands in for BloodMNIST with DINOv2: 4,708 records, two classes, 1,280 frozen features of an ImageNet "
+        "backbone on images enlarged to 112 × 112.",
+        pools.pneumonia_features,
+        _linear,
+        SGD | {"epochs": 100, "batch_size": 512, "lr": 1e-2, "weight_decay": 1e-6},
+    ),
+    Setting(
+        "sst2_probe",
+        "SST-2, linear head on MiniLM",
+        "Frozen MiniLM-L6 sentence embeddings (384) instead of BERT-base's; every sentence, training as published.",
+        pools.sst2_embeddings,
+        _linear,
+        ADAMW | {"epochs": 10, "batch_size": 32, "lr": 1e-3, "weight_decay": 1e-2},
+    ),
+    Setting(
+        "california_mlp",
+        "California Housing, MLP",
+        "Nothing that the paper states: three hidden layers of 128, 200 epochs.",
+        pools.california,
+        _perceptron((128, 128, 128)),
+        ADAM | {"epochs": 200, "batch_size": 256, "lr": 1e-3, "weight_decay": 5e-4},
+        records=16_512,
+        network="dual",
+    ),
+    Setting(
+        "cifar10_cnn",
+        "CIFAR-10, CNN",
+        "10,000 records instead of 50,000 and 48 references instead of 200; widths 16, 32, 64 and a dense layer of 128 are ours.",
+        pools.cifar10,
+        _convolutional,
+        ADAMW | {"epochs": 25, "batch_size": 256, "lr": 1e-3, "weight_decay": 5e-4},
+        records=10_000,
+        references=48,
+        network="projected",
+        engine="one-by-one",
+    ),
+    Setting(
+        "cifar10_residual",
+        "CIFAR-10, residual network",
+        "Stands in for [GLS]'s ResNet-18 on 50,000 images with 200 references: three residual blocks 8, 16, 32 wide with group norm, "
+        "6,000 records, 48 references; models are trained on half of the records instead of four fifths.",
+        pools.cifar10,
+        _residual(8, 1),
+        ADAMW | {"epochs": 15, "batch_size": 64, "lr": 3e-3, "weight_decay": 5e-4},
+        records=6_000,
+        references=48,
+        depths=(2, 4, "all"),
+        engine="one-by-one",
+    ),
+    Setting(
+        "sst2_bert",
+        "SST-2, two-layer encoder from scratch",
+        "The shape of BERT-tiny without its pre-training, over words, with a learning rate of 0.0005 instead of 0.0001; 8,000 sentences "
+        "instead of 67,349, 40 references instead of 200.",
+        pools.sst2_tokens,
+        _encoder,
+        ADAMW | {"epochs": 10, "batch_size": 32, "lr": 5e-4, "weight_decay": 1e-2},
+        records=8_000,
+        references=40,
+        engine="one-by-one",
+    ),
+    Setting(
+        "cifar100_resnet",
+        "CIFAR-100 subset, ResNet-20",
+        "ResNet-20's depth at half its width with group norm, 10,000 of the 15,000 records of the subset, 24 references and 8 targets, "
+        "20 epochs instead of 50 with a learning rate of 0.05 instead of 0.001.",
+        pools.cifar100,
+        _residual(8, 3, 0.3),
+        SGD | {"epochs": 20, "batch_size": 128, "lr": 5e-2, "weight_decay": 5e-4},
+        records=10_000,
+        references=24,
+        targets=8,
+        engine="one-by-one",
+    ),
+)
+SETTINGS = {setting.name: setting for setting in ALL}

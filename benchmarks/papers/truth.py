@@ -1,0 +1,109 @@
+"""How closely each score ranks a model's records as the attacks do: tables and curves over several targets."""
+
+import functools
+
+import numpy as np
+
+from noshadow.attacks import attack_success
+from noshadow.attacks.shokri import shokri_success
+from noshadow.metrics import agreement_table, noise_ceiling, top_recall
+from noshadow.reference.chances import reference_chances
+
+RECALLS = ((0.01, 0.05), (0.001, 0.001), (0.01, 0.01), (0.05, 0.05))
+CURVE = tuple(float(f"{k:.2g}") for k in np.geomspace(1e-3, 1.0, 16))
+CURVED = ("loss", "gradient_norm", "newton", "influence", "shift", "network_influence", "network_shift")
+
+
+def measured_truth(references, models):
+    """Success of LiRA and RMIA a record, and LiRA's d′, measured with some of the models (an array of their numbers)."""
+    member, task = np.asarray(references.membership)[models], references.task
+    direction = "either" if task == "regression" else "larger"
+    variance = "record" if references.plan.models >= 64 else "global"
+    lira = attack_success(np.asarray(references.statistic)[models], member, attack="lira", direction=direction, variance=variance)
+    rmia = attack_success(_chances(references)[models], member, attack="rmia")
+    return {"lira_success": lira.success, "lira_d": lira.d_prime, "rmia_success": rmia.success}
+
+
+@functools.lru_cache(maxsize=1)
+def _chances(references):
+    return reference_chances(references)[0]
+
+
+def shokri_truth(references, models):
+    """Success of Shokri's attack a record over some of the models; {} where it does not apply."""
+    outputs = np.stack([references.outputs(int(model)) for model in models])
+    member = np.asarray(references.membership)[models]
+    found = shokri_success(outputs, references.targets, member, task=references.task, folds=4, seed=0)
+    return {"shokri_success": found.success}
+
+
+def target_sides(references, targets):
+    """(truths, scores) of each scored model, on its own training records; its truth is measured with all the other models.
+
+    Shokri's attack is learnt from the models that are not scored, once for all targets.
+    """
+    numbers = np.arange(references.plan.models)
+    shokri = shokri_truth(references, numbers[targets:])
+    truths, scores = [], []
+    for target in range(targets):
+        rows = references.plan.members(target)
+        truth = measured_truth(references, numbers[numbers != target]) | shokri
+        truths.append({name: values[rows] for name, values in truth.items()})
+        scores.append({name: np.asarray(values) for name, values in references.extra(target).items()})
+    return truths, scores
+
+
+def agreement(truths, scores):
+    """Rows of Spearman and recalls of every score against every attack, with intervals over the targets."""
+    table = agreement_table(truths, scores, recalls=RECALLS)
+    return [_rounded(row) for row in table.to_dict("records") if row["metric"] in ("spearman", "recall")]
+
+
+def ceiling(references):
+    """The same between two truths from disjoint halves of the models, attack by attack."""
+    # The plan is balanced within each half of the models.
+    first, second = (measured_truth(references, half) for half in np.array_split(np.arange(references.plan.models), 2))
+    rows = []
+    for name in first:
+        table = noise_ceiling(first[name], second[name], recalls=RECALLS, attack=name, resamples=100)
+        rows += [_rounded(row) for row in table.to_dict("records")]
+    return rows
+
+
+def curves(truths, scores):
+    """Recall of the top k in the top k for k from 0.001 to 1: mean and spread over targets, attack by attack."""
+    found = {}
+    for attack in truths[0]:
+        found[attack] = {}
+        for name in [name for name in CURVED if name in scores[0]]:
+            pairs = [(truth[attack], score[name]) for truth, score in zip(truths, scores, strict=True)]
+            values = np.array([[top_recall(*pair, top=k, keep=k) for k in CURVE] for pair in pairs])
+            found[attack][name] = {"mean": _list(values.mean(0)), "std": _list(values.std(0)), "one": _list(values[0])}
+    return {"k": list(CURVE), "attacks": found}
+
+
+def attack_rates(references, targets, levels=(1e-3, 1e-2, 0.1)):
+    """AUC and TPR of each attack over the scored models, each attacked with all the others."""
+    member = np.asarray(references.membership)
+    smallest = 1.0 / min(int((~row).sum()) for row in member)
+    levels = [level for level in levels if level >= smallest]
+    direction = "either" if references.task == "regression" else "larger"
+    lira = attack_success(references.statistic, member, attack="lira", direction=direction, levels=levels)
+    found = {
+        "lira": lira,
+        "rmia": attack_success(_chances(references), member, attack="rmia", levels=levels),
+        "loss": attack_success(references.loss, member, attack="loss", levels=levels),
+    }
+    return {
+        name: {"auc": _list(part.model_auc[:targets])}
+        | {f"tpr_{level:g}": _list(part.model_tpr[:targets, k]) for k, level in enumerate(levels)}
+        for name, part in found.items()
+    }
+
+
+def _list(values):
+    return [round(float(value), 5) for value in values]
+
+
+def _rounded(row):
+    return {key: round(value, 5) if isinstance(value, float) else value for key, value in row.items()}

@@ -1,0 +1,1 @@
+"""Calibration of the loss tail on real attacks."""

@@ -1,0 +1,110 @@
+"""benchmarks/papers: a slice of --quick runs from one command on made-up files, and its tables are what they say."""
+
+import gzip
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from noshadow.reference import load_references
+
+ROOT = Path(__file__).parents[1]
+PUBLISHED = json.loads((ROOT / "benchmarks" / "papers" / "published.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Files of the real data sets' form, with made-up numbers."""
+    folder, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
+    (folder / "california_housing").mkdir()
+    (folder / "energy_efficiency").mkdir()
+    houses = rng.uniform(1, 9, (400, 9))
+    with gzip.open(folder / "california_housing" / "cal_housing.data.gz", "wt") as file:
+        np.savetxt(file, houses, delimiter=",")
+    heat = rng.normal(size=(300, 10))
+    np.savetxt(folder / "energy_efficiency" / "ENB2012_data.csv", heat, delimiter=",", header="a,b", comments="")
+    return folder
+
+
+def run(data, work, *arguments):
+    command = [sys.executable, "-m", "benchmarks.papers.run", "--data", str(data), "--work", str(work), *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def quick(data, tmp_path_factory):
+    work = tmp_path_factory.mktemp("work")
+    done = run(data, work, "--quick", "--only", "energy_mlp", "california_ridge")
+    assert done.returncode == 0, done.stderr
+    return work / "quick"
+
+
+@pytest.mark.slow
+def test_a_quick_run_writes_every_table_into_the_work_folder_alone(quick):
+    entry = json.loads((quick / "energy_mlp.json").read_text())
+    assert {row["attack"] for row in entry["agreement"]} == {"lira_success", "lira_d", "rmia_success", "shokri_success"}
+    assert {"network_shift", "shift", "newton"} <= {row["score"] for row in entry["agreement"]}
+    assert all(row["targets"] == entry["targets"] == 3 for row in entry["agreement"])
+    assert {"train_model", "audit", "references", "network", "ground_truth", "tables"} == set(entry["seconds"])
+    for curve in entry["curves"]["attacks"]["lira_success"].values():
+        # Keeping everything finds everything.
+        assert curve["mean"][-1] == pytest.approx(1.0)
+    assert (quick / "energy_mlp" / "report.html").exists()
+    ridge = json.loads((quick / "california_ridge.json").read_text())
+    assert not any(row["score"].startswith("network_") for row in ridge["agreement"])
+
+
+@pytest.mark.slow
+def test_a_second_run_trains_nothing(quick, data):
+    before = {path: path.stat().st_mtime_ns for path in (quick / "energy_mlp" / "references" / "models").iterdir()}
+    seconds = json.loads((quick / "energy_mlp.json").read_text())["seconds"]
+    done = run(data, quick.parent, "--quick", "--only", "energy_mlp")
+    assert done.returncode == 0, done.stderr
+    assert before == {path: path.stat().st_mtime_ns for path in before}
+    again = json.loads((quick / "energy_mlp.json").read_text())["seconds"]
+    assert {name: again[name] for name in again if name != "tables"} == {name: seconds[name] for name in seconds if name != "tables"}
+
+
+@pytest.mark.slow
+def test_a_target_has_no_vote_in_its_own_truth(quick):
+    """The stored truth of target 0 is LiRA over the other models: recomputed here from the signals, record by record."""
+    entry = json.loads((quick / "california_ridge.json").read_text())
+    references = load_references(quick / "california_ridge" / "references")
+    signals, member = np.asarray(references.statistic)[1:], np.asarray(references.membership)[1:]
+    signals = signals[..., 0] if signals.ndim == 3 else signals
+    rows, recalls = references.plan.members(0), []
+    # With so few models one variance serves all records, so that d′ ranks by the distance of the means.
+    d = np.array([abs(signals[member[:, i], i].mean() - signals[~member[:, i], i].mean()) for i in rows])
+    kept = np.argsort(-np.asarray(references.extra(0)["shift"]), kind="stable")
+    for k in entry["curves"]["k"]:
+        count = int(np.ceil(k * len(rows) - 1e-9))
+        truth = np.argsort(-d, kind="stable")[:count]
+        recalls.append(len(set(truth.tolist()) & set(kept[:count].tolist())) / count)
+    # Curves are stored to five digits.
+    np.testing.assert_allclose(entry["curves"]["attacks"]["lira_d"]["shift"]["one"], recalls, atol=1e-5)
+
+
+def test_published_tables_agree_with_each_other():
+    """Table 1's settings are Table 4's and 5's; recalls are percentages; the best of Table 1 are those the goals were set by."""
+    first, fourth, fifth = (PUBLISHED[name]["rows"] for name in ("ret_table_1", "ret_table_4", "ret_table_5"))
+    assert set(first) == set(fourth) == set(fifth)
+    best = {name: max(pair[0] for pair in row.values()) for name, row in first.items()}
+    assert best["california_mlp"] == 75.5
+    assert best["pneumonia_probe"] == 90.4
+    assert all(0 <= value <= 100 for row in fifth.values() for cells in row.values() for value in cells[:3] if value is not None)
+
+
+def test_every_published_setting_can_be_run():
+    source = (ROOT / "benchmarks" / "papers" / "settings.py").read_text()
+    names = set(re.findall(r'Setting\(\s+"(\w+)"', source))
+    assert set(PUBLISHED["ret_table_1"]["rows"]) <= names
+
+
+def test_an_unknown_setting_is_refused(data, tmp_path):
+    done = run(data, tmp_path, "--only", "mnist")
+    assert done.returncode == 2
+    assert "invalid choice: 'mnist'" in done.stderr

@@ -41,7 +41,8 @@ def opened_page(browser, path, *, ready=True, **options):
     page.on("request", lambda request: page.trouble.append(request.url) if request.url != path.as_uri() else None)
     page.goto(path.as_uri())
     if ready:
-        page.wait_for_function("performance.getEntriesByName('ready').length || document.querySelector('#explorer .caution')")
+        # A selector, not a function: the page's policy lets no string be evaluated, which a second poll of a function would need.
+        page.wait_for_selector("html.explored, #explorer .caution", state="attached")
     return page
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import noshadow
@@ -189,11 +190,92 @@ def test_the_report_is_rebuilt_from_the_folder_alone(run, signals):
     assert Path("a/report.html").read_bytes() == page
 
 
-def test_record_contents_cannot_be_shown_from_a_folder(run, signals):
+def test_record_contents_come_from_a_file(run, signals):
+    run("audit", signals(train_ids=[f"p{i}" for i in range(40)]), "--out", "a", "--quiet")
+    plain, order = Path("a/report.html").read_bytes(), RNG.permutation(40)
+    images, texts = RNG.integers(0, 256, (40, 5, 4), dtype=np.uint8), [f"note, {i}" for i in range(40)]
+    np.save("images.npy", images)
+    np.savez("images.npz", images=images[order], ids=[f"p{i}" for i in order])
+    Path("texts.txt").write_text("\n".join(texts) + "\n", encoding="utf-8-sig")
+    table = pd.DataFrame({"id": [f"p{i}" for i in order], "age": order + 20, "code": "007"})
+    table.to_csv("rows.csv", index=False)
+    table.to_parquet("rows.parquet")
+    pd.DataFrame({"id": [f"p{i}" for i in order], "text": [texts[i] for i in order]}).to_csv("texts.csv", index=False)
+    audited = load("a")
+    expected = {
+        name: noshadow.write_report(audited, f"{name}.html", show_records=contents).read_bytes()
+        for name, contents in (("images", images), ("texts", texts), ("rows", table))
+    }
+    files = ("images.npy", "images.npz", "texts.txt", "texts.csv", "rows.csv", "rows.parquet")
+    for file in files:
+        assert run("report", "a", "--show-records", file) == (0, "a/report.html\n", "")
+        assert Path("a/report.html").read_bytes() == expected[file.split(".")[0]], file
+    assert b"007" in Path("a/report.html").read_bytes() and b"written without" not in expected["rows"]
+    assert run("report", "a", "--show-records", "texts.txt", "--show-top", "3", "--out", "b.html", "--quiet") == (0, "", "")
+    assert "Contents of the 3 highest-ranked records are shown" in Path("b.html").read_text(encoding="utf-8")
+    assert run("report", "a")[0] == 0 and Path("a/report.html").read_bytes() == plain
+
+
+def test_record_contents_come_from_a_function(run, signals, tmp_path):
     run("audit", signals(), "--out", "a", "--quiet")
-    code, out, err = run("report", "a", "--show-records")
-    assert (code, out) == (2, "") and "--show-records must come with a folder that holds record contents; got 'a'" in err
-    assert "--show-records</code> is refused" in Path("a/report.html").read_text(encoding="utf8")
+    name = next(MODULES)
+    (tmp_path / f"{name}.py").write_text(
+        dedent("""
+        from noshadow import Target
+        def texts():
+            print("a word")
+            return [f"note {i}" for i in range(40)]
+        def target():
+            return Target(None, ([[i, 2 * i] for i in range(40)], None), None)
+        def loader():
+            return Target(None, iter([]), None)
+        def broken():
+            raise KeyError("nothing here")
+        """)
+    )
+    assert run("report", "a", "--show-records", f"{name}:texts") == (0, "a/report.html\n", "a word\n")
+    assert "the texts of the 40 highest-ranked records" in Path("a/report.html").read_text(encoding="utf-8")
+    assert run("report", "a", "--show-records", f"{name}:target")[0] == 0
+    assert "the table rows of the 40 highest-ranked records" in Path("a/report.html").read_text(encoding="utf-8")
+    for function, match in (
+        ("broken", "must return record contents; it raised KeyError"),
+        ("loader", r"the Target of --show-records must hold its training data as \(X, y\); got one with list_iterator"),
+        ("nobody", "must be importable from here"),
+    ):
+        code, out, err = run("report", "a", "--show-records", f"{name}:{function}")
+        assert (code, out) == (2, "") and re.search(match, err) and err.count("\n") == 1
+
+
+def test_contents_that_will_not_do_are_one_sentence_and_change_nothing(run, fails, signals):
+    run("audit", signals(), "--out", "a", "--quiet")
+    page = Path("a/report.html").read_bytes()
+    Path("broken.npy").write_bytes(b"no array")
+    np.save("objects.npy", np.array([{}] * 40, dtype=object), allow_pickle=True)
+    np.savez("two.npz", images=np.zeros((40, 2, 2)), more=np.zeros(3))
+    np.savez("short.npz", images=np.zeros((39, 2, 2)))
+    Path("latin.txt").write_bytes(b"caf\xe9\n" * 40)
+    Path("few.txt").write_text("one\ntwo\n")
+    Path("empty.csv").write_text("")
+    pd.DataFrame({"id": range(1, 41), "a": 1}).to_csv("others.csv", index=False)
+    Path("broken.parquet").write_bytes(b"PAR1 no table")
+    Path("picture.jpg").write_bytes(b"")
+    for file, match in (
+        ("none.npy", "report: --show-records must be a file that exists; got 'none.npy'"),
+        ("picture.jpg", "must end in .npy, .npz, .txt, .csv, .parquet or name a package.module:function; got 'picture.jpg'"),
+        ("broken.npy", "must be a readable .npy file; got 'broken.npy'"),
+        ("objects.npy", "must be a readable .npy file; got 'objects.npy'"),
+        ("two.npz", "must hold one array of contents and, if you like, ids; got 'two.npz' with images, more"),
+        ("short.npz", "must hold one entry for each of the audit's 40 records; got 39"),
+        ("latin.txt", "must be a readable .txt file; got 'latin.txt'"),
+        ("few.txt", "one entry for each of the audit's 40 records; got 2"),
+        ("empty.csv", "must be a readable .csv file; got 'empty.csv'"),
+        ("others.csv", "ids of the contents must be the audit's; got 1 that the audit does not know, such as '40' where it has '0'"),
+        ("broken.parquet", "must be a readable .parquet file; got 'broken.parquet'"),
+    ):
+        fails(match, "report", "a", "--show-records", file)
+    fails("show_top must be a whole number ≥ 1; got 0", "report", "a", "--show-records", "few.txt", "--show-top", "0")
+    fails("requires an argument", "report", "a", "--show-records")
+    assert Path("a/report.html").read_bytes() == page and {path.name for path in Path("a").iterdir()} == FOLDER
 
 
 def test_hostile_ids_are_printed_as_they_are_and_harmless(run, tmp_path):

@@ -98,6 +98,30 @@ def test_an_audit_is_joined_and_its_absence_counted(run, data, tmp_path):
     assert "Spearman of kl with the audit's audit_shift" in out and "10 of 50 records have no partner in the audit" in out
     found = ns.load_lood(tmp_path / "leak")
     assert found.joined["matched"] == 40 and found.records["audit_rank"].notna().sum() == 40
+    added = ns.load(tmp_path / "audit")
+    np.testing.assert_array_equal(added.records["lood_kl"], found.records["kl"].head(40))
+    assert "Added to the audit: audit/report.html" in out
+    page = (tmp_path / "audit" / "report.html").read_bytes()
+    assert b"What the architecture leaks before training" in page
+    answer = json.loads(run("lood", data(), "--out", "leak", "--force", "--audit", "audit", "--json")[1])
+    assert answer["audit_report"] == "audit/report.html" and (tmp_path / "audit" / "report.html").read_bytes() == page
+    assert ns.load_lood(tmp_path / "leak").records.columns.tolist() == found.records.columns.tolist()
+    assert json.loads(run("lood", data(), "--out", "leak", "--force", "--json")[1])["audit_report"] is None
+
+
+def test_contents_do_not_belong_to_a_leak(run, data):
+    run("lood", data(), "--out", "leak", "--quiet")
+    code, out, err = run("report", "leak", "--show-records", "data.npz")
+    assert (code, out) == (2, "") and "--show-records must come with an audit folder; got 'leak', which noshadow lood wrote" in err
+    assert run("report", "leak", "--out", "other.html") == (0, "other.html\n", "")
+
+
+def test_an_audit_that_cannot_be_written_is_refused_before_the_work(run, refused, data, tmp_path):
+    model = LogisticRegression(max_iter=500).fit(X[:40], Y[:40])
+    audit = ns.audit(model, (X[:40], Y[:40]), (X[40:], Y[40:]), ids=[f"scan {i}" for i in range(40)], progress=False)
+    audit.save(tmp_path / "audit")
+    (tmp_path / "audit" / "mine.txt").write_text("mine")
+    refused("hold an audit and nothing else; got 'audit' with mine.txt", data(), "--out", "leak", "--audit", "audit")
 
 
 def test_report_rebuilds_the_page(run, data, tmp_path):

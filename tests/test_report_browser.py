@@ -9,6 +9,7 @@ import pytest
 import noshadow as ns
 from browser import chromium, cpu_seconds, opened_page
 from noshadow.findings import flagged_records
+from noshadow.lood import with_lood
 from noshadow.results import Audit
 from noshadow.tail import model_risk
 
@@ -326,3 +327,126 @@ def test_a_hundred_thousand_records_stay_smooth(browser, tmp_path):
     assert caption(page) == "11 of 100,000 records" and cpu_seconds(browser) - idle < 2
     assert page.trouble == []
     page.context.close()
+
+
+def test_the_theme_switches_and_the_map_with_it(browser, written):
+    for scheme, names in (("light", ["dark theme", "light theme"]), ("dark", ["light theme", "dark theme"])):
+        page = opened_page(browser, written, color_scheme=scheme)
+        paper = "getComputedStyle(document.body).backgroundColor"
+        corner = """() => {
+          const copy = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+          copy.drawImage(document.getElementById("map"), -3, -3);
+          return [...copy.getImageData(0, 0, 1, 1).data];
+        }"""
+        button, before = page.locator("#theme"), (page.evaluate(paper), page.evaluate(corner))
+        assert button.text_content() == names[0]
+        button.press("Enter")
+        after = (page.evaluate(paper), page.evaluate(corner))
+        assert button.text_content() == names[1] and before[0] != after[0] and before[1] != after[1]
+        assert painted(page, "--members") > 500
+        # A choice outlives a change of the system's preference.
+        page.emulate_media(color_scheme="dark" if scheme == "light" else "light")
+        assert (page.evaluate(paper), page.evaluate(corner)) == after
+        button.press("Space")
+        assert (page.evaluate(paper), page.evaluate(corner)) == before
+        page.emulate_media(media="print")
+        assert page.evaluate(paper) == "rgb(255, 255, 255)" and not button.is_visible()
+        assert page.trouble == []
+        page.context.close()
+
+
+def test_without_a_choice_the_theme_follows_the_system(browser, written):
+    page = opened_page(browser, written, color_scheme="light")
+    assert page.locator("#theme").text_content() == "dark theme"
+    page.emulate_media(color_scheme="dark")
+    page.locator("#theme", has_text="light theme").wait_for()
+    page.context.close()
+    plain = opened_page(browser, written, ready=False, java_script_enabled=False)
+    assert not plain.locator("#theme").is_visible()
+    plain.context.close()
+
+
+def contents_shown(page):
+    return page.locator(".explorer-table tbody td.content")
+
+
+def test_thumbnails_stand_beside_their_records(browser, audit, tmp_path):
+    # A record's colour is its number: whose picture it is can be read off a pixel.
+    images = np.zeros((300, 4, 6, 3), dtype=np.uint8)
+    images[..., 0], images[..., 1] = np.arange(300)[:, None, None] % 250, np.arange(300)[:, None, None] // 250
+    path = ns.write_report(audit, tmp_path / "a.html", show_records=images, show_top=60)
+    page = opened_page(browser, path)
+    numbers_of = """async (pictures) => {
+      const pen = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+      const found = [];
+      for (const picture of pictures) {
+        await picture.decode();
+        pen.drawImage(picture, 0, 0, 1, 1);
+        const [red, green] = pen.getImageData(0, 0, 1, 1).data;
+        found.push(250 * green + red);
+      }
+      return found;
+    }"""
+
+    def numbers():
+        return [f"person-{number}" for number in page.locator(".explorer-table summary img").evaluate_all(numbers_of)]
+
+    ordered = audit.records.sort_values("rank")["id"].tolist()
+    assert numbers() == ids_shown(page) == ordered[:50]
+    assert contents_shown(page).first.locator("img").first.is_visible()
+    page.get_by_role("button", name="next ›").click()
+    assert numbers() == ordered[50:60] and contents_shown(page).nth(10).text_content() == "–"
+    header(page, "loss").click()
+    held = set(ordered[:60])
+    assert numbers() == [name for name in ids_shown(page) if name in held]
+    page.locator("select[name=class]").select_option("birch")
+    assert numbers() == [name for name in ids_shown(page) if name in held] and set(column(page, "class")) == {"birch"}
+    page.get_by_role("button", name="clear filters and selection").click()
+    # Unfolding is by keyboard, and outlives a redrawn table.
+    header(page, "rank").click()
+    large = page.locator(".explorer-table details > img").first
+    assert not large.is_visible()
+    page.locator(".explorer-table summary").first.press("Enter")
+    assert large.is_visible() and large.bounding_box()["width"] > 100
+    page.locator(".explorer-table tbody button").first.click()
+    assert page.locator(".explorer-table details > img").first.is_visible()
+    page.emulate_media(media="print")
+    assert page.locator("ol.contents img").count() == 20 and page.locator("ol.contents img").first.is_visible()
+    assert page.trouble == []
+    page.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_and_rows_stay_text_on_narrow_screens(browser, audit, scheme, tmp_path):
+    rng = np.random.default_rng(0)
+    hostile = [*HOSTILE[:5], "word " * 90]
+    texts = [hostile[k] for k in rng.permutation(np.arange(300) % len(hostile))]
+    tables = {"texts": texts, "rows": pd.DataFrame({"name": texts, HOSTILE[0]: 1.5, "long" * 20: "y" * 300})}
+    for kind, contents in tables.items():
+        path = ns.write_report(audit, tmp_path / f"{kind}.html", show_records=contents)
+        page = opened_page(browser, path, viewport={"width": 360, "height": 740}, color_scheme=scheme)
+        page.evaluate("document.querySelectorAll('.explorer-table details').forEach((one) => (one.open = true))")
+        order = audit.records.sort_values("rank").index[:50]
+        for cell, row in zip(contents_shown(page).all_text_contents(), order, strict=True):
+            assert texts[row].strip()[:90] in cell
+        assert page.evaluate("document.documentElement.scrollWidth") == 360
+        assert page.evaluate("document.querySelectorAll('#explorer script, img, b, [onmouseover], [onerror]').length") == 0
+        assert page.evaluate("window.hit === undefined") and page.trouble == []
+        page.context.close()
+
+
+def test_what_leaks_before_training_is_readable_on_every_screen(browser, tmp_path):
+    audit = audit_of(80)
+    rng = np.random.default_rng(0)
+    found = ns.lood_audit(rng.normal(size=(80, 4)), rng.integers(0, 3, 80), ids=audit.records["id"], progress=False)
+    path = ns.write_report(with_lood(audit, found), tmp_path / "a.html")
+    for width, drawn in ((1100, 80), (360, 80)):
+        page = opened_page(browser, path, viewport={"width": width, "height": 800})
+        section = page.locator("section[aria-labelledby=lood]")
+        assert section.locator("svg.scatter:visible").count() == 1 and section.locator("svg.scatter:visible circle").count() == drawn
+        assert section.locator("svg.small:visible").count() == 3
+        assert page.evaluate("document.documentElement.scrollWidth") == width and page.trouble == []
+        header(page, "lood_kl").click()
+        expected = audit.records["id"].iloc[np.argsort(-found.records["kl"].to_numpy(), kind="stable")].head(50).tolist()
+        assert ids_shown(page) == expected
+        page.context.close()

@@ -10,11 +10,12 @@ import typer
 
 from noshadow.audit import audit_signals, audit_target
 from noshadow.checks import InputError
+from noshadow.cli.contents import contents_of
 from noshadow.cli.options import Force, Json, Out, Quiet, Seed, Task, app
 from noshadow.cli.printing import print_audit, summary
 from noshadow.cli.targets import target_of
 from noshadow.demo import demo_audit
-from noshadow.report import write_lood_report, write_report
+from noshadow.report import TOP, write_lood_report, write_report
 from noshadow.results import LOOD, Audit, load, load_lood, require_writable_folder
 from noshadow.signals import SUFFIXES, load_splits
 
@@ -83,24 +84,35 @@ def audit(
     _finish(run, out, force=force, quiet=quiet, as_json=as_json)
 
 
-@app.command(epilog="Example: noshadow report my-audit")
+@app.command(epilog="Example: noshadow report my-audit  ·  noshadow report my-audit --show-records images.npy --out for-review.html")
 def report(
     folder: Annotated[Path, typer.Argument(help="An audit folder, or one that `noshadow lood` wrote.")],
     show_records: Annotated[
-        bool, typer.Option("--show-records", help="Show record contents; refused, as a folder holds ids and scores only.")
-    ] = False,
+        str | None,
+        typer.Option(
+            "--show-records",
+            metavar="FILE",
+            help="Show contents of the riskiest records from FILE, which holds all training records: images (.npy; .npz with images and, "
+            "if you like, ids), texts (.txt, one a line), rows or a column of texts (.csv, .parquet; matched by a column id), or "
+            "package.module:function returning them. Without ids the order is that of the training data.",
+        ),
+    ] = None,
+    show_top: Annotated[int, typer.Option("--show-top", help="Of how many of the riskiest records contents are shown.")] = TOP,
+    out: Annotated[Path | None, typer.Option("--out", help="File to write; default report.html in the folder.")] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Rebuild report.html from an audit folder (lood.html from one of lood); model and data are not needed."""
-    if show_records:
-        raise InputError(
-            f"report: --show-records must come with a folder that holds record contents; got '{folder}', which holds ids and scores only. "
-            "Leave it out, and look records up by id."
-        )
+    """Rebuild report.html from an audit folder (lood.html from one of lood); model and data are not needed.
+
+    A page with record contents is as sensitive as the data, and says so; without --show-records it is rebuilt without them.
+    """
     if (folder / LOOD.manifest).is_file():
-        path = write_lood_report(load_lood(folder), folder / LOOD.page)
+        if show_records is not None:
+            raise InputError(f"report: --show-records must come with an audit folder; got '{folder}', which noshadow lood wrote.")
+        path = write_lood_report(load_lood(folder), out or folder / LOOD.page)
     else:
-        path = write_report(load(folder), folder / "report.html")
+        audited = load(folder)
+        contents, ids = (None, None) if show_records is None else contents_of(show_records)
+        path = write_report(audited, out or folder / "report.html", show_records=contents, show_ids=ids, show_top=show_top)
     if not quiet:
         typer.echo(path)
 

@@ -13,9 +13,9 @@ from rich.table import Table
 from noshadow.checks import InputError
 from noshadow.cli.options import Json, Quiet, app
 from noshadow.cli.printing import harmless
-from noshadow.lood import data_arrays, lood_audit
-from noshadow.report import architecture, write_lood_report
-from noshadow.results import LOOD, LoodAudit, load, require_writable_folder
+from noshadow.lood import data_arrays, lood_audit, with_lood
+from noshadow.report import architecture, write_lood_report, write_report
+from noshadow.results import LOOD, Audit, LoodAudit, load, require_writable_folder
 
 SWEEP_ACTIVATIONS = "relu,gelu,tanh,elu,erf"
 SWEEP_DEPTHS = "1-10"
@@ -85,7 +85,9 @@ def lood(
     sweep_depths: Annotated[
         str | None, typer.Option("--sweep-depths", help=f"With --sweep: a range or a list (2,4,8); default {SWEEP_DEPTHS}.")
     ] = None,
-    audit: Annotated[Path | None, typer.Option("--audit", help="Folder of `noshadow audit`: joined by id and compared.")] = None,
+    audit: Annotated[
+        Path | None, typer.Option("--audit", help="Folder of `noshadow audit`: joined by id and compared; its report gets a section on it.")
+    ] = None,
     max_memory: Annotated[float, typer.Option("--max-memory", help="Gigabytes that n × n matrices may take (17 n² bytes).")] = 8.0,
     force: Annotated[bool, typer.Option("--force", help="Replace a folder that this command wrote.")] = False,
     quiet: Quiet = False,
@@ -101,7 +103,7 @@ def lood(
     if not sweep and (sweep_activations is not None or sweep_depths is not None):
         raise InputError("lood: --sweep-activations and --sweep-depths must come with --sweep; got them alone.")
     started = time.perf_counter()
-    audited = None if audit is None else load(audit)
+    audited = None if audit is None else _writable_audit(audit)
     x, y, ids = data_arrays(data)
     found = lood_audit(
         x,
@@ -125,10 +127,24 @@ def lood(
         progress=not quiet,
     )
     page = write_lood_report(found, found.save(out, overwrite=force) / LOOD.page)
+    section = None if audited is None or audit is None else _add(found, audited, audit)
     if as_json:
-        typer.echo(json.dumps(_summary(found, page), allow_nan=False))
+        typer.echo(json.dumps(_summary(found, page, section), allow_nan=False))
     elif not quiet:
-        _print(found, page, time.perf_counter() - started)
+        _print(found, page, section, time.perf_counter() - started)
+
+
+def _writable_audit(folder: Path) -> Audit:
+    """The audit of a folder that may be replaced, so that a long run does not end in a refusal."""
+    audited = load(folder)
+    require_writable_folder(folder, overwrite=True, owner="lood")
+    return audited
+
+
+def _add(found: LoodAudit, audited: Audit, folder: Path) -> Path:
+    """The report of the audit, written anew with a section on what was found."""
+    added = with_lood(audited, found)
+    return write_report(added, added.save(folder, overwrite=True) / "report.html")
 
 
 def _shape(text: str) -> tuple[int, int, int]:
@@ -147,7 +163,7 @@ def _depths(text: str) -> list[int]:
     return list(range(int(first), int(last) + 1)) if dash else [int(part) for part in parts]
 
 
-def _summary(found: LoodAudit, page: Path) -> dict[str, Any]:
+def _summary(found: LoodAudit, page: Path, section: Path | None) -> dict[str, Any]:
     """What `--json` prints."""
     manifest = found.manifest()
     shown = found.records.nsmallest(5, "rank")
@@ -158,10 +174,11 @@ def _summary(found: LoodAudit, page: Path) -> dict[str, Any]:
         ],
         "folder": str(page.parent),
         "report": str(page),
+        "audit_report": None if section is None else str(section),
     }
 
 
-def _print(found: LoodAudit, page: Path, seconds: float) -> None:
+def _print(found: LoodAudit, page: Path, section: Path | None, seconds: float) -> None:
     console = Console(highlight=False, soft_wrap=True)
     kl, auc = found.summary["kl"], found.summary["auc"]
     console.print(f"Under {harmless(architecture(found.kernel))}, noise {found.noise:g}:")
@@ -180,4 +197,6 @@ def _print(found: LoodAudit, page: Path, seconds: float) -> None:
         console.print(f"Spearman of kl with the audit's {harmless(main['score'])}: [bold]{main['spearman']:.3f}[/bold]  ({ends})")
     for note in found.notes:
         console.print(f"Note: {harmless(note).removesuffix('.')}.")
+    if section is not None:
+        console.print(f"Added to the audit: {harmless(section)}")
     console.print(f"Report: {harmless(page)}  ({seconds:.1f} s)")

@@ -12,6 +12,14 @@ from noshadow.checks import InputError
 
 def target_of(what: str, owner: str) -> Target:
     """What `package.module:function` returns, a Target; anything else is refused in one sentence."""
+    made = returned_by(what, owner, "return a noshadow.Target")
+    if not isinstance(made, Target):
+        raise InputError(f"{owner}: '{what}' must return a noshadow.Target; got {type(made).__name__}. Return Target(model, train, test).")
+    return made
+
+
+def returned_by(what: str, owner: str, promise: str) -> object:
+    """What `package.module:function` returns; what keeps it from doing so is told in one sentence."""
     module_name, _, function_name = what.partition(":")
     sys.path.insert(0, str(Path.cwd()))
     # What the user's code prints is not the result: it may not mix with --json on standard output.
@@ -23,12 +31,9 @@ def target_of(what: str, owner: str) -> Target:
                 f"{owner}: '{what}' must be importable from here; got {_story(error)}. Give package.module:function."
             ) from error
         try:
-            made = function()
+            return function()
         except (Exception, SystemExit) as error:
-            raise InputError(f"{owner}: '{what}' must return a noshadow.Target; it raised {_story(error)}.") from error
-    if not isinstance(made, Target):
-        raise InputError(f"{owner}: '{what}' must return a noshadow.Target; got {type(made).__name__}. Return Target(model, train, test).")
-    return made
+            raise InputError(f"{owner}: '{what}' must {promise}; it raised {_story(error)}.") from error
 
 
 def _story(error: BaseException) -> str:

@@ -5,6 +5,7 @@ from noshadow.lood.data_set import data_arrays
 from noshadow.lood.factor import Posterior, posterior_of
 from noshadow.lood.groups import LoodResult, lood
 from noshadow.lood.iterative import LoodBounds, lood_bounds
+from noshadow.lood.join import with_lood
 from noshadow.lood.kernels import laplace_kernel, nngp_kernel, rbf_kernel
 from noshadow.lood.posterior import LoodScores, lood_scores
 from noshadow.lood.query import QueryResult, optimal_query, query_lood
@@ -40,4 +41,5 @@ __all__ = [
     "rbf_kernel",
     "self_query_gradient",
     "sine_toy",
+    "with_lood",
 ]

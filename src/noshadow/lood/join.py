@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from noshadow.checks import refuse
+from noshadow.checks import Array, refuse
 from noshadow.metrics import agreement_table
 from noshadow.results import Audit, LoodAudit
 
 PREFIX = "audit_"
+OURS = "lood_"
 _COMPARED = ("kl", "mean_distance", "auc")
 _FEWEST = 3
 
@@ -22,25 +23,24 @@ def joined_with(found: LoodAudit, audit: Audit) -> LoodAudit:
     mean_distance and auc with every score of the audit come with a 95 % percentile interval over resampled records.
 
     Raises:
-        InputError: not an Audit, one joined already, or no id in common.
+        InputError: not an Audit, or no id in common.
 
     Cost: O(500 · n) a score.
     """
     owner = "lood_audit"
     if not isinstance(audit, Audit):
         refuse(owner, "audit", "be an Audit", type(audit).__name__, "Read a folder with noshadow.load first.")
+    found = _unjoined(found)
     theirs = audit.records.set_index(audit.records["id"].astype(str))
     ids = found.records["id"].astype(str)
     matched = ids.isin(theirs.index).to_numpy()
     if not matched.any():
         got = f"'{ids.iloc[0]}', … beside '{theirs.index[0]}', …"
         refuse(owner, "audit", "share record ids with the data", got, "Give both the same ids.")
-    names = [name for name in theirs.columns if theirs[name].dtype.kind == "f" and not str(name).startswith("target")]
     rows = theirs.reindex(ids)
-    columns: dict[str, Any] = {f"{PREFIX}{name}": rows[name].to_numpy() for name in names}
-    if "rank" in theirs:
-        columns = {f"{PREFIX}rank": pd.array(rows["rank"], dtype="Int64")} | columns
-    table = found.records.assign(**columns)
+    columns = _score_columns(audit, rows)
+    rank = {f"{PREFIX}rank": pd.array(rows["rank"], dtype="Int64")} if "rank" in theirs else {}
+    table = found.records.assign(**rank, **columns)
     differing = _differing_targets(table[matched], rows[matched])
     record = {
         "ranked_by": audit.ranked_by,
@@ -49,10 +49,74 @@ def joined_with(found: LoodAudit, audit: Audit) -> LoodAudit:
         "unmatched": int((~matched).sum()),
         "unmatched_in_audit": len(theirs) - int(matched.sum()),
         "differing_targets": differing,
-        "agreement": _agreement(table, [f"{PREFIX}{name}" for name in names]),
+        "agreement": _agreement(table, list(columns)),
         "hashes": audit.provenance.get("hashes", {}),
     }
     return replace(found, records=table, joined=record, notes=found.notes + _notes(record, found))
+
+
+def with_lood(audit: Audit, found: LoodAudit) -> Audit:
+    """The audit with columns lood_kl, lood_mean_distance and lood_auc in its record table, and the comparison beside it.
+
+    Records that the data do not hold have missing values there. What an earlier call added is replaced. The audit's report then has a
+    section on what the architecture would leak before training.
+
+    Args:
+        audit: of a model trained on these records. found: what `lood_audit` found for the data, joined with this audit or not.
+
+    Returns:
+        A new Audit; the comparison, the kernel, the noise and the hashes of the data are in `provenance["lood"]`.
+
+    Raises:
+        InputError: not an Audit, not a LoodAudit, or no id in common.
+
+    Cost: that of the comparison, O(500 · n) a score, unless `found` was joined with this audit.
+    """
+    if not isinstance(found, LoodAudit):
+        refuse("with_lood", "found", "be a LoodAudit", type(found).__name__, "Read a folder with noshadow.load_lood first.")
+    joined = found if _is_joined_with(found, audit) else joined_with(found, audit)
+    assert joined.joined is not None
+    kept = audit.records.drop(columns=[f"{OURS}{name}" for name in _COMPARED if f"{OURS}{name}" in audit.records])
+    ours = found.records.set_index(found.records["id"].astype(str)).reindex(kept["id"].astype(str))
+    counts = {name: joined.joined[name] for name in ("matched", "unmatched", "unmatched_in_audit", "differing_targets")}
+    compared = [row | {"score": row["score"].removeprefix(PREFIX)} for row in joined.joined["agreement"]]
+    record = counts | {
+        "kernel": joined.kernel,
+        "noise": joined.noise,
+        "agreement": compared,
+        "notes": list(joined.notes),
+        "hashes": joined.provenance["hashes"],
+        "normalization": joined.provenance["inputs"]["normalization"],
+    }
+    table = kept.assign(**{f"{OURS}{name}": ours[name].to_numpy(dtype=np.float64) for name in _COMPARED})
+    return replace(audit, records=table, provenance=audit.provenance | {"lood": record})
+
+
+def _is_joined_with(found: LoodAudit, audit: object) -> bool:
+    """Whether the audit's own columns are those that were joined: ids and hashes alone would not tell two ways of scoring apart."""
+    if found.joined is None or not isinstance(audit, Audit) or found.joined["ranked_by"] != audit.ranked_by:
+        return False
+    rows = audit.records.set_index(audit.records["id"].astype(str)).reindex(found.records["id"].astype(str))
+    columns = _score_columns(audit, rows)
+    held = {name for name in found.records.columns if name.startswith(PREFIX)} - {f"{PREFIX}rank"}
+    same_rows = found.joined["unmatched_in_audit"] == len(audit.records) - found.joined["matched"]
+    return same_rows and held == set(columns) and all(np.array_equal(found.records[n], columns[n], equal_nan=True) for n in columns)
+
+
+def _unjoined(found: LoodAudit) -> LoodAudit:
+    """The same without what an earlier join added."""
+    if found.joined is None:
+        return found
+    added = [name for name in found.records.columns if name.startswith(PREFIX)]
+    kept = tuple(note for note in found.notes if note not in _notes(found.joined, found))
+    return replace(found, records=found.records.drop(columns=added), joined=None, notes=kept)
+
+
+def _score_columns(audit: Audit, rows: pd.DataFrame) -> dict[str, Array]:
+    """An audit's scores in the order of `rows` under their names here; targets and what `with_lood` added are none."""
+    table = audit.records
+    names = [name for name in table.columns if table[name].dtype.kind == "f" and not str(name).startswith(("target", OURS))]
+    return {f"{PREFIX}{name}": rows[name].to_numpy() for name in names}
 
 
 def _differing_targets(ours: pd.DataFrame, theirs: pd.DataFrame) -> int | None:

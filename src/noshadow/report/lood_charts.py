@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from noshadow.checks import Array
-from noshadow.report.charts import WIDE, Frame, LogScale, decade_ticks, drawing, level_ticks, outline
+from noshadow.report.charts import NARROW, WIDE, Frame, LogScale, decade_ticks, drawing, level_ticks, outline
 from noshadow.report.formats import number
 
-SQUARE = Frame("map", width=560, height=440, left=52, right=546, top=14, bottom=400, tiny_bin=0, tiny_gap=0)
+SQUARE = Frame("map", width=560, height=448, left=52, right=546, top=14, bottom=400, tiny_bin=0, tiny_gap=0)
 STEPS = 6
 MOST_POINTS = 3000
 _ALWAYS = 500
@@ -87,7 +87,7 @@ def auc_chart(auc: Array, frame: Frame) -> dict[str, Any]:
     }
 
 
-def scatter_chart(kl: Array, score: Array) -> dict[str, Any] | None:
+def scatter_chart(kl: Array, score: Array, frame: Frame = SQUARE) -> dict[str, Any] | None:
     """kl against another score on logarithmic axes where all of a score is positive, linear otherwise; None when nothing can be drawn."""
     usable = np.isfinite(kl) & np.isfinite(score) & (kl > 0)
     kl, score = kl[usable], score[usable]
@@ -95,17 +95,24 @@ def scatter_chart(kl: Array, score: Array) -> dict[str, Any] | None:
         return None
     every = math.ceil(len(kl) / MOST_POINTS)
     log = bool((score > 0).all())
-    at_x, x_ticks = _log_axis(kl, SQUARE.left, SQUARE.right, 60)
-    at_y, y_marks = _log_axis(score, SQUARE.bottom, SQUARE.top, 50) if log else _linear_axis(score)
-    return drawing(SQUARE) | {
+    at_x, x_ticks = _log_axis(kl, frame.left, frame.right, 60)
+    at_y, y_marks = _log_axis(score, frame.bottom, frame.top, 50) if log else _linear_axis(score, frame)
+    return drawing(frame) | {
         "x_ticks": [{"x": x, "label": label} for x, label in x_ticks],
         "y_ticks": [{"y": y, "label": label} for y, label in y_marks],
-        "axis_start": SQUARE.left,
+        "axis_start": frame.left,
         "points": [(at_x(float(a)), at_y(float(b))) for a, b in zip(kl[::every], score[::every], strict=True)],
         "log": log,
         "undrawn": int((~usable).sum()),
         "thinned": every > 1,
     }
+
+
+def scatter_charts(kl: Array, score: Array) -> list[dict[str, Any]]:
+    """The same for wide and for narrow screens; empty when nothing can be drawn."""
+    return [
+        chart | {"name": screen} for screen, frame in (("wide", SQUARE), ("narrow", NARROW)) if (chart := scatter_chart(kl, score, frame))
+    ]
 
 
 def _log_axis(values: Array, start: float, stop: float, spacing: float) -> tuple[Any, list[tuple[float, str]]]:
@@ -118,8 +125,8 @@ def _log_axis(values: Array, start: float, stop: float, spacing: float) -> tuple
     return scale.at, [(round(start + sign * tick["x"], 2), tick["label"]) for tick in ticks]
 
 
-def _linear_axis(values: Array) -> tuple[Any, list[tuple[float, str]]]:
-    at = _linear(values, SQUARE.bottom, SQUARE.top)
+def _linear_axis(values: Array, frame: Frame) -> tuple[Any, list[tuple[float, str]]]:
+    at = _linear(values, frame.bottom, frame.top)
     low, high = float(values.min()), float(values.max())
     if low == high:
         return at, [(at(low), number(low))]

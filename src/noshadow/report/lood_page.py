@@ -9,7 +9,7 @@ import numpy as np
 from noshadow.checks import refuse
 from noshadow.report.charts import NARROW, WIDE, loss_bins, loss_chart
 from noshadow.report.formats import figure, interval, number, out_of_a_hundred, sentence, timestamp
-from noshadow.report.lood_charts import auc_chart, leak_map, scatter_chart, sweep_chart
+from noshadow.report.lood_charts import auc_chart, leak_map, scatter_charts, sweep_chart
 from noshadow.report.rendering import flat_rows, rendered
 from noshadow.report.top_records import TARGET_COLUMNS
 from noshadow.results import LoodAudit, write_file
@@ -157,7 +157,7 @@ def _joined(found: LoodAudit) -> dict[str, Any] | None:
         "score": chosen.removeprefix("audit_"),
         "spearman": None if main is None or main["spearman"] is None else figure(main["spearman"]) | {"interval": _ends(main)},
         "reason": "" if main is None else sentence(main["note"] or ""),
-        "chart": scatter_chart(known["kl"].to_numpy(), known[chosen].to_numpy(dtype=np.float64)) if len(known) else None,
+        "charts": scatter_charts(known["kl"].to_numpy(), known[chosen].to_numpy(dtype=np.float64)) if len(known) else [],
         "rows": [
             {
                 "score": row["score"].removeprefix("audit_"),

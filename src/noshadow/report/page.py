@@ -7,19 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from noshadow.checks import Array, InputError, refuse
+from noshadow.checks import Array, refuse
 from noshadow.report.charts import NARROW, WIDE, curve_chart, loss_bins, loss_chart
+from noshadow.report.contents import TOP, ShownContents, shown_contents
 from noshadow.report.findings_section import findings_section
 from noshadow.report.formats import at_most_one_in, figure, interval, number, out_of_a_hundred, sentence, timestamp
 from noshadow.report.ground_truth import ground_truth_section
 from noshadow.report.group_bars import groups_section
+from noshadow.report.lood_section import lood_provenance, lood_section
 from noshadow.report.page_script import page_script
 from noshadow.report.predictions import measured_beside_predicted
 from noshadow.report.record_data import RecordData, record_data
 from noshadow.report.rendering import flat_rows, rendered
 from noshadow.report.score_agreement import score_agreement
 from noshadow.report.tail_chart import tail_section
-from noshadow.report.top_records import top_records
+from noshadow.report.top_records import ROWS, top_records
 from noshadow.results import Audit, ModelRisk, write_file
 
 _FEW_MEMBERS = 5  # members allowed above τ from which the interval's simulated coverage is close to nominal
@@ -28,21 +30,30 @@ _ROUNDING = 1e-9  # a level of 3/100 of 100 members allows three, whatever the p
 _UNITS = {"regression": "squared error"}
 
 
-def write_report(audit: Audit, path: str | Path, *, show_records: object = None) -> Path:
+def write_report(audit: Audit, path: str | Path, *, show_records: object = None, show_ids: object = None, show_top: int = TOP) -> Path:
     """Write the audit as one HTML file that opens anywhere: no network, nothing beside it, one script that its own hash lets run.
 
-    The page holds ids, labels, groups and scores of the training records (the riskiest 100,000), never their contents.
+    The page holds ids, labels, groups and scores of the training records (the riskiest 100,000). Their contents it shows only
+    when they are handed over here, and says on its first screen which it is; an audit and its folder never hold any.
 
     Args:
         audit: what `noshadow.audit` returned or `noshadow.load` read.
         path: the file to write; an existing one is replaced in one step.
-        show_records: None or False; an audit holds ids and scores, not the records, so there is nothing to show.
+        show_records: contents of all n training records, of which those of the riskiest `show_top` go into the page: images (n, h, w),
+            (n, h, w, 3) or (n, 3, h, w); a sequence of n texts; or a table, a DataFrame or (n, d). A DataFrame with a column
+            `id` is matched by it, and holds texts when a single column of text is beside it. None or False: no contents.
+            Bytes and whole numbers within 0 … 255 are pixels as they are, floats within 0 … 1 from black to white, any others
+            are stretched from the smallest to the largest over all images. Images with a side above 96 pixels are made
+            smaller, texts cut after 500 characters, rows after 50 columns.
+        show_ids: (n,) ids of the contents, in any order; None: they stand in the order of `audit.records`.
+        show_top: of how many of the riskiest records contents are shown, by rank or else by loss.
 
     Returns:
-        The path written. The same audit gives the same bytes.
+        The path written. The same audit and contents give the same bytes.
 
     Raises:
-        InputError: `audit` is not an Audit, `show_records` asks for record contents, or the path cannot be written.
+        InputError: `audit` is not an Audit, `show_records` holds no contents, another number of them or other ids than the audit,
+            or the path cannot be written.
 
     Cost: O(n log n) in the number of records; about a second and at most 8 MB for 100,000.
 
@@ -54,19 +65,20 @@ def write_report(audit: Audit, path: str | Path, *, show_records: object = None)
     """
     if not isinstance(audit, Audit):
         refuse("write_report", "audit", "be an Audit", type(audit).__name__, "Read a folder with noshadow.load first.")
-    if show_records is not None and show_records is not False:
-        raise InputError(
-            f"write_report: show_records must be None or False, as an audit holds no contents and this version shows record ids only; "
-            f"got {type(show_records).__name__}. Leave it out, and look records up by id."
-        )
-    return write_file(path, rendered("report.html.j2", page(audit)), "write_report")
+    asked = show_records is not None and show_records is not False
+    if show_ids is not None and not asked:
+        refuse("write_report", "show_ids", "come with show_records", "ids alone")
+    contents = shown_contents(show_records, audit, ids=show_ids, top=show_top) if asked else None
+    return write_file(path, rendered("report.html.j2", page(audit, contents)), "write_report")
 
 
-def page(audit: Audit) -> dict[str, Any]:
+def page(audit: Audit, contents: ShownContents | None = None) -> dict[str, Any]:
     """Everything the templates show, as text, plain numbers, lists and dictionaries."""
     ranked = audit.ranked_by is not None
-    held = record_data(audit)
+    held = record_data(audit, None if contents is None else {"kind": contents.kind, "items": contents.items})
     return {
+        "contents": None if contents is None else _contents(contents, ranked),
+        "lood": lood_section(audit),
         "script": page_script(),
         "data": _data(held),
         "agreement": score_agreement(audit, held.measures),
@@ -96,6 +108,17 @@ def _data(held: RecordData) -> dict[str, Any]:
         "left_out": number(held.left_out) if held.left_out else None,
         "hidden": ", ".join(held.hidden),
         "cut": None if held.cut_ids is None else number(held.cut_ids),
+    }
+
+
+def _contents(contents: ShownContents, ranked: bool) -> dict[str, Any]:
+    first = zip(contents.ranks[:ROWS], contents.ids[:ROWS], contents.items[:ROWS], strict=True)
+    return {
+        "kind": contents.kind,
+        "words": contents.words,
+        "whose": f"the {number(len(contents.items))} " + ("highest-ranked records" if ranked else "records with the highest loss"),
+        "notes": contents.notes,
+        "first": [{"rank": rank, "id": identifier, "item": item} for rank, identifier, item in first],
     }
 
 
@@ -206,6 +229,7 @@ def _provenance(audit: Audit) -> list[dict[str, Any]]:
         "Model": model,
         "SHA-256 hashes": audit.provenance.get("hashes", {}),
         "Versions": audit.provenance.get("versions", {}),
+        "Leave-one-out distinguishability": lood_provenance(audit),
         "Timings": {name: number(value) if isinstance(value, float) else value for name, value in audit.timings.items()},
     }
     return [{"title": title, "rows": flat_rows(content)} for title, content in tables.items() if content]

@@ -6,7 +6,7 @@ from importlib import resources
 
 from markupsafe import Markup
 
-_PARTS = ("records_data.js", "records_table.js", "records_map.js", "records_explorer.js")
+_PARTS = ("theme.js", "records_data.js", "records_contents.js", "records_table.js", "records_map.js", "records_explorer.js")
 
 
 def page_script() -> dict[str, Markup]:

@@ -4,6 +4,7 @@ import base64
 import gzip
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,10 +45,11 @@ class RecordData:
     measures: tuple[str, ...]
 
 
-def record_data(audit: Audit) -> RecordData:
+def record_data(audit: Audit, contents: Mapping[str, Any] | None = None) -> RecordData:
     """The riskiest 100,000 records, by rank or else by loss: ids, class, group, findings and at most 18 columns of numbers.
 
-    Numbers keep a relative error of 1.2e-4 over the whole range of float64; their exact values are in `records.parquet`.
+    Numbers keep a relative error of 1.2e-4 over the whole range of float64; their exact values are in `records.parquet`. `contents`
+    holds the kind and the items of the contents to show, the riskiest record's first.
     """
     order = risk_order(audit)[:MOST_RECORDS]
     table = audit.records.iloc[order]
@@ -64,7 +66,11 @@ def record_data(audit: Audit) -> RecordData:
             planes.append(codes)
     head["findings"], flags = _flags(audit, order)
     planes += [flags, *(_rounded_words(table[name].to_numpy(dtype=np.float64)) for name in held)]
-    head |= {"ranked_by": audit.ranked_by, "threshold": None if audit.model_risk is None else audit.model_risk.threshold}
+    head |= {
+        "contents": contents,
+        "ranked_by": audit.ranked_by,
+        "threshold": None if audit.model_risk is None else audit.model_risk.threshold,
+    }
     return RecordData(_packed(head, planes), len(table), len(audit.records) - len(table), hidden, head["cut"], tuple(held))
 
 

@@ -1,5 +1,6 @@
 """Templates → bytes of a page, everything escaped."""
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,13 @@ from noshadow.report.formats import shown
 
 def rendered(template: str, content: Mapping[str, Any]) -> bytes:
     """The page of a template, UTF-8: text is escaped wherever it comes from, and a name without content is an error."""
-    environment = jinja2.Environment(
+    return _environment().get_template(template).render(content).encode()
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    """Made once: compiling the templates takes longer than a page."""
+    return jinja2.Environment(
         loader=jinja2.PackageLoader("noshadow.report", "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -18,7 +25,6 @@ def rendered(template: str, content: Mapping[str, Any]) -> bytes:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template(template).render(content).encode()
 
 
 def flat_rows(content: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -25,7 +25,7 @@ async function recordTable(text) {
     at += 4 * n;
     return column;
   };
-  const table = { n, head, ids: head.ids, rank: words(), label: null, group: null, numbers: new Map() };
+  const table = { n, head, ids: head.ids, rank: words(), label: null, group: null, numbers: new Map(), unfolded: new Set() };
   if (head.labels) table.label = words();
   if (head.groups) table.group = words();
   table.flags = words();

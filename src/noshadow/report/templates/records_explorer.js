@@ -99,7 +99,7 @@ function explorer(table, home) {
     const hint = "Click a point, or draw a loop around several, to see them in the table; filters of the table colour the map.";
     home.append(element("div", { class: "controls" }, axis("x", "to the right"), axis("y", "upwards")), map.canvas, element("p", { class: "fine hint" }, hint));
     window.addEventListener("resize", () => requestAnimationFrame(() => map.draw()));
-    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => map.draw());
+    document.addEventListener("theme", () => map.draw());
     window.addEventListener("beforeprint", () => map.draw(PRINTED));
     window.addEventListener("afterprint", () => map.draw());
   }

@@ -37,11 +37,17 @@ function recordsTable(table, state, actions) {
   const columns = [
     { key: "risk", title: table.head.ranked_by ? "rank" : "by loss", number: true },
     { key: "id", title: "id" },
+    ...(table.head.contents ? [{ key: "contents", title: table.head.contents.kind === "rows" ? "row" : table.head.contents.kind.slice(0, -1), fixed: true }] : []),
     ...(table.label ? [{ key: "label", title: "class" }] : []),
     ...(table.group ? [{ key: "group", title: "group" }] : []),
     ...measures.map((name) => ({ key: name, title: name, number: true })),
   ];
   const headers = columns.map((column) => {
+    if (column.fixed) {
+      const title = element("th", { scope: "col" }, column.title);
+      head.append(title);
+      return title;
+    }
     const button = element("button", { type: "button", class: "sort", onclick: () => actions.sortBy(column.key) }, column.title);
     const cell = element("th", { scope: "col", class: column.number ? "num" : "" }, button);
     if (column.key === table.head.ranked_by) cell.classList.add("ranking");
@@ -60,6 +66,7 @@ function recordsTable(table, state, actions) {
     const cells = columns.map(({ key }) => {
       if (key === "risk") return element("td", { class: "num" }, whole.format(table.rank[i]));
       if (key === "id") return element("th", { scope: "row" }, element("bdi", {}, pick));
+      if (key === "contents") return contentsCell(table, i);
       if (key === "label" || key === "group") return name(key);
       return element("td", { class: key === table.head.ranked_by ? "num ranking" : "num" }, figureText(table.numbers.get(key)[i]));
     });
@@ -84,7 +91,8 @@ function recordsTable(table, state, actions) {
     const start = state.page * PAGE;
     const shownRows = state.rows.subarray(start, start + PAGE);
     body.replaceChildren(...Array.from(shownRows, rowOf));
-    columns.forEach(({ key }, k) => {
+    columns.forEach(({ key, fixed }, k) => {
+      if (fixed) return;
       const sorted = state.sort.by === key;
       // Down means riskiest first; for the rank that is the smallest number first.
       const falling = key === "risk" && table.head.ranked_by ? !state.sort.down : state.sort.down;

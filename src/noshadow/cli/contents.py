@@ -1,0 +1,71 @@
+"""Record contents for `noshadow report --show-records`: a file of images, texts or rows, or the user's own function."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from noshadow.audit import Target
+from noshadow.checks import Array, InputError, refuse
+from noshadow.cli.targets import returned_by
+from noshadow.signals import read_arrays
+
+OWNER = "report"
+ARGUMENT = "--show-records"
+SUFFIXES = (".npy", ".npz", ".txt", ".csv", ".parquet")
+_IDS = "ids"
+
+
+def contents_of(what: str) -> tuple[Any, Array | None]:
+    """Contents as `write_report` takes them, and their ids where they are apart: from a file, or from `package.module:function`.
+
+    A function takes no arguments and returns the contents, or the Target that `noshadow audit` takes, when its training data are (X, y).
+
+    Raises:
+        InputError: no such file, one that is not what its suffix says, or a function that raises.
+    """
+    path = Path(what)
+    if ":" in what and path.suffix not in SUFFIXES:
+        return _returned(what), None
+    if path.suffix not in SUFFIXES:
+        refuse(OWNER, ARGUMENT, f"end in {', '.join(SUFFIXES)} or name a package.module:function", f"'{what}'")
+    if not path.is_file():
+        refuse(OWNER, ARGUMENT, "be a file that exists", f"'{what}'")
+    if path.suffix == ".npz":
+        return _archive(path)
+    try:
+        return _read(path), None
+    except (ValueError, OSError, EOFError) as error:
+        reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+        raise InputError(f"{OWNER}: {ARGUMENT} must be a readable {path.suffix} file; got '{what}' ({reason}).") from error
+
+
+def _returned(what: str) -> Any:
+    made = returned_by(what, OWNER, "return record contents")
+    if not isinstance(made, Target):
+        return made
+    if not isinstance(made.train, (tuple, list)) or len(made.train) != 2:
+        got = f"one with {type(made.train).__name__}"
+        refuse(OWNER, f"the Target of {ARGUMENT}", "hold its training data as (X, y)", got, "Return the contents themselves.")
+    return made.train[0]
+
+
+def _archive(path: Path) -> tuple[Array, Array | None]:
+    arrays = read_arrays(path, OWNER)
+    others = [name for name in arrays if name != _IDS]
+    if len(others) != 1:
+        got = f"'{path}' with {', '.join(sorted(arrays)) or 'nothing'}"
+        refuse(OWNER, ARGUMENT, "hold one array of contents and, if you like, ids", got, "Save it with np.savez(path, images=…, ids=…).")
+    return arrays[others[0]], arrays.get(_IDS)
+
+
+def _read(path: Path) -> Any:
+    if path.suffix == ".npy":
+        return np.load(path, allow_pickle=False, mmap_mode="r")
+    if path.suffix == ".txt":
+        return path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
+    if path.suffix == ".csv":
+        # As text: contents are shown as they stand in the file, ids such as 007 among them.
+        return pd.read_csv(path, dtype=str, keep_default_na=False)
+    return pd.read_parquet(path)

@@ -1,4 +1,4 @@
-"""Small GPT-2 models trained from scratch on text: the loss AUC of one model beside LiRA with reference models.
+"""Small GPT-2 models trained from scratch on text: the loss AUC and the record scores of one model beside LiRA with reference models.
 
 `python benchmarks/language_models.py --data DIR --work DIR [--only NAME ...]` goes on where it stopped: the reference models
 are in the work folder, and benchmarks/results/language_models.json gains one entry a configuration as it comes.
@@ -23,12 +23,15 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from noshadow.attacks import attack_success, lira_scores
 from noshadow.metrics import loss_auc, spearman, tnr_at_fnr, top_recall, tpr_at_fpr
 from noshadow.reference import train_references
-from noshadow.views.transformers import sequence_losses
+from noshadow.scores.sequences import sequence_scores
+from noshadow.views import sequence_features, sequence_losses
 
 RESULTS = Path(__file__).parent / "results" / "language_models.json"
 REFERENCES = 24
 FPRS = (1e-2, 1e-3)
 FNRS = (1e-2, 0.05)
+SCORED_TARGETS = 4  # models trained a second time, as the folder keeps their losses only
+AGREEMENT = {"top": 0.05, "keep": 0.25}
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ class Training:
         silent = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "bos_token_id": None, "eos_token_id": None}
         return GPT2LMHeadModel(GPT2Config(**shape, **silent))
 
-    def __call__(self, indices, seed):
+    def trained_model(self, indices, seed):
         """AdamW with one warm-up and cool-down; every epoch in a new order."""
         torch.manual_seed(seed)
         c, model, x = self.configuration, self.model(), torch.from_numpy(self.tokens[indices])
@@ -108,11 +111,15 @@ class Training:
                 loss.backward()
                 optimiser.step()
                 schedule.step()
-        return sequence_losses(model, self.tokens, progress=False).loss
+        return model
+
+    def __call__(self, indices, seed):
+        """What the folder keeps of one model."""
+        return sequence_losses(self.trained_model(indices, seed), self.tokens, progress=False).loss
 
 
 def trained(training, work):
-    """(r, n) losses and membership of the reference models, trained now where they are missing, and two balanced halves of them.
+    """(r, n) losses of the reference models, trained now where they are missing, and the plan behind them.
 
     The attack's statistic is −loss. A regression's is y − f, so losses given as predictions of 0 are stored as just that.
     """
@@ -130,11 +137,43 @@ def trained(training, work):
         settings=asdict(c),
         progress=False,
     )
-    return -np.asarray(references.statistic), np.asarray(references.membership), references.plan.halves
+    return -np.asarray(references.statistic), references.plan
 
 
 def skewness(values):
     return float(((values - values.mean()) ** 3).mean() / values.std() ** 3)
+
+
+def truth_without(target, losses, membership):
+    """LiRA's d′ of every record from the other models alone: what the target itself says is what it is compared with."""
+    others = np.arange(len(losses)) != target
+    return attack_success(-losses[others], membership[others]).d_prime
+
+
+def record_scores(training, losses, plan):
+    """How well the scores of one model say which of its members are exposed: rank correlation with d′, and recall of its top."""
+    decay = training.configuration.weight_decay
+    variants = {"": {"weight_decay": decay}, "_auto": {}, "_tokens": {"weight_decay": decay, "class_basis": "tokens"}}
+    found, same, seconds = {}, [], []
+    for target in range(SCORED_TARGETS):
+        inside = plan.membership[target]
+        model = training.trained_model(np.flatnonzero(inside), int(plan.seeds[target]))
+        truth = truth_without(target, losses, plan.membership)[inside]
+        started = time.process_time()
+        read, head = sequence_features(model, training.tokens[inside], progress=False)
+        by_name = {"loss": read.loss}
+        for suffix, how in variants.items():
+            scores = sequence_scores(head, **how)
+            kept = ("influence",) if suffix else ("influence", "leverage", "gradient_norm")
+            by_name |= {f"{name}{suffix}": getattr(scores, name) for name in kept}
+            if not suffix:
+                seconds.append(round(time.process_time() - started, 2))
+        same.append(spearman(by_name["influence"], by_name["influence_tokens"]))
+        for name, values in by_name.items():
+            found.setdefault(f"{name}_spearman", []).append(float(spearman(truth, values)))
+            found.setdefault(f"{name}_recall", []).append(float(top_recall(truth, values, **AGREEMENT)))
+        found.setdefault("largest_loss_change", []).append(float(np.abs(read.loss - losses[target][inside]).max()))
+    return found | {"tokens_like_eigenvectors_spearman": [float(value) for value in same], "cpu_seconds": seconds}
 
 
 def measured(losses, membership, halves):
@@ -144,15 +183,14 @@ def measured(losses, membership, halves):
         inside, outside = losses[target][member], losses[target][~member]
         others = np.arange(len(losses)) != target
         score = lira_scores(-losses[target], -losses[others], membership[others])
-        # The truth about a record from the other models alone: the target's own loss is what it is compared with.
-        d_prime = attack_success(-losses[others], membership[others]).d_prime
+        d_prime = truth_without(target, losses, membership)
         scores.append(score)
         row = {f"tnr_{fnr:g}": tnr_at_fnr(inside, outside, fnr) for fnr in FNRS}
         row |= {"auc": loss_auc(inside, outside), "member_loss": inside.mean(), "nonmember_loss": outside.mean()}
         row |= {"skewness": skewness(outside), "lira_auc": loss_auc(-score[member], -score[~member])}
         row |= {"lira_tpr_0.01": tpr_at_fpr(score[member], score[~member], 1e-2)}
         row |= {"loss_tpr_0.01": tpr_at_fpr(-inside, -outside, 1e-2)}
-        row |= {"loss_spearman": spearman(d_prime[member], inside), "loss_recall": top_recall(d_prime[member], inside, top=0.05, keep=0.25)}
+        row |= {"loss_spearman": spearman(d_prime[member], inside), "loss_recall": top_recall(d_prime[member], inside, **AGREEMENT)}
         targets.append({name: float(value) for name, value in row.items()})
     apart = [attack_success(-losses[half], membership[half]).d_prime for half in halves]
     scores = np.stack(scores)
@@ -166,7 +204,7 @@ def entry(configuration, data, work, before):
     """The stored JSON of one configuration; `before` is what was stored, whose training time is kept when nothing was trained."""
     started, busy = time.perf_counter(), time.process_time()
     training = Training(configuration, sequences(configuration, data))
-    losses, membership, halves = trained(training, work)
+    losses, plan = trained(training, work)
     seconds = {"wall": round(time.perf_counter() - started, 1), "cpu": round(time.process_time() - busy, 1)}
     parameters = sum(parameter.numel() for parameter in training.model().parameters())
     return {
@@ -175,7 +213,8 @@ def entry(configuration, data, work, before):
         "references": REFERENCES,
         "seconds": max(seconds, before.get("seconds", seconds), key=lambda run: run["cpu"]),
         "environment": environment() | {"transformers": transformers.__version__},
-    } | measured(losses, membership, halves)
+        "record_scores": record_scores(training, losses, plan),
+    } | measured(losses, plan.membership, plan.halves)
 
 
 def main():
@@ -193,7 +232,8 @@ def main():
             continue
         stored[configuration.name] = entry(configuration, arguments.data, arguments.work, stored.get(configuration.name, {}))
         RESULTS.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
-        means = {name: float(np.mean(values)) for name, values in stored[configuration.name]["targets"].items()}
+        lists = stored[configuration.name]["targets"] | {f"scored_{k}": v for k, v in stored[configuration.name]["record_scores"].items()}
+        means = {name: float(np.mean(values)) for name, values in lists.items()}
         print(
             configuration.name,
             {name: round(value, 4) for name, value in (means | stored[configuration.name]["pooled"]).items()},

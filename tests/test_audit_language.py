@@ -1,6 +1,7 @@
-"""Audits of language models: risk from the losses of sequences, record scores not applicable, folder and report whole."""
+"""Audits of language models: risk from the losses of sequences, scores of its output head, folder and report whole."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,14 +9,20 @@ import torch
 from typer.testing import CliRunner
 
 import noshadow as ns
+from noshadow.audit import language
 from noshadow.audit.language import TASK
 from noshadow.cli import app
+from noshadow.scores.sequences import sequence_scores
+from noshadow.views import sequence_features
 from tiny_language_models import CONTEXT, gpt2, ragged
 
 TRAIN, TEST = (
     ragged(np.random.default_rng(0).integers(5, CONTEXT, 60), seed=1),
     ragged(np.random.default_rng(1).integers(5, CONTEXT, 50), seed=2),
 )
+
+
+SCORED = ["gradient_norm", "leverage", "influence"]
 
 
 @pytest.fixture(scope="module")
@@ -56,19 +63,76 @@ def test_nothing_is_predicted_and_the_reason_names_the_auc(audited):
     assert "language models" in audited.not_applicable["predicted_tpr of the model"]
 
 
-def test_record_scores_are_not_applicable_and_nothing_is_ranked(audited):
-    assert audited.task == TASK and audited.ranked_by is None
-    assert audited.records.columns.tolist() == ["id", "tokens", "loss"]
-    for name in ("leverage", "influence", "newton", "loo", "shift", "margin_leverage", "gradient_norm", "predicted_tpr"):
-        assert audited.not_applicable[name].startswith("not applicable: a language model predicts every token")
-    assert "not ranked" in audited.not_applicable["rank"] and "one entropy a token" in audited.not_applicable["entropy"]
+def test_sequences_are_scored_and_ranked_by_influence(model, audited):
+    head = sequence_features(model, TRAIN, progress=False)[1]
+    expected = sequence_scores(head)
+    assert audited.task == TASK and audited.ranked_by == "influence"
+    assert audited.records.columns.tolist() == ["id", "tokens", "loss", *SCORED, "rank"]
+    for name in SCORED:
+        np.testing.assert_array_equal(audited.records[name], getattr(expected, name))
+    assert audited.records["influence"][audited.records["rank"] == 1].item() == expected.influence.max()
+    assert sorted(audited.records["rank"]) == list(range(1, 61))
+
+
+def test_how_the_scores_were_found_is_reported(model, audited):
+    stamp = audited.provenance["scores"]
+    assert stamp["method"] == "ekfac" and stamp["damping_source"].startswith("automatic: 0.1 ×") and stamp["parameters"] == 23 * 8
+    assert stamp["effective_dof"] == pytest.approx(audited.records["leverage"].sum(), rel=1e-9) and stamp["head_residual"] < 1e-6
+    assert any("pass weight_decay=" in note for note in audited.notes) and any("input embedding" in note for note in audited.notes)
+    given, decay = (ns.audit(model, TRAIN, TEST, progress=False, **how) for how in ({"damping": 0.6}, {"weight_decay": 0.01}))
+    assert (given.provenance["scores"]["damping_used"], given.provenance["scores"]["damping_source"]) == (0.6, "given")
+    assert "n=60, weight_decay=0.01" in decay.provenance["scores"]["damping_source"]
+    np.testing.assert_allclose(given.records["influence"], decay.records["influence"], rtol=1e-12)
+    assert not any("pass weight_decay=" in note for note in (*given.notes, *decay.notes))
+
+
+def test_what_sequences_do_not_have_is_not_applicable(audited):
+    for name in ("newton", "loo", "shift", "margin_leverage"):
+        assert audited.not_applicable[name].startswith("not applicable: a sequence has a margin at every token")
+    assert not {*SCORED, "rank"} & set(audited.not_applicable)
+    assert "no calibration" in audited.not_applicable["predicted_tpr"] and "one entropy a token" in audited.not_applicable["entropy"]
+
+
+def test_findings_speak_of_sequences(audited):
+    drawn = {finding.code: finding for finding in audited.findings}
+    assert drawn["NS011"].sentence == "Not applicable, because a language model has no classes."
+    assert drawn["NS015"].sentence == "Not applicable, because a sequence has no label of its own."
+    assert drawn["NS014"].status == "not applicable" and drawn["NS024"].status == "skipped"
+    assert drawn["NS021"].status == "found" and "one was chosen from the curvature: λ = " in drawn["NS021"].sentence
+    assert drawn["NS020"].figure == pytest.approx(audited.provenance["scores"]["stationarity"])
+
+
+def unread(reason):
+    return {name: f"not applicable: {reason}" for name in (*SCORED, "rank")}
+
+
+def test_a_head_too_large_leaves_the_losses(model, audited, monkeypatch, tmp_path):
+    monkeypatch.setattr(language, "sequence_scores", partial(sequence_scores, max_memory=1e3))
+    result = ns.audit(model, TRAIN, TEST, progress=False)
+    assert result.ranked_by is None and result.records.columns.tolist() == ["id", "tokens", "loss"]
+    reason = "EK-FAC of a head of 23 tokens × 8 features needs 1.18e-05 GB, more than the 1e-06 GB allowed"
+    assert unread(reason).items() <= result.not_applicable.items() and "margin at every token" in result.not_applicable["shift"]
+    assert result.model_risk == audited.model_risk and "scores" not in result.provenance
+    page = ns.write_report(result, tmp_path / "report.html").read_text()
+    assert "EK-FAC of a head of 23 tokens" in page
+    monkeypatch.setattr(language, "sequence_features", partial(sequence_features, max_memory=1e3))
+    tokens = sum(map(len, TRAIN)) - 60
+    words = f"the head's inputs at {tokens} tokens × 8 features take {tokens * 32 / 1e9:.3g} GB, more than the 1e-06 GB allowed"
+    assert unread(words).items() <= ns.audit(model, TRAIN, TEST, progress=False).not_applicable.items()
+
+
+def test_a_head_that_cannot_be_read_leaves_the_losses(model, audited, monkeypatch):
+    monkeypatch.setattr(type(model), "get_output_embeddings", lambda _: None)
+    result = ns.audit(model, TRAIN, TEST, progress=False)
+    assert unread("the model names no output head (get_output_embeddings gives none)").items() <= result.not_applicable.items()
+    np.testing.assert_array_equal(result.member_losses, audited.member_losses)
 
 
 def test_ids_groups_and_traces_belong_to_sequences(model):
     ids, groups = [f"text-{k}" for k in range(60)], ["a", "b"] * 30
     traces = np.random.default_rng(0).random((60, 4))
     result = ns.audit(model, TRAIN, TEST, ids=ids, groups=groups, loss_traces=traces, fpr=0.1, progress=False)
-    assert result.records.columns.tolist() == ["id", "group", "tokens", "loss", "lt_iqr"]
+    assert result.records.columns.tolist() == ["id", "group", "tokens", "loss", *SCORED, "lt_iqr", "rank"]
     assert result.records["id"].tolist() == ids and result.records["group"].tolist() == groups and result.model_risk.fpr == 0.1
     np.testing.assert_allclose(result.records["lt_iqr"], np.subtract(*np.quantile(traces, (0.75, 0.25), axis=1)), rtol=1e-12)
 
@@ -91,7 +155,7 @@ def test_folder_and_report_are_whole(audited, tmp_path):
         "test_tokens": sum(map(len, TEST)) - 50
     }
     assert stored["provenance"]["versions"]["transformers"] and len(stored["provenance"]["hashes"]["weights"]) == 64
-    assert 'id="why-auc"' in page and "are not ranked" in page and "GPT2LMHeadModel" in page and "loss AUC below says more" in page
+    assert 'id="why-auc"' in page and "<code>influence</code>" in page and "GPT2LMHeadModel" in page and "loss AUC below says more" in page
     assert "rise and fall with.</p>" not in page  # what is said of other models
 
 
@@ -113,6 +177,7 @@ def test_padding_changes_no_hash(model, audited):
     result = ns.audit(model, {"input_ids": ids, "attention_mask": mask}, TEST, progress=False)
     assert result.provenance["hashes"] == audited.provenance["hashes"]
     np.testing.assert_array_equal(result.member_losses, audited.member_losses)
+    np.testing.assert_array_equal(result.records["influence"], audited.records["influence"])
 
 
 def test_an_empty_test_split_leaves_the_losses(model):
@@ -142,10 +207,13 @@ def test_copies_are_counted(model):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"task": "classification"}, "audit: task must be left out for a language model, which has no record scores; got 'classification'"),
+        (
+            {"task": "classification"},
+            "audit: task must be left out for a language model, whose records are sequences scored by its output head; got 'classif",
+        ),
         ({"layers": "all"}, "layers must be left out for a language model"),
         ({"layer": "lm_head"}, "layer must be left out for a language model"),
-        ({"damping": 1.0}, "damping must be left out for a language model"),
+        ({"damping": 0.0}, "audit: damping must be a number > 0 for a language model; got 0. Its rarest tokens"),
         ({"sample_weight": np.ones(60)}, "sample_weight must be left out .* got ndarray"),
         ({"ids": range(3)}, "audit: records and ids must have one row per record; got lengths records 60, ids 3"),
         ({"groups": ["a"]}, "train and groups must have one row per record"),
@@ -182,10 +250,11 @@ def test_the_command_takes_a_target_with_a_language_model(tmp_path, monkeypatch)
     done = CliRunner().invoke(app, ["audit", "language_target_module:target", "--out", "out", "--json"])
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
-    assert found["task"] == TASK and found["ranked_by"] is None and found["most_exposed"] == []
+    assert found["task"] == TASK and found["ranked_by"] == "influence" and len(found["most_exposed"]) == 5
+    assert found["scores"]["damping_used"] == pytest.approx(0.3)
     assert found["model_risk"]["predicted_tpr"] is None and 0 < found["model_risk"]["auc"] < 1
     assert (tmp_path / "out" / "report.html").is_file()
     shown = CliRunner().invoke(app, ["audit", "language_target_module:target", "--out", "again"])
-    assert "Loss AUC" in shown.output and "Record scores: not applicable" in shown.output
+    assert "Loss AUC" in shown.output and "Most exposed records, by influence" in shown.output
     gate = CliRunner().invoke(app, ["gate", "out", "--max-auc", "0.99"])
     assert gate.exit_code == 0, gate.output

@@ -11,7 +11,8 @@ from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 import noshadow as ns
 from extras import extra
-from noshadow.views import is_causal_lm, sequence_losses
+from noshadow.checks import NotApplicable
+from noshadow.views import is_causal_lm, sequence_features, sequence_losses
 from tiny_language_models import CONTEXT, VOCABULARY, gpt2, ragged, token_losses_by_hand
 
 # float32 logits of order 1, summed in another order when a batch is padded.
@@ -311,6 +312,94 @@ def test_a_model_that_fails_or_gives_other_shapes_gets_one_sentence(monkeypatch)
     monkeypatch.setattr(model, "forward", lambda input_ids, attention_mask: SimpleNamespace(logits=torch.zeros(1, 1, VOCABULARY)))
     with pytest.raises(ns.InputError, match=r"model must give one row of logits a token; got shape \(1, 1, 23\) for \(1, 2\) tokens"):
         losses(model, [[1, 2]])
+
+
+def features(model, data, **settings):
+    return sequence_features(model, data, progress=False, **settings)
+
+
+def token_losses(head):
+    """−log p of every scored token from the features and the head alone."""
+    logits = head.features.astype(np.float64) @ head.weight.T + (0.0 if head.bias is None else head.bias)
+    largest = logits.max(1, keepdims=True)
+    return np.log(np.exp(logits - largest).sum(1)) + largest[:, 0] - logits[np.arange(len(logits)), head.labels]
+
+
+def test_features_are_what_the_head_saw_where_each_token_was_predicted():
+    model, sequences = gpt2(), ragged(LENGTHS)
+    found, head = features(model, sequences, batch_size=3)
+    np.testing.assert_array_equal(found.loss, losses(model, sequences, batch_size=3).loss)
+    assert head.starts.tolist() == [0, *np.cumsum(found.tokens)] and head.features.dtype == np.float32 and head.tied
+    assert head.labels.tolist() == [token for tokens in sequences for token in tokens[1:]] and head.residual < 1e-6
+    model.eval()
+    with torch.no_grad():
+        hidden = [model.transformer(torch.tensor([tokens])).last_hidden_state[0, :-1].numpy() for tokens in sequences]
+    np.testing.assert_allclose(head.features, np.concatenate(hidden), rtol=0, atol=1e-5)
+    assert not model.lm_head._forward_hooks
+
+
+@pytest.mark.parametrize("length", [16, 17, 40, 41])
+def test_features_of_windows_are_in_the_order_of_the_tokens(length):
+    model, sequences = gpt2(), ragged([5, length, 7])
+    found, head = features(model, sequences, batch_size=2)
+    expected = []
+    for tokens in sequences:
+        starts, seen = [0], {}
+        while starts[-1] + CONTEXT < len(tokens):
+            starts.append(min(starts[-1] + CONTEXT // 2, len(tokens) - CONTEXT))
+        for start in starts:
+            for place, loss in enumerate(token_losses_by_hand(model, tokens[start : start + CONTEXT]), start + 1):
+                seen.setdefault(place, loss)
+        expected += [seen[place] for place in range(1, len(tokens))]
+    np.testing.assert_allclose(token_losses(head), expected, rtol=0, atol=1e-5)
+    assert head.labels.tolist() == [token for tokens in sequences for token in tokens[1:]]
+    np.testing.assert_allclose(found.loss, [part.mean() for part in np.split(np.array(expected), head.starts[1:-1])], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
+def test_padding_and_ignored_labels_leave_no_features(left):
+    model, sequences = gpt2(), ragged(LENGTHS)
+    plain, head = features(model, sequences)[1], features(model, padded(sequences, left=left))[1]
+    np.testing.assert_array_equal(head.features, plain.features)
+    np.testing.assert_array_equal(head.labels, plain.labels)
+    labels = [[token if place % 2 else -100 for place, token in enumerate(tokens)] for tokens in sequences]
+    some = features(model, {"input_ids": sequences, "labels": labels})[1]
+    kept = np.concatenate([np.arange(1, length) % 2 == 1 for length in LENGTHS])
+    np.testing.assert_array_equal(some.features, plain.features[kept])
+    assert some.starts.tolist() == [0, *np.cumsum([length // 2 for length in LENGTHS])]
+
+
+def test_heads_with_a_bias_and_in_half_precision_are_read():
+    model, sequences = gpt2(), ragged(LENGTHS)
+    model.lm_head.bias = torch.nn.Parameter(torch.linspace(-2, 2, VOCABULARY))
+    found, head = features(model, sequences)
+    np.testing.assert_array_equal(head.bias, torch.linspace(-2, 2, VOCABULARY).numpy())
+    np.testing.assert_allclose(np.add.reduceat(token_losses(head), head.starts[:-1]) / found.tokens, found.loss, rtol=0, atol=1e-5)
+    half = features(gpt2().to(torch.bfloat16), sequences)[1]
+    assert half.features.dtype == np.float32 and half.residual < 0.03
+
+
+def test_a_head_that_cannot_be_read_says_why_and_leaves_the_losses(monkeypatch):
+    sequences, plain = ragged(LENGTHS), losses(gpt2(), ragged(LENGTHS)).loss
+
+    def reason(model, *, same=True, **settings):
+        found, why = features(model, sequences, **settings)
+        assert isinstance(why, NotApplicable) and (not same or np.array_equal(found.loss, plain))
+        return str(why)
+
+    assert reason(gpt2(), max_memory=100) == (
+        "the head's inputs at 56 tokens × 8 features take 1.79e-06 GB, more than the 1e-07 GB allowed"
+    )
+    for head, words in ((None, "names no output head"), (torch.nn.Identity(), "output head is a Identity, not a plain Linear")):
+        model = gpt2()
+        monkeypatch.setattr(model, "get_output_embeddings", lambda head=head: head)
+        assert words in reason(model)
+    idle = gpt2()
+    monkeypatch.setattr(idle, "get_output_embeddings", lambda: torch.nn.Linear(8, VOCABULARY))
+    assert reason(idle) == "its output head does not run once for every token"
+    capped = gpt2()
+    capped.lm_head.register_forward_hook(lambda module, inputs, output: 5 * torch.tanh(output / 5))
+    assert "its logits are not those of its output head (they differ by a share of " in reason(capped, same=False)
 
 
 def test_other_views_point_to_the_right_door():

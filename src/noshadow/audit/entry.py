@@ -67,7 +67,7 @@ def audit(
 
     Args:
         model: nn.Module whose output comes from a final nn.Linear, a fitted scikit-learn estimator, or a causal language model of
-            transformers (model-level risk from the losses of its sequences; arguments of record scores must be left out).
+            transformers (its records are sequences: see docs/language_models.md for what is scored).
         train: the training records, (X, y), a Dataset or a DataLoader (its order is fixed by us); for a language model what
             `sequence_losses` takes.
         test: records the model has not seen, in the same form; may be empty (no model-level risk then).

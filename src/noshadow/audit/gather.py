@@ -142,7 +142,7 @@ def audit_view(
     table |= traces
     ranked_by = RANKED_BY if scores is not None else None
     if ranked_by is not None:
-        table["rank"] = _ranks(table[ranked_by])
+        table["rank"] = ranks(table[ranked_by])
     counts = split_counts(train, seen.test)
     notes = split_notes(counts["shared_with_test"], len(seen.test), risk)
     found = Audit(
@@ -239,7 +239,7 @@ def _predicted_tpr(scores: RecordScores, residuals: Array, fpr: float | str) -> 
     return {"predicted_tpr": values}, {}
 
 
-def _ranks(score: Array) -> Array:
+def ranks(score: Array) -> Array:
     """1 for the largest score; equal scores keep their row order."""
     ranks = np.empty(len(score), dtype=np.int64)
     ranks[np.argsort(-score, kind="stable")] = np.arange(1, len(score) + 1)
@@ -256,16 +256,19 @@ def _provenance(seen: View, train: Signals, options: Options, scores: RecordScor
         "versions": {name: importlib.metadata.version(name) for name in _VERSIONS} | {"python": platform.python_version()},
     }
     if scores is not None:
-        names = ("damping_used", "damping_source", "effective_dof", "rank", "condition", "jitter", "stationarity", "head_residual")
-        stamp["scores"] = {
-            name: getattr(scores, name) for name in (*names, "precision", "precision_error", "method", "parameters", "errors")
-        }
-        stamp["scores"]["layers"] = list(scores.layers)
-        # An estimate whose last digits depend on where the arrays lie in memory: three digits are the same in every run.
-        # Infinite when every record is fitted exactly under a penalty; JSON has no infinity, the notes say it.
-        stamp["scores"]["stationarity"] = scores.stationarity if np.isfinite(scores.stationarity) else None
-        stamp["scores"]["condition"] = float(f"{scores.condition:.3g}")
-        stamp["scores"] |= {"fit_intercept": seen.fit_intercept, "penalize_intercept": seen.penalize_intercept}
+        stamp["scores"] = score_stamp(scores) | {"fit_intercept": seen.fit_intercept, "penalize_intercept": seen.penalize_intercept}
+    return stamp
+
+
+def score_stamp(scores: RecordScores) -> dict[str, Any]:
+    """How the scores were obtained, for JSON."""
+    names = ("damping_used", "damping_source", "effective_dof", "rank", "condition", "jitter", "stationarity", "head_residual")
+    stamp = {name: getattr(scores, name) for name in (*names, "precision", "precision_error", "method", "parameters", "errors")}
+    stamp["layers"] = list(scores.layers)
+    # Infinite when every record is fitted exactly under a penalty; JSON has no infinity, the notes say it.
+    stamp["stationarity"] = scores.stationarity if np.isfinite(scores.stationarity) else None
+    # An estimate whose last digits depend on where the arrays lie in memory: three digits are the same in every run.
+    stamp["condition"] = float(f"{scores.condition:.3g}")
     return stamp
 
 

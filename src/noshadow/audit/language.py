@@ -1,4 +1,4 @@
-"""Audit of a causal language model: model-level risk from the losses of its sequences."""
+"""Audit of a causal language model: model-level risk from the losses of its sequences, record scores from its output head."""
 
 import hashlib
 import importlib.metadata
@@ -11,31 +11,36 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from noshadow.audit.gather import _VERSIONS, RECORD_COLUMNS, Options, _timings, group_names
+from noshadow.audit.gather import _VERSIONS, RECORD_COLUMNS, Options, _timings, group_names, ranks, score_stamp
 from noshadow.audit.notes import split_notes
 from noshadow.audit.risks import EMPTY, ONE, Pair, borne_risks
 from noshadow.audit.splits import _copies
-from noshadow.checks import Array, refuse
+from noshadow.checks import Array, NotApplicable, refuse
 from noshadow.findings import findings
 from noshadow.results import Audit, ModelRisk
+from noshadow.scores.result import RecordScores
+from noshadow.scores.sequences import TASK, sequence_scores
 from noshadow.scores.traces import loss_trace_iqr
 from noshadow.signals import record_ids
 from noshadow.tail import model_risk
 from noshadow.traces import GivenTraces
-from noshadow.views import SequenceLosses, sequence_losses, weights_sha256
+from noshadow.views import SequenceLosses, TokenHead, sequence_features, sequence_losses, weights_sha256
 
-TASK = "language-model"
+# Ranks best of what one language model says about its sequences: benchmarks/language_models.py.
+RANKED_BY = "influence"
+SCORED = ("gradient_norm", "leverage", "influence")
 NO_PREDICTION = (
     "Losses of sequences are spread about evenly on both sides of their mean, so the calibration on loss tails does not hold for "
     "language models: the loss AUC is the figure to read, and no calibration from it to an attack's rate ships [TAIL §5.3]."
 )
-NO_SCORES = (
-    "not applicable: a language model predicts every token of a sequence, so a record is not one row of its last layer, which is what "
-    "these scores need"
+NO_GAPS = (
+    "not applicable: a sequence has a margin at every token, and leaving it out takes all of them away at once, which is not one step "
+    "of the last layer"
 )
-NO_RANK = (
-    "not applicable: a low loss may be a sequence learned by heart or an easy one, and nothing else is measured of one language model, "
-    "so its sequences are not ranked; reference models tell the two apart"
+NO_RECORD_RATE = "not applicable: no calibration from scores of sequences to an attack's rate ships"
+UNKNOWN_DAMPING = (
+    "the damping λ of the training is unknown, so a tenth of the curvature's mean eigenvalue was taken: pass weight_decay= (or damping=) "
+    "as the training had it"
 )
 NO_CLASSES = "not applicable: the records have no classes"
 NO_ENTROPY = "not applicable: a language model has one entropy a token, not one a record"
@@ -56,52 +61,59 @@ def audit_language_model(
 ) -> Audit:
     """Audit of a causal language model; arguments as in `audit`.
 
-    The record table holds id, group, tokens (scored), loss (mean negative log-likelihood a token, nats) and `lt_iqr` when
-    traces were given; no column is ranked by.
+    The record table holds id, group, tokens (scored), loss (mean negative log-likelihood a token, nats), gradient_norm, leverage and
+    influence over the output head, `lt_iqr` when traces were given, and the rank by influence. Where the head cannot be read or is
+    too large, the losses remain and nothing is ranked.
     """
     owner, started = options.owner, time.perf_counter()
     reading: dict[str, Any] = {"batch_size": batch_size, "device": device, "progress": options.progress, "owner": owner}
-    members = sequence_losses(model, train, argument="train", **reading)
+    members, head = sequence_features(model, train, argument="train", **reading)
     if len(members) < 2:
         refuse(owner, "train", "hold at least 2 records", len(members))
     others = None if test is None or _length(test) == 0 else sequence_losses(model, test, argument="test", **reading)
     losses = (members.loss, np.empty(0) if others is None else others.loss)
-    table = _table(members, belongings, owner)
+    table = _identity(members, belongings, owner)
     test_names = group_names(belongings.test_groups, len(losses[1]), owner, "test_groups").get("group")
     read = time.perf_counter()
+    scores, absent = _scores(head, options)
+    table = _scored_table(table, scores, belongings, owner)
+    scored = time.perf_counter()
     how: dict[str, Any] = {"fpr": options.fpr, "seed": options.seed}
-    risk, absent = _risk(losses, how)
+    risk, risk_absent = _risk(losses, how)
     borne, borne_absent = borne_risks(losses, {"group_risk": (table.get("group"), test_names)}, how)
-    absent |= borne_absent | dict.fromkeys((*RECORD_COLUMNS, "predicted_tpr"), NO_SCORES)
-    absent |= {"rank": NO_RANK, "entropy": NO_ENTROPY, "class_risk": NO_CLASSES}
+    absent |= risk_absent | borne_absent | {"entropy": NO_ENTROPY, "class_risk": NO_CLASSES, "predicted_tpr": NO_RECORD_RATE}
     splits = _split_counts(members, others, table["id"])
+    notes = _sequence_notes(members, others, splits["shared_with_test"]) + split_notes(None, 0, risk)
     found = Audit(
         records=pd.DataFrame(table),
         model_risk=risk,
         member_losses=losses[0],
         nonmember_losses=losses[1],
         task=TASK,
-        ranked_by=None,
+        ranked_by=None if scores is None else RANKED_BY,
         not_applicable=absent,
-        notes=_sequence_notes(members, others, splits["shared_with_test"]) + split_notes(None, 0, risk),
-        provenance=_provenance(model, members, others, table["id"], options) | {"splits": splits},
-        timings=_timings(read - started, 0.0, time.perf_counter() - read),
+        notes=(() if scores is None else scores.notes) + notes + _damping_notes(scores),
+        provenance=_provenance(model, members, others, table["id"], options, scores) | {"splits": splits},
+        timings=_timings(read - started, scored - read, time.perf_counter() - scored),
         group_risk=borne.get("group_risk", ()),
     )
     return replace(found, findings=findings(found))
 
 
 def require_language_arguments(options: Options, **given: tuple[object, object]) -> None:
-    """What only record scores use must be left at its default: nothing that was asked for vanishes silently.
+    """What has no meaning for a language model must be left at its default: nothing that was asked for vanishes silently.
 
     Args:
         options: the common ones. given: name → (value, default) of the others.
     """
-    asked = given | {"task": (options.task, "auto"), "damping": (options.damping, "auto"), "layers": (options.layers, "last")}
+    if not isinstance(options.damping, str) and options.damping <= 0:
+        hint = "Its rarest tokens have next to no curvature of their own."
+        refuse(options.owner, "damping", "be a number > 0 for a language model", f"{options.damping:g}", hint)
+    asked = given | {"task": (options.task, "auto"), "layers": (options.layers, "last")}
     for name, (value, default) in asked.items():
         if value is not default and not (isinstance(value, str) and value == default):
             got = repr(value) if isinstance(value, (str, int, float)) else type(value).__name__
-            refuse(options.owner, name, "be left out for a language model, which has no record scores", got)
+            refuse(options.owner, name, "be left out for a language model, whose records are sequences scored by its output head", got)
 
 
 def _length(data: object) -> int | None:
@@ -109,14 +121,34 @@ def _length(data: object) -> int | None:
     return len(held) if hasattr(held, "__len__") else None
 
 
-def _table(members: SequenceLosses, belongings: Belongings, owner: str) -> dict[str, Any]:
-    """The record table, column by column."""
+def _identity(members: SequenceLosses, belongings: Belongings, owner: str) -> dict[str, Any]:
+    """The record table up to the loss, column by column."""
     identifiers = record_ids(members.ids if belongings.ids is None else belongings.ids, len(members), owner)
     table: dict[str, Any] = {"id": identifiers} | group_names(belongings.groups, len(members), owner)
-    table |= {"tokens": members.tokens, "loss": members.loss}
+    return table | {"tokens": members.tokens, "loss": members.loss}
+
+
+def _scores(head: TokenHead | NotApplicable, options: Options) -> tuple[RecordScores | None, dict[str, str]]:
+    """What the output head says of every sequence, and what it does not, with the reason."""
+    how: dict[str, Any] = {"damping": options.damping, "weight_decay": options.weight_decay, "progress": options.progress}
+    try:
+        if isinstance(head, NotApplicable):
+            raise head
+        scores = sequence_scores(head, owner=options.owner, **how)
+    except NotApplicable as reason:
+        return None, dict.fromkeys(RECORD_COLUMNS, NO_GAPS) | dict.fromkeys((*SCORED, "rank"), f"not applicable: {reason}")
+    return scores, {name: NO_GAPS for name in RECORD_COLUMNS if name not in SCORED}
+
+
+def _scored_table(table: dict[str, Any], scores: RecordScores | None, belongings: Belongings, owner: str) -> dict[str, Any]:
+    extra: dict[str, Any] = {} if scores is None else scores.columns()
     if belongings.loss_traces is not None:
-        table["lt_iqr"] = loss_trace_iqr(belongings.loss_traces.in_order_of(identifiers, owner))
-    return table
+        extra["lt_iqr"] = loss_trace_iqr(belongings.loss_traces.in_order_of(table["id"], owner))
+    return table | extra | ({} if scores is None else {"rank": ranks(extra[RANKED_BY])})
+
+
+def _damping_notes(scores: RecordScores | None) -> tuple[str, ...]:
+    return () if scores is None or not scores.damping_source.startswith("automatic") else (UNKNOWN_DAMPING,)
 
 
 def _risk(losses: Pair, how: Mapping[str, Any]) -> tuple[ModelRisk | None, dict[str, str]]:
@@ -148,7 +180,12 @@ def _sequence_notes(members: SequenceLosses, others: SequenceLosses | None, shar
 
 
 def _provenance(
-    model: object, members: SequenceLosses, others: SequenceLosses | None, identifiers: Array, options: Options
+    model: object,
+    members: SequenceLosses,
+    others: SequenceLosses | None,
+    identifiers: Array,
+    options: Options,
+    scores: RecordScores | None,
 ) -> dict[str, Any]:
     asked = {name: getattr(options, name) for name in ("task", "damping", "weight_decay", "fpr", "seed", "layers")}
     read = {"context": members.context, "stride": members.stride, "train_tokens": int(members.tokens.sum())}
@@ -165,7 +202,7 @@ def _provenance(
         },
         "versions": {name: importlib.metadata.version(name) for name in (*_VERSIONS, "transformers")}
         | {"python": platform.python_version()},
-    }
+    } | ({} if scores is None else {"scores": score_stamp(scores)})
 
 
 def _hashes(split: SequenceLosses, identifiers: Array) -> dict[str, str]:

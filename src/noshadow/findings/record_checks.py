@@ -31,8 +31,8 @@ def class_bears_risk(audit: Audit, limits: Limits) -> Outcome:
     """NS011: a class that is over-represented among the riskiest records."""
     if audit.ranked_by is None:
         return _no_scores(audit)
-    if audit.task == "regression":
-        return not_applicable("a regression has no classes")
+    if audit.task in ("regression", "language-model"):
+        return not_applicable(f"a {audit.task.replace('-', ' ')} has no classes")
     targets = audit.records["target"].to_numpy(np.float64)
     if not (targets == np.round(targets)).all():
         return not_applicable("the targets are probabilities, not classes")
@@ -71,6 +71,8 @@ def interpolated_records(audit: Audit, limits: Limits) -> Outcome:
     if audit.ranked_by is None:
         return _no_scores(audit)
     held = [name for name in _GAPS if name in audit.records]
+    if not held:
+        return not_applicable(f"the audit holds none of {', '.join(_GAPS)}, which are infinite for such records")
     infinite = np.isinf(audit.records[held].to_numpy(np.float64)).any(1)
     rows = np.flatnonzero(infinite)
     sentence = "No record has an infinite score."
@@ -81,6 +83,8 @@ def interpolated_records(audit: Audit, limits: Limits) -> Outcome:
 
 def label_suspects(audit: Audit, limits: Limits) -> Outcome:
     """NS015: records among the riskiest that the model disagrees with and yet depends on."""
+    if audit.task == "language-model":
+        return not_applicable("a sequence has no label of its own")
     if audit.ranked_by is None:
         return _no_scores(audit)
     leverage = next((name for name in ("leverage", "margin_leverage") if name in audit.records), None)

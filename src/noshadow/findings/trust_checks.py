@@ -30,7 +30,7 @@ def damping_unknown(audit: Audit, _: Limits) -> Outcome:
         return _not_kept("the source of the damping")
     unknown = str(scores["damping_source"]).startswith("automatic")
     used = float(scores["damping_used"])
-    words = "The training's λ is unknown, and a tiny one was taken" if unknown else "The damping is known"
+    words = "The training's λ is unknown, and one was chosen from the curvature" if unknown else "The damping is known"
     return judged(unknown, used, f"{words}: λ = {used:.3g}.")
 
 

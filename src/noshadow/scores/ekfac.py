@@ -62,12 +62,17 @@ def ekfac_bytes(classes: int, rank: int) -> int:
 
 
 def softmax_shares(problem: SoftmaxProblem, start: int, stop: int, basis: torch.Tensor) -> torch.Tensor:
-    """s·u_bᵀW_iu_b of a block, (b, m−1), in the precision of the basis.
+    """s·u_bᵀW_iu_b of a block, (b, m−1), in the precision of the basis."""
+    share = class_variances(torch.softmax(as_blocks_of(problem.outputs, start, stop), 1), basis)
+    return share * problem.weights(start, stop)[:, None].to(basis.dtype)
+
+
+def class_variances(probabilities: torch.Tensor, basis: torch.Tensor) -> torch.Tensor:
+    """u_bᵀ(diag(p) − ppᵀ)u_b for each row of probabilities, (b, m−1), in the precision of the basis.
 
     Written around the most probable class, so that nothing cancels as its probability goes to one. Rounding may leave it
     below zero; in sums that is better than a bias.
     """
-    probabilities = torch.softmax(as_blocks_of(problem.outputs, start, stop), 1)
     top = probabilities.argmax(1, keepdim=True)
     others = probabilities.scatter(1, top, 0.0)
     spare = others.sum(1, keepdim=True).to(basis.dtype)
@@ -75,7 +80,7 @@ def softmax_shares(problem: SoftmaxProblem, start: int, stop: int, basis: torch.
     at_top, mean = basis[top[:, 0]], others @ basis
     share = others @ basis**2
     share += (1 - spare) * at_top * (spare * at_top - 2 * mean) - mean**2
-    return share * problem.weights(start, stop)[:, None].to(basis.dtype)
+    return share
 
 
 def margin_shares(problem: SoftmaxProblem, start: int, stop: int, basis: torch.Tensor) -> torch.Tensor:
@@ -109,11 +114,7 @@ def ekfac_curvature(
     walk = blocks(len(design), block_length(6 * m))
     for start, stop in tracked(walk, "classes", show=progress):
         total += class_sums(problem, start, stop, dtype)
-    # A reflection takes the shift shared by all classes to the first axis; what is left are contrasts.
-    mirror = torch.full((m,), m**-0.5, dtype=torch.float64)
-    mirror[0] += 1.0
-    contrasts = (torch.eye(m, dtype=torch.float64) - torch.outer(mirror, mirror) * 2 / mirror.dot(mirror))[:, 1:]
-    classes = contrasts @ torch.linalg.eigh(contrasts.T @ total @ contrasts)[1]
+    classes = contrast_eigenvectors(total)
     weights, axes = torch.linalg.eigh(design.penalty)
     rotation, penalty = axes.T @ design.whitening, problem.damping * weights.clamp(min=0.0)
     frame = EkfacCurvature(classes, rotation, torch.empty(0), penalty)
@@ -126,6 +127,17 @@ def ekfac_curvature(
             "Pass penalize_intercept=True."
         )
     return replace(frame, eigenvalues=torch.maximum(eigenvalues, penalty[:, None]))
+
+
+def contrast_eigenvectors(total: torch.Tensor) -> torch.Tensor:
+    """Orthonormal eigenvectors (m, m−1) of a curvature (m, m) over classes, all orthogonal to the shift that the classes share."""
+    m = len(total)
+    # A reflection takes that shift to the first axis; what is left are contrasts.
+    mirror = torch.full((m,), m**-0.5, dtype=torch.float64)
+    mirror[0] += 1.0
+    contrasts = (torch.eye(m, dtype=torch.float64) - torch.outer(mirror, mirror) * 2 / mirror.dot(mirror))[:, 1:]
+    vectors: torch.Tensor = contrasts @ torch.linalg.eigh(contrasts.T @ total @ contrasts)[1]
+    return vectors
 
 
 def diagonal(problem: SoftmaxProblem, curvature: EkfacCurvature, shares: Shares, *, dtype: torch.dtype, progress: bool) -> torch.Tensor:

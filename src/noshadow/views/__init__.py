@@ -10,16 +10,19 @@ from noshadow.checks import refuse
 from noshadow.signals import Signals
 from noshadow.views.outputs import Transform, estimator_outputs, module_outputs, weights_sha256
 from noshadow.views.sklearn import sklearn_signals, sklearn_view
+from noshadow.views.token_features import TokenHead
 from noshadow.views.torch import torch_signals, torch_view
-from noshadow.views.transformers import SequenceLosses, is_causal_lm, sequence_losses
+from noshadow.views.transformers import SequenceLosses, is_causal_lm, sequence_features, sequence_losses
 from noshadow.views.view import Settings, View
 
 __all__ = [
     "SequenceLosses",
+    "TokenHead",
     "View",
     "collect_outputs",
     "collect_signals",
     "is_causal_lm",
+    "sequence_features",
     "sequence_losses",
     "view",
     "weights_sha256",

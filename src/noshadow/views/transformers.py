@@ -1,10 +1,10 @@
-"""Causal language models of transformers: the loss of each sequence. Importing this imports no transformers."""
+"""Causal language models of transformers: the loss of each sequence, and what their head saw. Importing this imports no transformers."""
 
 import hashlib
 import inspect
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from noshadow.checks import Array, refuse, require_whole, users_code
+from noshadow.checks import Array, NotApplicable, refuse, require_whole, users_code
 from noshadow.progress import tracked
+from noshadow.views.token_features import TokenHead, TokenStore, token_store
 from noshadow.views.token_sequences import TokenSequences, Vocabulary, token_sequences
 from noshadow.views.torch import _undisturbed
 from noshadow.views.view import Settings
@@ -99,6 +100,44 @@ def sequence_losses(
         noshadow.checks.InputError: sequence_losses: model must be a causal language model of transformers; got an object of type str.
     """
     settings = Settings(batch_size=batch_size, device=device, progress=progress, owner=owner)
+    return _read(model, data, context, stride, settings, argument, max_memory=None)[0]
+
+
+def sequence_features(
+    model: object,
+    data: object,
+    *,
+    batch_size: int = 256,
+    device: object = None,
+    progress: bool = True,
+    owner: str = "sequence_features",
+    argument: str = "data",
+    max_memory: float = 8e9,
+) -> tuple[SequenceLosses, TokenHead | NotApplicable]:
+    """Losses of every sequence, and the output head with its inputs where each scored token was predicted, from one pass.
+
+    Args:
+        model, data, batch_size, device, progress, owner, argument: as in `sequence_losses`.
+        max_memory: bytes the head's inputs may take.
+
+    Returns:
+        (SequenceLosses, TokenHead), or in place of the second why the head could not be read: the model names none, it is no
+        Linear, the logits are not its output, or its inputs would take too much memory. The losses are there all the same.
+
+    Raises:
+        InputError: as in `sequence_losses`.
+
+    Cost: that of `sequence_losses`, and the memory of tokens × features.
+    """
+    settings = Settings(batch_size=batch_size, device=device, progress=progress, owner=owner)
+    return _read(model, data, None, None, settings, argument, max_memory=max_memory)
+
+
+def _read(
+    model: object, data: object, context: int | None, stride: int | None, settings: Settings, argument: str, *, max_memory: float | None
+) -> tuple[SequenceLosses, TokenHead | NotApplicable]:
+    """Losses and, with `max_memory`, features; windows are the same whether or not features are kept."""
+    owner = settings.owner
     if not is_causal_lm(model):
         refuse(owner, "model", "be a causal language model of transformers", f"an object of type {type(model).__name__}")
     assert isinstance(model, nn.Module)
@@ -106,14 +145,15 @@ def sequence_losses(
     vocabulary = _vocabulary(model)
     sequences = token_sequences(data, vocabulary, owner, argument)
     windows = _windows(sequences, length, step)
+    store = NotApplicable("not asked for") if max_memory is None else token_store(model, sequences, max_memory)
     with _undisturbed(model, settings) as where:
         _require_causal(model, sequences, vocabulary, where, owner)
-        sums = _summed_losses(model, sequences, windows, vocabulary, where, settings, argument)
+        sums = _summed_losses(model, sequences, windows, vocabulary, where, settings, argument, store)
     tokens = np.array([int(count.sum()) for count in sequences.counts])
     losses = sums / tokens
     _require_finite_losses(losses, owner, argument)
     digests = sequences.digests()
-    return SequenceLosses(
+    found = SequenceLosses(
         loss=losses,
         tokens=tokens,
         windows=np.bincount([window.sequence for window in windows], minlength=len(losses)),
@@ -123,6 +163,7 @@ def sequence_losses(
         data_sha256=hashlib.sha256(b"".join(digests)).hexdigest(),
         digests=tuple(digests),
     )
+    return found, store.found() if isinstance(store, TokenStore) else store
 
 
 def is_causal_lm(model: object) -> bool:
@@ -216,18 +257,23 @@ def _summed_losses(
     device: torch.device,
     settings: Settings,
     argument: str,
+    store: TokenStore | NotApplicable,
 ) -> Array:
-    """(n,) Σ of −log p over the scored tokens of each sequence."""
+    """(n,) Σ of −log p over the scored tokens of each sequence; what the head saw there goes into the store."""
     sums = np.zeros(len(sequences))
     batches = list(_batches(windows, settings.batch_size, vocabulary.size))
-    with closing(tracked(batches, f"Reading {argument}", show=settings.progress)) as steps:  # type: ignore[type-var]
+    kept = store if isinstance(store, TokenStore) else None
+    hooked = nullcontext() if kept is None else kept.listening()
+    with hooked, closing(tracked(batches, f"Reading {argument}", show=settings.progress)) as steps:  # type: ignore[type-var]
         for batch in steps:
             rows = [torch.from_numpy(sequences.tokens[w.sequence][w.start : w.stop].copy()) for w in batch]
             logits = _logits(model, rows, device, settings.owner)
-            for window, ids, row in zip(batch, rows, logits, strict=True):
+            for number, (window, ids, row) in enumerate(zip(batch, rows, logits, strict=True)):
                 counts = torch.from_numpy(sequences.counts[window.sequence][window.first : window.stop].copy())
                 places = window.first - window.start + torch.nonzero(counts)[:, 0]
                 sums[window.sequence] += _negative_log_likelihood(row, places, ids)
+                if kept is not None:
+                    kept.keep(number, window.sequence, window.start, places, ids, row)
     return sums
 
 

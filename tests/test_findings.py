@@ -157,11 +157,14 @@ def test_a_figure_at_its_limit_passes(audit, code):
 
 
 def test_the_prediction_goes_before_the_tail():
-    audit = with_risk(made(), tnr=0.0, predicted_tpr=0.6, predicted_tpr_interval=(0.5, 0.7))
-    finding = of(audit, "NS001")
+    predicted = {"tnr": 0.0, "predicted_tpr": 0.6, "predicted_tpr_interval": (0.5, 0.7)}
+    finding = of(with_risk(made(), **predicted, in_calibration_domain=True), "NS001")
     assert (
         (finding.status, finding.figure) == ("found", 0.6) and "12 times a guess" in finding.sentence and "0.5 to 0.7" in finding.sentence
     )
+    # Outside of the domain a prediction is a hint: the headline is what was measured.
+    outside = of(with_risk(made(), **predicted, in_calibration_domain=False), "NS001")
+    assert (outside.status, outside.figure) == ("passed", 0.0) and "loss attack" in outside.sentence
     assert of(with_risk(made(), fpr=0.1), "NS001").status == "not applicable"
 
 

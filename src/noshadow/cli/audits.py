@@ -158,7 +158,9 @@ def _checked(audited: Audit, name: str, limit: float) -> dict[str, Any]:
     value = None if audited.model_risk is None else getattr(audited.model_risk, name)
     if value is None:
         reason = audited.not_applicable.get("model_risk") or (audited.model_risk.reason if audited.model_risk else "")
-        raise InputError(f"gate: the audit must hold {name} for --max-{name.replace('_', '-')}; got none ({reason}). Drop that limit.")
+        raise InputError(
+            f"gate: the audit must hold {name} for --max-{name.replace('_', '-')}; got none ({reason.rstrip('.')}). Drop that limit."
+        )
     low, high = getattr(audited.model_risk, f"{name}_interval") or (None, None)
     return {"figure": name, "value": value, "interval": [low, high], "limit": limit, "passed": value <= limit}
 

@@ -18,8 +18,9 @@ def model_risk_rate(audit: Audit, limits: Limits) -> Outcome:
     limit = limits["times"] * risk.fpr
     if limit >= 1:
         return not_applicable(f"at level {risk.fpr:g} no rate can be {limits['times']:g} times a guess")
-    predicted = risk.predicted_tpr is not None
-    rate = risk.predicted_tpr if risk.predicted_tpr is not None else risk.tnr
+    # Outside of the calibration's domain a prediction is a hint (NS003), and the headline rests on what was measured.
+    predicted = risk.predicted_tpr is not None and risk.in_calibration_domain is True
+    rate = risk.predicted_tpr if predicted and risk.predicted_tpr is not None else risk.tnr
     ends = risk.predicted_tpr_interval if predicted else risk.tnr_interval
     what = (
         f"At false-positive rate {risk.fpr:.3g} a reference-model attack is predicted to recognise a share of {rate:.3g} of the members"
@@ -88,8 +89,10 @@ def sample_too_small(audit: Audit, limits: Limits) -> Outcome:
         return _no_risk(audit)
     allowed = math.floor(risk.fpr * risk.n_members * (1 + _ROUNDING))
     found = allowed < limits["members"]
-    tail = ": the interval of TNR is too short" if found else ""
-    sentence = f"At level {risk.fpr:.3g} {allowed} of {risk.n_members} members may exceed τ, which rests on so many records{tail}."
+    tail = ", too few for the interval of TNR to be trusted" if found else ""
+    sentence = (
+        f"At level {risk.fpr:.3g}, {allowed} of {risk.n_members} members may lie above the threshold τ: its place rests on so many{tail}."
+    )
     return judged(found, allowed, sentence)
 
 

@@ -36,7 +36,7 @@ RULES = (
         "NS001",
         "model-risk",
         "high",
-        "predicted attack TPR at FPR α (without a prediction: the loss attack's TNR at FNR α) > {times}·α",
+        "predicted attack TPR at FPR α (without one for models like this: the loss attack's TNR at FNR α) > {times}·α",
         "Regularise, stop earlier, remove duplicates or train with differential privacy, and compare the two audits.",
         {"times": 10.0},
     ),

@@ -12,9 +12,17 @@ import numpy as np
 from noshadow.results import Calibration, CalibrationCell, Interval
 from noshadow.tail.calibration import interval_ends
 from noshadow.tail.forms import predicted_rates
+from noshadow.tail.losses import LARGEST_MARGIN
 
 LEAST_RECORDS = 500
 MOST_TIED = 0.1
+SPOKEN = {
+    "margin_shift_0.1": "shift of the margins' lowest tenth",
+    "auc_excess": "loss AUC beyond a coin toss (2 AUC − 1)",
+    "skewness": "skewness of the losses",
+    "accuracy_gap": "accuracy gap",
+    "tnr": "loss-tail TNR",
+}
 STRETCH = 0.1  # how far beyond the range of the setups a predictor may lie
 
 
@@ -62,12 +70,13 @@ def predicted_tpr(
         return _nothing(f"The calibration covers {counts[0]} to {counts[-1]} reference models, not {references}.")
     if tied > MOST_TIED and any(name.startswith("margin_shift") for name in calibration.predictors):
         return _nothing(
-            f"{100 * tied:.0f} % of the member losses are tied at their smallest value or rounded to 0, so the margins behind "
-            "them are not known: give losses in float64, without clipping."
+            f"{100 * tied:.0f} % of the member losses are tied at their smallest value or below {math.exp(-LARGEST_MARGIN):.0e}, so the "
+            "margins behind them are not known: clipped or rounded losses look like this, and so do models that were fitted until "
+            "nothing of the loss was left. The calibration has no such set-ups."
         )
     value, low, high = _between(calibration, shown, math.log(fpr), math.log(references))
     reasons = [*_unlike(calibration, shown), *_too_little(sizes, clear_gap)]
-    source = f"{' and '.join(calibration.predictors)} by calibration {calibration.name}"
+    source = f"{' and '.join(SPOKEN.get(name, name) for name in calibration.predictors)} by calibration {calibration.name}"
     used = f"Predicted from {source}, fitted to {len(calibration.setups)} setups"
     reason = f"{used}; this model is like them." if not reasons else f"{used}; but {'; '.join(reasons)}: take it as a hint."
     return Prediction(value, (low, high), not reasons, reason, calibration.name, calibration.level)
@@ -104,7 +113,9 @@ def _unlike(calibration: Calibration, shown: Mapping[str, float]) -> list[str]:
         least = low * (1 - STRETCH) if low > 0 else low - STRETCH * (high - low)
         if name in shown and not least <= shown[name] <= high + STRETCH * (high - low):
             symmetric = " (a more symmetric loss distribution)" if name == "skewness" and shown[name] < low else ""
-            found.append(f"its {name} of {shown[name]:.3g}{symmetric} is outside that of the setups ({low:.3g} to {high:.3g})")
+            found.append(
+                f"its {SPOKEN.get(name, name)} of {shown[name]:.3g}{symmetric} is outside that of the setups ({low:.3g} to {high:.3g})"
+            )
     return found
 
 

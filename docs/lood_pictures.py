@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from html import escape
 
-COLOURS = ("#1f5fa8", "#c2571a", "#2f7d4f", "#8a3f8f", "#6b6b6b")
+COLOURS = ("#1f5fa8", "#c2571a", "#2f7d4f", "#8a3f8f", "#6b6b6b", "#d1a400")
 WIDTH, HEIGHT = 300, 250
 LEFT, RIGHT, TOP, BOTTOM = 52, 288, 30, 206
 LABELLED_DECADES = 6

@@ -1,4 +1,4 @@
-"""Write docs/benchmarks.md, the measured parts of docs/scaling.md, docs/language_models.md and docs/calibration.md, and the marked figures of other pages from benchmarks/results/*.json.
+"""Write docs/benchmarks.md, the measured parts of docs/scaling.md, docs/language_models.md, docs/calibration.md and docs/papers.md, and the marked figures of other pages from benchmarks/results/*.json.
 
 `python docs/render_benchmarks.py` writes; `--check` fails when a page does not say what the JSON says.
 """
@@ -14,6 +14,9 @@ from language_tables import language_section
 from layer_tables import network_section, record_tpr_section, which_layers_section
 from lood_pictures import lood_pictures
 from lood_tables import lood_section, measured_section
+from papers_peers_picture import peers_picture
+from papers_pictures import papers_pictures
+from papers_tables import papers_section
 from render_scaling import generated
 from tail_tables import calibration_section
 
@@ -25,6 +28,8 @@ LANGUAGE = ROOT / "docs" / "language_models.md"
 LOOD = ROOT / "docs" / "lood.md"
 CHARTS = ROOT / "docs" / "images" / "lood"
 CALIBRATION = ROOT / "docs" / "calibration.md"
+PAPERS = ROOT / "docs" / "papers.md"
+PAPERS_CHARTS = ROOT / "docs" / "images" / "papers"
 QUOTING = (ROOT / "README.md", ROOT / "docs" / "model-risk.md", ROOT / "docs" / "compare.md")
 COLUMNS = ("leverage", "influence", "newton", "loo", "shift")
 
@@ -299,6 +304,21 @@ def charts():
     return where_stored("lood_figures", lambda figures: [(CHARTS / name, text) for name, text in lood_pictures(figures).items()])
 
 
+def stored_or_empty(name):
+    return stored(name) if (RESULTS / f"{name}.json").exists() else {}
+
+
+def papers():
+    return with_part(PAPERS, "papers", papers_section(stored_or_empty("papers_pictures"), stored_or_empty("papers_peers")))
+
+
+def papers_charts():
+    """Path and text of every chart of docs/papers.md."""
+    peers = stored_or_empty("papers_peers")
+    drawn = papers_pictures(stored_or_empty("papers_pictures")) | ({"peers.svg": peers_picture(peers)} if peers else {})
+    return [(PAPERS_CHARTS / name, text) for name, text in drawn.items()]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="fail instead of writing")
@@ -309,7 +329,9 @@ def main():
         (LANGUAGE, language()),
         (CALIBRATION, calibration()),
         (LOOD, distinguishability()),
+        (PAPERS, papers()),
         *charts(),
+        *papers_charts(),
         *((path, quoting(path)) for path in QUOTING),
     ):
         if check and (not path.exists() or path.read_text() != text):

@@ -1,36 +1,83 @@
-"""README and docs: their Python runs, their claims about versions and files are true, and examples work."""
+"""README and docs: their Python and commands run, their claims about versions and files are true, and examples work."""
 
+import pkgutil
 import re
 import runpy
 import shlex
 import sys
 from pathlib import Path
+from types import FunctionType
 
 import pytest
+import typer
 
 import noshadow as ns
 from extras import extra
 from noshadow import cli
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-BUILT = ("demo", "audit", "report", "gate", "compare", "reference", "lood")
-RUN = [ROOT / "docs" / "compare.md"]  # pages whose commands work after their Python
+# Pages whose commands work after their Python; commands of the others name audits and models that a page does not make.
+RUN = [DOCS / f"{name}.md" for name in ("compare", "quickstart", "how-to/torch", "how-to/scikit-learn", "how-to/arrays", "how-to/own-loop")]
+EXTRAS = ("transformers", "opacus", "lightning")
 
 
 def python_blocks(path):
     return re.findall(r"```python\n(.*?)```", path.read_text(), flags=re.DOTALL)
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if python_blocks(p)], ids=lambda p: p.name)
-def test_python_blocks_run(page, monkeypatch, tmp_path, capsys):
+def commands(path):
+    """The command lines of a page, `a && b` as two, without remarks."""
+    lines = re.findall(r"^\$ (noshadow .*)$", path.read_text(), flags=re.MULTILINE)
+    return [shlex.split(part, comments=True) for line in lines for part in line.split(" && ")]
+
+
+def page_name(path):
+    return str(path.relative_to(ROOT))
+
+
+@pytest.fixture
+def folder(monkeypatch, tmp_path):
+    """An empty folder to be in, from which modules can be imported that are forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
-    if any("from transformers import" in block for block in python_blocks(page)):
-        extra("transformers")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    yield tmp_path
+    for file in tmp_path.glob("*.py"):
+        sys.modules.pop(file.stem, None)
+
+
+def run_python(page, folder):
+    """Run a page's blocks one by one; a block that begins with a file's name is saved under it, as the reader is told to."""
     for block in python_blocks(page):
+        named = re.match(r"# (\w+\.py)\n", block)
+        if named:
+            (folder / named[1]).write_text(block)
         exec(compile(block, page.name, "exec"), {"__name__": "__main__"})
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if python_blocks(p)], ids=page_name)
+def test_python_and_commands_run(page, folder, monkeypatch, capsys):
+    for name in EXTRAS:
+        if any(re.search(rf"^\s*(from|import) {name}\b", block, flags=re.MULTILINE) for block in python_blocks(page)):
+            extra(name)
+    run_python(page, folder)
     assert capsys.readouterr().out
+    if page not in RUN:
+        return
+    assert commands(page)
+    for line in commands(page):
+        monkeypatch.setattr(sys, "argv", line)
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        assert not stopped.value.code, (line, capsys.readouterr().err)
+
+
+def test_the_finding_that_quickstart_explains_is_the_one_it_prints(folder, capsys):
+    page = DOCS / "quickstart.md"
+    run_python(page, folder)
+    assert set(re.findall(r"NS\d{3}", page.read_text())) == set(re.findall(r"^NS\d{3}", capsys.readouterr().out, flags=re.MULTILINE))
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.stem)
@@ -58,29 +105,44 @@ def test_links_between_files_resolve():
             assert (page.parent / target).exists(), f"{page.name} → {target}"
 
 
-def test_commands_of_readme_and_docs_exist():
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_commands_exist(page):
     makefile = (ROOT / "Makefile").read_text()
-    for page in PAGES:
-        for name in re.findall(r"^\$ make (\w+)", page.read_text(), flags=re.MULTILINE):
-            assert re.search(rf"^{name}:", makefile, flags=re.MULTILINE), name
-        for name in re.findall(r"noshadow (demo|audit|report|gate|compare|lood|reference)\b", page.read_text()):
-            assert name in BUILT, f"{page.name} names a command that is not built: {name}"
+    for name in re.findall(r"^\$ make (\w+)", page.read_text(), flags=re.MULTILINE):
+        assert re.search(rf"^{name}:", makefile, flags=re.MULTILINE), name
+    known = typer.main.get_command(cli.app)
+    for words in commands(page):
+        command, rest = known, words[1:]
+        while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
+            assert rest[0] in command.commands, words
+            command, rest = command.commands[rest[0]], rest[1:]
+        options = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)} | {"--help"}
+        assert {word for word in rest if word.startswith("--")} <= options, words
 
 
-@pytest.mark.parametrize("page", RUN, ids=lambda p: p.name)
-def test_commands_run_after_the_pages_python(page, monkeypatch, tmp_path, capsys):
-    monkeypatch.chdir(tmp_path)
-    for block in python_blocks(page):
-        exec(compile(block, page.name, "exec"), {"__name__": "__main__"})
-    lines = re.findall(r"^\$ (noshadow .*)$", page.read_text(), flags=re.MULTILINE)
-    assert lines
-    for line in lines:
-        monkeypatch.setattr(sys, "argv", shlex.split(line))
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        assert not stopped.value.code, (line, capsys.readouterr().err)
+def documented():
+    """Heading → dotted path of everything on the API page."""
+    entries = re.findall(r"^::: (\S+)\n    options:\n      heading: ns\.(\S+)$", (DOCS / "api.md").read_text(), flags=re.MULTILINE)
+    return {heading: path for path, heading in entries}
 
 
 def test_public_names_are_documented():
     for name in ns.__all__:
         assert getattr(ns, name).__doc__, name
+
+
+def test_every_public_name_is_on_the_api_page():
+    packages = {name: getattr(ns, name) for name in ("attacks", "metrics", "reference", "theory")}
+    public = {name: getattr(ns, name) for name in ns.__all__ if name not in packages}
+    public |= {f"{package}.{name}": getattr(module, name) for package, module in packages.items() for name in module.__all__}
+    shown = {heading: pkgutil.resolve_name(path) for heading, path in documented().items()}
+    for name, thing in public.items():
+        if isinstance(thing, (type, FunctionType)):
+            assert shown.get(name) is thing or (thing in shown.values() and name not in shown), name
+    assert set(shown) <= set(public), "the page names something that is not public"
+
+
+def test_every_page_is_in_the_navigation():
+    navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    for page in DOCS.rglob("*.md"):
+        assert f" {page.relative_to(DOCS)}\n" in navigation, page

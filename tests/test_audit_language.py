@@ -1,5 +1,6 @@
 """Audits of language models: risk from the losses of sequences, scores of its output head, folder and report whole."""
 
+import copy
 import json
 from functools import partial
 
@@ -126,6 +127,48 @@ def test_a_head_that_cannot_be_read_leaves_the_losses(model, audited, monkeypatc
     result = ns.audit(model, TRAIN, TEST, progress=False)
     assert unread("the model names no output head (get_output_embeddings gives none)").items() <= result.not_applicable.items()
     np.testing.assert_array_equal(result.member_losses, audited.member_losses)
+
+
+def test_half_precision_rounds_and_is_still_its_own_head(model):
+    rounded = ns.audit(copy.deepcopy(model).bfloat16(), TRAIN, TEST, progress=False)
+    status = {finding.code: finding.status for finding in rounded.findings}
+    assert rounded.ranked_by == "influence" and status["NS023"] == "passed"
+    exact = ns.audit(model, TRAIN, TEST, progress=False)
+    # Two or three digits are all a bfloat16 weight has.
+    assert ns.metrics.spearman(exact.records["influence"], rounded.records["influence"]) > 0.95
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_capped_logits_are_not_those_of_the_head(model, precision, monkeypatch):
+    capped = copy.deepcopy(model).to(precision)
+    with torch.no_grad():
+        capped.lm_head.weight.mul_(30.0)
+    forward = capped.forward
+
+    def with_cap(*args, **settings):
+        found = forward(*args, **settings)
+        found["logits"] = 30.0 * torch.tanh(found["logits"] / 30.0)
+        return found
+
+    monkeypatch.setattr(capped, "forward", with_cap)
+    audited = ns.audit(capped, TRAIN, TEST, progress=False)
+    assert audited.ranked_by is None and "not those of its output head" in audited.not_applicable["influence"]
+
+
+def test_a_head_that_is_sure_of_everything_leaves_the_losses(model):
+    sure = copy.deepcopy(model)
+    with torch.no_grad():
+        sure.lm_head.weight.mul_(1e6)
+    audited = ns.audit(sure, TRAIN, TEST, progress=False)
+    assert audited.ranked_by is None and "no curvature" in audited.not_applicable["rank"]
+    assert ns.audit(sure, TRAIN, TEST, damping=1.0, progress=False).ranked_by == "influence"
+
+
+def test_tokens_that_the_head_cannot_predict_are_refused(model):
+    short = copy.deepcopy(model)
+    short.lm_head = torch.nn.Linear(short.lm_head.in_features, 3, bias=False)
+    with pytest.raises(ns.InputError, match="must hold token ids in 0 … 2"):
+        ns.audit(short, TRAIN, TEST, progress=False)
 
 
 def test_ids_groups_and_traces_belong_to_sequences(model):

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 
@@ -231,6 +232,8 @@ def test_record_contents_come_from_a_function(run, signals, tmp_path):
             return Target(None, iter([]), None)
         def broken():
             raise KeyError("nothing here")
+        def forgotten():
+            texts()
         """)
     )
     assert run("report", "a", "--show-records", f"{name}:texts") == (0, "a/report.html\n", "a word\n")
@@ -241,9 +244,10 @@ def test_record_contents_come_from_a_function(run, signals, tmp_path):
         ("broken", "must return record contents; it raised KeyError"),
         ("loader", r"the Target of --show-records must hold its training data as \(X, y\); got one with list_iterator"),
         ("nobody", "must be importable from here"),
+        ("forgotten", "the function of --show-records must return record contents; got None. Is a return missing"),
     ):
         code, out, err = run("report", "a", "--show-records", f"{name}:{function}")
-        assert (code, out) == (2, "") and re.search(match, err) and err.count("\n") == 1
+        assert (code, out) == (2, "") and re.search(match, err) and err.removeprefix("a word\n").count("\n") == 1
 
 
 def test_contents_that_will_not_do_are_one_sentence_and_change_nothing(run, fails, signals):
@@ -255,12 +259,14 @@ def test_contents_that_will_not_do_are_one_sentence_and_change_nothing(run, fail
     np.savez("short.npz", images=np.zeros((39, 2, 2)))
     Path("latin.txt").write_bytes(b"caf\xe9\n" * 40)
     Path("few.txt").write_text("one\ntwo\n")
+    Path("shifted.csv").write_text("name,age\n" + "somebody,3,\n" * 40)
     Path("empty.csv").write_text("")
     pd.DataFrame({"id": range(1, 41), "a": 1}).to_csv("others.csv", index=False)
     Path("broken.parquet").write_bytes(b"PAR1 no table")
     Path("picture.jpg").write_bytes(b"")
     for file, match in (
         ("none.npy", "report: --show-records must be a file that exists; got 'none.npy'"),
+        ("shifted.csv", r"must be a readable .csv file; got 'shifted.csv' \(its rows have more fields than its first line has names\)"),
         ("picture.jpg", "must end in .npy, .npz, .txt, .csv, .parquet or name a package.module:function; got 'picture.jpg'"),
         ("broken.npy", "must be a readable .npy file; got 'broken.npy'"),
         ("objects.npy", "must be a readable .npy file; got 'objects.npy'"),
@@ -525,6 +531,17 @@ def test_the_gate_speaks_json(run, saved):
             {"figure": "auc", "value": risk.auc, "interval": list(risk.auc_interval), "limit": 0.01, "passed": False},
         ],
     }
+
+
+def test_the_gate_says_when_a_prediction_is_a_hint(run, saved):
+    audited = load(saved)
+    for inside, said in ((False, " (outside of the calibration: a hint)\n"), (True, "limit 0.5\n")):
+        risk = replace(audited.model_risk, predicted_tpr=0.2, predicted_tpr_interval=(0.1, 0.3), in_calibration_domain=inside)
+        replace(audited, model_risk=risk).save("predicted", overwrite=True)
+        code, out, _ = run("gate", "predicted", "--max-predicted-tpr", 0.5)
+        assert code == 0 and out.endswith(said), out
+        (row,) = json.loads(run("gate", "predicted", "--max-predicted-tpr", 0.5, "--json")[1])["limits"]
+        assert row["outside_calibration"] is not inside
 
 
 def test_the_gate_refuses_limits_it_cannot_check(run, fails, signals, saved):

@@ -121,6 +121,7 @@ def test_an_audit_that_cannot_be_written_is_refused_before_the_work(run, refused
     audit = ns.audit(model, (X[:40], Y[:40]), (X[40:], Y[40:]), ids=[f"scan {i}" for i in range(40)], progress=False)
     audit.save(tmp_path / "audit")
     (tmp_path / "audit" / "mine.txt").write_text("mine")
+    refused("--out must lie outside of the audit folder, which is replaced whole", data(), "--out", "audit/leak", "--audit", "audit")
     refused("hold an audit and nothing else; got 'audit' with mine.txt", data(), "--out", "leak", "--audit", "audit")
 
 

@@ -19,6 +19,8 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+# tests/test_examples.py runs these and looks at what they say.
+LOOKED_AT = set(re.findall(r'example\("(\w+)"\)', (ROOT / "tests" / "test_examples.py").read_text()))
 # Pages whose commands work after their Python; commands of the others name audits and models that a page does not make.
 RUN = [DOCS / f"{name}.md" for name in ("compare", "quickstart", "how-to/torch", "how-to/scikit-learn", "how-to/arrays", "how-to/own-loop")]
 EXTRAS = ("transformers", "opacus", "lightning")
@@ -80,7 +82,12 @@ def test_the_finding_that_quickstart_explains_is_the_one_it_prints(folder, capsy
     assert set(re.findall(r"NS\d{3}", page.read_text())) == set(re.findall(r"^NS\d{3}", capsys.readouterr().out, flags=re.MULTILINE))
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.stem)
+def test_examples_are_scripts():
+    assert {path.stem for path in EXAMPLES} >= LOOKED_AT
+    assert all('if __name__ == "__main__":\n    main()' in path.read_text() for path in EXAMPLES if path.stem in LOOKED_AT)
+
+
+@pytest.mark.parametrize("example", [path for path in EXAMPLES if path.stem not in LOOKED_AT], ids=lambda p: p.stem)
 def test_examples_run(example, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(example), run_name="__main__")

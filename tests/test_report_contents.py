@@ -156,6 +156,12 @@ def test_ids_decide_and_not_the_order(audit, written):
     assert written(BYTES[order], show_ids=np.array(ids))[1]["items"] == expected
     table = pd.DataFrame({"age": order, "id": ids})
     assert [row[0][1] for row in written(table)[1]["items"]] == [str(row) for row in riskiest(audit)]
+    # Ids in an index, named or those of the audit, count as well; a Series of texts may carry them.
+    expected_rows = [str(row) for row in riskiest(audit)]
+    named = pd.DataFrame({"age": order}, index=pd.Index(ids, name="id"))
+    for indexed in (named, named.rename_axis(None)):
+        assert [row[0][1] for row in written(indexed)[1]["items"]] == expected_rows
+        assert written(indexed["age"].astype(str))[1]["items"] == expected_rows
     numbered = handmade(*sample(0, n=N))
     made = shown_contents([f"text {i}" for i in order], numbered, ids=[str(i) for i in order])
     assert made.items == [f"text {row}" for row in riskiest(numbered)]
@@ -227,7 +233,13 @@ KINDS = r"show_records must be images \(n, h, w\), \(n, h, w, 3\) or \(n, 3, h, 
         (
             pd.DataFrame({"id": range(N), "a": 1}),
             {"show_ids": range(N)},
-            "show_ids must be None for a table with an 'id' column; got range",
+            "show_ids must be None for a table with ids of its own; got range",
+        ),
+        (pd.DataFrame({"ID": range(N), "a": 1}), {}, "show_records must call its column of ids 'id'; got 'ID'. Rename it"),
+        (
+            pd.DataFrame({"a": range(N)}, index=range(5, N + 5)).sample(frac=1, random_state=0),
+            {},
+            r"have an index of row numbers or of the audit's ids; got one from '\d+'. Call the index 'id' if it holds the ids",
         ),
         (BYTES, {"show_ids": "p0"}, "show_ids must be a sequence of record ids; got str"),
         (BYTES, {"show_ids": ["p0"]}, "show_records and show_ids must have one row per record; got lengths show_records 30, show_ids 1"),

@@ -240,6 +240,43 @@ def test_wrong_settings_get_one_sentence(settings, message):
 
 def test_a_head_without_curvature_asks_for_a_damping():
     head = replace(made_head(), features=np.zeros_like(made_head().features))
-    with pytest.raises(ns.InputError, match="damping must be a number > 0 for a head without any curvature; got 'auto'"):
+    with pytest.raises(NotApplicable, match="the output head has no curvature to take a damping λ from"):
         sequence_scores(head)
     assert sequence_scores(head, damping=1.0).influence.tolist() == [0.0] * 14
+
+
+def test_short_and_long_sequences_take_the_same_way_over():
+    """Residuals are turned before they are summed where that is cheaper; both orders give the same number."""
+    head = made_head(n=10, m=6, d=5, seed=4)  # lengths of 2 … 8 on both sides of d
+    lengths = np.diff(head.starts)
+    assert (lengths < 5).any() and (lengths >= 5).any()
+    wide = replace(head, features=np.c_[head.features, np.zeros((len(head.features), 7))], weight=np.c_[head.weight, np.zeros((6, 7))])
+    a, b = (sequence_scores(part, damping=0.4, class_basis="eigenvectors") for part in (head, wide))
+    np.testing.assert_allclose(a.influence, b.influence, **CLOSE)  # features of zero change nothing, but make every sequence short
+
+
+def test_a_vocabulary_that_would_take_hours_goes_over_tokens(monkeypatch):
+    head = made_head()
+    assert sequence_scores(head, damping=0.3).method == "ekfac"
+    monkeypatch.setattr(module, "MOST_FLOPS", 1.0)
+    slow = sequence_scores(head, damping=0.3)
+    assert slow.method == "ekfac-tokens" and "operations" in slow.notes[0]
+    assert sequence_scores(head, damping=0.3, class_basis="eigenvectors").method == "ekfac"
+
+
+def test_without_weight_decay_the_damping_is_said_to_be_automatic():
+    scores = sequence_scores(made_head(), weight_decay=0.0)
+    assert scores.damping_source.startswith("automatic: 0.1 × the mean eigenvalue") and "no weight decay" in scores.damping_source
+
+
+@pytest.mark.parametrize("wrong", [-1.0, float("nan"), "x"])
+def test_a_wrong_weight_decay_is_refused(wrong):
+    with pytest.raises(ns.InputError, match="sequence_scores: weight_decay must be"):
+        sequence_scores(made_head(), weight_decay=wrong)
+
+
+def test_a_head_that_is_sure_of_everything_has_no_automatic_damping():
+    sure = made_head(scale=1e4)
+    with pytest.raises(NotApplicable, match="no curvature to take a damping λ from"):
+        sequence_scores(sure)
+    assert np.isfinite(sequence_scores(sure, damping=1e-3).influence).all()

@@ -37,16 +37,19 @@ class Clock:
         self.parts = json.loads(path.read_text()) if path.exists() else {}
 
     @contextlib.contextmanager
-    def timed(self, part):
-        """Adds what happens inside to the part, also when it is interrupted."""
+    def timed(self, part, *, resumes=False):
+        """Measures what happens inside; work that goes on where it stopped adds up, other work counts when it is done."""
         wall, processor = time.perf_counter(), time.process_time()
+        done = False
         try:
             yield
+            done = True
         finally:
-            held = self.parts.setdefault(part, {"wall": 0.0, "processor": 0.0})
-            held["wall"] = round(held["wall"] + time.perf_counter() - wall, 2)
-            held["processor"] = round(held["processor"] + time.process_time() - processor, 2)
-            self.path.write_text(json.dumps(self.parts))
+            if done or resumes:
+                before = self.parts.get(part, {"wall": 0.0, "processor": 0.0}) if resumes else {"wall": 0.0, "processor": 0.0}
+                spent = {"wall": time.perf_counter() - wall, "processor": time.process_time() - processor}
+                self.parts[part] = {clock: round(before[clock] + spent[clock], 2) for clock in spent}
+                self.path.write_text(json.dumps(self.parts))
 
 
 def audited_model(trained, folder, clock):
@@ -87,7 +90,7 @@ def reference_models(setting, trained, module, x, y, folder, clock):
     half, path = len(x) // 2, folder / "references"
     if path.exists() and not status(path).missing:
         return load_references(path)
-    with clock.timed("references"):
+    with clock.timed("references", resumes=True):
         return train_references(
             path,
             trained,
@@ -119,12 +122,13 @@ def made(setting, data, work):
         with clock.timed("ground_truth"):
             found = with_ground_truth(found, references, progress=False)
         found.save(folder / "audit", overwrite=True)
+    if not (folder / "report.html").exists():
         ns.write_report(found, folder / "report.html")
     with clock.timed("tables"):
         truths, scores = target_sides(references, setting.targets)
         tables = {
             "agreement": agreement(truths, scores),
-            "ceiling": ceiling(references),
+            "ceiling": ceiling(references, setting.targets),
             "curves": curves(truths, scores),
             "attacks": attack_rates(references, setting.targets),
         }

@@ -30,7 +30,7 @@ def _chances(references):
 
 
 def shokri_truth(references, models):
-    """Success of Shokri's attack a record over some of the models; {} where it does not apply."""
+    """Success of Shokri's attack a record over some of the models."""
     outputs = np.stack([references.outputs(int(model)) for model in models])
     member = np.asarray(references.membership)[models]
     found = shokri_success(outputs, references.targets, member, task=references.task, folds=4, seed=0)
@@ -59,14 +59,21 @@ def agreement(truths, scores):
     return [_rounded(row) for row in table.to_dict("records") if row["metric"] in ("spearman", "recall")]
 
 
-def ceiling(references):
-    """The same between two truths from disjoint halves of the models, attack by attack."""
+def ceiling(references, targets):
+    """The same between two truths from disjoint halves of the models, attack by attack: means over the targets' own records."""
     # The plan is balanced within each half of the models.
     first, second = (measured_truth(references, half) for half in np.array_split(np.arange(references.plan.models), 2))
     rows = []
     for name in first:
-        table = noise_ceiling(first[name], second[name], recalls=RECALLS, attack=name, resamples=100)
-        rows += [_rounded(row) for row in table.to_dict("records")]
+        tables = []
+        for target in range(targets):
+            own = references.plan.members(target)
+            table = noise_ceiling(first[name][own], second[name][own], recalls=RECALLS, attack=name, resamples=10)
+            tables.append(table.to_dict("records"))
+        for same in zip(*tables, strict=True):
+            values = [row["value"] for row in same if row["value"] is not None]
+            mean = float(np.mean(values)) if values else None
+            rows.append(_rounded(same[0] | {"value": mean, "low": None, "high": None, "targets": targets, "note": ""}))
     return rows
 
 

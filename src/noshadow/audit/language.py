@@ -148,7 +148,7 @@ def _scored_table(table: dict[str, Any], scores: RecordScores | None, belongings
 
 
 def _damping_notes(scores: RecordScores | None) -> tuple[str, ...]:
-    return () if scores is None or not scores.damping_source.startswith("automatic") else (UNKNOWN_DAMPING,)
+    return (UNKNOWN_DAMPING,) if scores is not None and scores.damping_source.endswith("(training's own λ unknown)") else ()
 
 
 def _risk(losses: Pair, how: Mapping[str, Any]) -> tuple[ModelRisk | None, dict[str, str]]:

@@ -147,7 +147,10 @@ def gate(
     elif not quiet:
         for row in rows:
             ends = "no interval" if None in row["interval"] else "–".join(f"{end:.4g}" for end in row["interval"])
-            typer.echo(f"{'pass' if row['passed'] else 'FAIL'}  {row['figure']} = {row['value']:.4g} ({ends}), limit {row['limit']:g}")
+            hint = " (outside of the calibration: a hint)" if row.get("outside_calibration") else ""
+            typer.echo(
+                f"{'pass' if row['passed'] else 'FAIL'}  {row['figure']} = {row['value']:.4g} ({ends}), limit {row['limit']:g}{hint}"
+            )
         failed = [f"{row['figure']} {row['value']:.4g} > {row['limit']:g}" for row in rows if not row["passed"]]
         if failed:
             typer.echo(f"{len(failed)} of {len(rows)} {'limit' if len(rows) == 1 else 'limits'} exceeded: {', '.join(failed)}")
@@ -162,7 +165,10 @@ def _checked(audited: Audit, name: str, limit: float) -> dict[str, Any]:
             f"gate: the audit must hold {name} for --max-{name.replace('_', '-')}; got none ({reason.rstrip('.')}). Drop that limit."
         )
     low, high = getattr(audited.model_risk, f"{name}_interval") or (None, None)
-    return {"figure": name, "value": value, "interval": [low, high], "limit": limit, "passed": value <= limit}
+    found = {"figure": name, "value": value, "interval": [low, high], "limit": limit, "passed": value <= limit}
+    if name == "predicted_tpr":
+        found["outside_calibration"] = audited.model_risk is None or not audited.model_risk.in_calibration_domain
+    return found
 
 
 def _finish(run: Callable[[], Audit], out: Path, *, force: bool, quiet: bool, as_json: bool) -> None:

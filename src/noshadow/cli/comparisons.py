@@ -10,7 +10,7 @@ from rich.table import Table
 
 from noshadow.checks import InputError
 from noshadow.cli.options import Json, Quiet, app
-from noshadow.cli.printing import harmless
+from noshadow.cli.printing import harmless, sentence
 from noshadow.compare import Change, Comparison, Mover, compare
 from noshadow.report import write_comparison
 from noshadow.results import load
@@ -64,9 +64,9 @@ def _print_comparison(found: Comparison, out: Path | None) -> None:
     for name, (before, after) in found.differences.items():
         console.print(f"Differs: {name}: {_short(before)} | {_short(after)}")
     for name, reason in found.not_applicable.items():
-        console.print(f"{harmless(name).capitalize()}: {harmless(reason).removesuffix('.')}.")
+        console.print(f"{harmless(name).capitalize()}: {sentence(harmless(reason))}")
     for note in found.notes:
-        console.print(f"Note: {harmless(note).removesuffix('.')}.")
+        console.print(f"Note: {sentence(harmless(note))}")
     if out is not None:
         console.print(f"Page: {harmless(out)}")
 

@@ -17,7 +17,7 @@ SUFFIXES = (".npy", ".npz", ".txt", ".csv", ".parquet")
 _IDS = "ids"
 
 
-def contents_of(what: str) -> tuple[Any, Array | None]:
+def contents_of(what: str) -> tuple[Any, Any]:
     """Contents as `write_report` takes them, and their ids where they are apart: from a file, or from `package.module:function`.
 
     A function takes no arguments and returns the contents, or the Target that `noshadow audit` takes, when its training data are (X, y).
@@ -27,7 +27,7 @@ def contents_of(what: str) -> tuple[Any, Array | None]:
     """
     path = Path(what)
     if ":" in what and path.suffix not in SUFFIXES:
-        return _returned(what), None
+        return _returned(what)
     if path.suffix not in SUFFIXES:
         refuse(OWNER, ARGUMENT, f"end in {', '.join(SUFFIXES)} or name a package.module:function", f"'{what}'")
     if not path.is_file():
@@ -41,14 +41,16 @@ def contents_of(what: str) -> tuple[Any, Array | None]:
         raise InputError(f"{OWNER}: {ARGUMENT} must be a readable {path.suffix} file; got '{what}' ({reason}).") from error
 
 
-def _returned(what: str) -> Any:
+def _returned(what: str) -> tuple[Any, Any]:
     made = returned_by(what, OWNER, "return record contents")
+    if made is None or isinstance(made, bool):
+        refuse(OWNER, f"the function of {ARGUMENT}", "return record contents", repr(made), "Is a return missing?")
     if not isinstance(made, Target):
-        return made
+        return made, None
     if not isinstance(made.train, (tuple, list)) or len(made.train) != 2:
         got = f"one with {type(made.train).__name__}"
         refuse(OWNER, f"the Target of {ARGUMENT}", "hold its training data as (X, y)", got, "Return the contents themselves.")
-    return made.train[0]
+    return made.train[0], made.ids
 
 
 def _archive(path: Path) -> tuple[Array, Array | None]:
@@ -67,5 +69,8 @@ def _read(path: Path) -> Any:
         return path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
     if path.suffix == ".csv":
         # As text: contents are shown as they stand in the file, ids such as 007 among them.
-        return pd.read_csv(path, dtype=str, keep_default_na=False)
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+        if not isinstance(table.index, pd.RangeIndex):
+            raise ValueError("its rows have more fields than its first line has names")
+        return table
     return pd.read_parquet(path)

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from noshadow.checks import InputError
 from noshadow.cli.options import Json, Quiet, app
-from noshadow.cli.printing import harmless
+from noshadow.cli.printing import harmless, sentence
 from noshadow.lood import data_arrays, lood_audit, with_lood
 from noshadow.report import architecture, write_lood_report, write_report
 from noshadow.results import LOOD, Audit, LoodAudit, load, require_writable_folder
@@ -103,7 +103,7 @@ def lood(
     if not sweep and (sweep_activations is not None or sweep_depths is not None):
         raise InputError("lood: --sweep-activations and --sweep-depths must come with --sweep; got them alone.")
     started = time.perf_counter()
-    audited = None if audit is None else _writable_audit(audit)
+    audited = None if audit is None else _writable_audit(audit, out)
     x, y, ids = data_arrays(data)
     found = lood_audit(
         x,
@@ -134,9 +134,11 @@ def lood(
         _print(found, page, section, time.perf_counter() - started)
 
 
-def _writable_audit(folder: Path) -> Audit:
+def _writable_audit(folder: Path, out: Path) -> Audit:
     """The audit of a folder that may be replaced, so that a long run does not end in a refusal."""
     audited = load(folder)
+    if folder.resolve() in out.resolve().parents:
+        raise InputError(f"lood: --out must lie outside of the audit folder, which is replaced whole; got '{out}' inside '{folder}'.")
     require_writable_folder(folder, overwrite=True, owner="lood")
     return audited
 
@@ -196,7 +198,7 @@ def _print(found: LoodAudit, page: Path, section: Path | None, seconds: float) -
         ends = f"95 % interval {main['low']:.3f}–{main['high']:.3f}"
         console.print(f"Spearman of kl with the audit's {harmless(main['score'])}: [bold]{main['spearman']:.3f}[/bold]  ({ends})")
     for note in found.notes:
-        console.print(f"Note: {harmless(note).removesuffix('.')}.")
+        console.print(f"Note: {sentence(harmless(note))}")
     if section is not None:
         console.print(f"Added to the audit: {harmless(section)}")
     console.print(f"Report: {harmless(page)}  ({seconds:.1f} s)")

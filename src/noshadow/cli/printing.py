@@ -45,7 +45,7 @@ def print_audit(audited: Audit, page: Path, seconds: float, console: Console | N
             screen.print(line)
     _print_records(audited, screen)
     for note in audited.notes:
-        screen.print(f"Note: {harmless(note).removesuffix('.')}.")
+        screen.print(f"Note: {sentence(harmless(note))}")
     screen.print(f"Report: {harmless(page)}  ({seconds:.1f} s)")
 
 
@@ -108,3 +108,8 @@ def _rows(records: pd.DataFrame) -> list[list[str]]:
 def harmless(value: object) -> str:
     """Text of others without rich's markup or a terminal's control characters."""
     return escape("".join(c if c.isprintable() else "�" for c in str(value)))
+
+
+def sentence(text: str) -> str:
+    """The text with one full stop at its end, unless it ends in another mark."""
+    return text if text.endswith(("?", "!")) else f"{text.removesuffix('.')}."

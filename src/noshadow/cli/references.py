@@ -15,7 +15,7 @@ from rich.table import Table
 from noshadow.audit import Target, reference_columns
 from noshadow.checks import Array, InputError
 from noshadow.cli.options import Json, Quiet, app
-from noshadow.cli.printing import harmless
+from noshadow.cli.printing import harmless, sentence
 from noshadow.cli.targets import target_of
 from noshadow.reference import (
     AttackOptions,
@@ -268,9 +268,9 @@ def _print_truth(truth: GroundTruth, references: References, audit: Path | None)
     if truth.parity is not None:
         console.print(harmless(truth.parity["sentence"]))
     for name, reason in truth.not_applicable.items():
-        console.print(f"{harmless(name)}: {harmless(reason).removesuffix('.')}.")
+        console.print(f"{harmless(name)}: {sentence(harmless(reason))}")
     for note in truth.notes:
-        console.print(f"Note: {harmless(note).removesuffix('.')}.")
+        console.print(f"Note: {sentence(harmless(note))}")
     console.print(f"Added to {harmless(audit)}, report rebuilt." if audit else f"Read from {harmless(references.folder)}.")
 
 

@@ -53,7 +53,8 @@ def shown_contents(given: object, audit: Audit, *, ids: object = None, top: int 
 
     Args:
         given: an array of images, a sequence of texts, a 2-dimensional array or a DataFrame; one entry for each record of the audit.
-            A DataFrame with an `id` column is matched by it; one with a single column of text beside it holds texts.
+            A DataFrame with an `id` column, an index of that name or the audit's ids as its index is matched by them; one with a
+            single column of text beside it holds texts.
         audit: whose records they are. top: how many to show.
         ids: ids of the entries; None means the order of the audit's record table, or the DataFrame's own `id` column.
 
@@ -61,7 +62,7 @@ def shown_contents(given: object, audit: Audit, *, ids: object = None, top: int 
         InputError: not contents, another number of entries than records, ids that are not the audit's.
     """
     most = require_whole(top, OWNER, "show_top", low=1)
-    given, ids = _without_ids(given, ids)
+    given, ids = _without_ids(given, ids, audit)
     kind, values = _recognised(given)
     places = _places(ids, len(values), audit)
     order = risk_order(audit)[:most]
@@ -71,13 +72,31 @@ def shown_contents(given: object, audit: Audit, *, ids: object = None, top: int 
     return ShownContents(kind, items, [number(int(rank)) for rank in ranks], [str(identifier) for identifier in table["id"]], notes)
 
 
-def _without_ids(given: object, ids: object) -> tuple[object, object]:
-    """A DataFrame's `id` column apart from the others."""
-    if not isinstance(given, pd.DataFrame) or _ID not in given:
+def _without_ids(given: object, ids: object, audit: Audit) -> tuple[object, object]:
+    """The ids of a table or Series apart from the rest: a column `id`, an index of that name, or an index that holds the audit's ids.
+
+    Contents under the wrong person are worse than none: what may hold ids and cannot be matched is refused.
+    """
+    if not isinstance(given, (pd.DataFrame, pd.Series)):
         return given, ids
+    named = isinstance(given, pd.DataFrame) and _ID in given
+    if named or given.index.name == _ID:
+        if ids is not None:
+            refuse(OWNER, "show_ids", "be None for a table with ids of its own", type(ids).__name__, "Leave one of the two out.")
+        return (given.drop(columns=_ID), given[_ID]) if isinstance(given, pd.DataFrame) and named else (given, given.index)
     if ids is not None:
-        refuse(OWNER, "show_ids", "be None for a table with an 'id' column", type(ids).__name__, "Leave one of the two out.")
-    return given.drop(columns=_ID), given[_ID]
+        return given, ids
+    names = [str(name) for name in given.columns] if isinstance(given, pd.DataFrame) else []
+    alike = next((name for name in names if name.strip().lower() in (_ID, "ids")), None)
+    if alike is not None:
+        refuse(OWNER, ARGUMENT, f"call its column of ids '{_ID}'", f"'{_cut(alike, _LONGEST_FIELD)}'", "Rename it, or pass show_ids=.")
+    if isinstance(given.index, pd.RangeIndex) or not len(given):
+        return given, None
+    if set(map(str, given.index)) != set(map(str, audit.records["id"])):
+        got = f"one from '{_cut(str(given.index[0]), _LONGEST_FIELD)}'"
+        hint = f"Call the index '{_ID}' if it holds the ids; reset_index(drop=True) if the order is that of the training data."
+        refuse(OWNER, ARGUMENT, "have an index of row numbers or of the audit's ids", got, hint)
+    return given, given.index
 
 
 def _recognised(given: Any) -> tuple[str, Any]:
@@ -93,7 +112,7 @@ def _recognised(given: Any) -> tuple[str, Any]:
         if odd is not None:
             refuse(OWNER, ARGUMENT, "hold texts only", f"{type(texts[odd]).__name__} at index {odd}")
         return "texts", texts
-    if given is True or isinstance(given, (str, bytes, dict, set)):
+    if isinstance(given, (bool, str, bytes, dict, set)):
         refuse(OWNER, ARGUMENT, _RULE, type(given).__name__, "An audit holds no contents: hand them over.")
     array = as_array(given, OWNER, ARGUMENT)
     if array.ndim == 2 and array.shape[1]:

@@ -28,6 +28,11 @@ def resolved_damping(damping: float | str, mean_curvature: float, source: str | 
     return value, source or "given"
 
 
+def largest_weight(sample_weight: Array | None) -> float:
+    """The largest weight of a record, 1 without any."""
+    return 1.0 if sample_weight is None else float(np.max(sample_weight))
+
+
 def mean_curvature(design: Design, outputs: Array, sample_weight: Array | None, task: str) -> float:
     """Mean eigenvalue of Σ_j W_j ⊗ g̃_jg̃_jᵀ over its (m−1)d, or d, dimensions: its trace over its size."""
     return curvature_trace(design, outputs, sample_weight, task) / curvature_size(design.width, outputs.shape[1], task)

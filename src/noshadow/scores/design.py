@@ -18,6 +18,8 @@ from noshadow.checks import Array, refuse
 TRUSTED_RATIO = 1e-9
 # Means to the last digits, in two rounds: what they miss of a constant column would pass for a feature.
 MEAN_ROUNDS = 2
+# A direction whose second moment is this share of the penalty has at most this leverage, and would cost the others their digits.
+FAINT = 1e-10
 Directions = tuple[torch.Tensor, torch.Tensor]
 
 
@@ -34,6 +36,7 @@ class Design:
         penalty: (r, r) float64, Π: ‖θ‖² of the penalised weights, least over those with equal predictions.
         all_penalised: whether the penalty acts on every weight, the bias too.
         width: d before the isometric reduction.
+        faint: directions that the features have and `damped_design` left out.
     """
 
     features: Array
@@ -44,10 +47,11 @@ class Design:
     penalty: torch.Tensor
     all_penalised: bool
     width: int
+    faint: int = 0
 
     @property
     def rank(self) -> int:
-        """Numerical rank of G, the dimension every curvature is built in."""
+        """Numerical rank of G less what is too faint to count: the dimension every curvature is built in."""
         return len(self.whitening)
 
     def __len__(self) -> int:
@@ -176,6 +180,37 @@ def framed(
     whitening, unwhitening, penalty = _whitening(unit, *directions, shift, penalised)
     nobody = np.empty((0, len(shift) - fit_intercept))
     return Design(nobody, fit_intercept, shift, whitening, unwhitening, penalty, bool((penalised > 0).all()), width)
+
+
+def damped_design(design: Design, damping: float, n: int, largest_weight: float = 1.0) -> Design:
+    """The design without directions that the penalty λ reduces to nothing; itself where there is none.
+
+    A unit that training has all but switched off has features of, say, 1e-13: whitened, its penalty λ/σ² is 1e26 beside curvatures
+    of n, and no factorisation keeps the digits of the others. Left out are directions (singular vectors of the shifted features)
+    whose second moment nσ², times the largest weight of a record, is below 1e-10 of λ, and σ² below 1e-10 of the largest: no
+    leverage moves by more than their ratio. Where the bias is penalised the direction's own mean counts beside σ.
+
+    Cost: nothing where no direction is that faint, else an SVD of a d × r matrix.
+    """
+    limit = FAINT * damping
+    if damping == 0 or not bool((damping * design.penalty.diagonal() * FAINT > n * largest_weight).any()):
+        return design
+    moments = design.unwhitening - torch.outer(design.shift, design.unwhitening[-1])
+    left, singular, _ = torch.linalg.svd(moments, full_matrices=True)
+    singular = torch.cat([singular, singular.new_zeros(len(left) - len(singular))])
+    present = torch.arange(len(left)) < design.rank
+    reach = singular + (left.T @ design.shift).abs() if design.all_penalised else singular
+    faint = present & (n * largest_weight * singular * reach < limit) & (singular**2 < FAINT * singular[0] ** 2)
+    if not design.all_penalised:
+        faint &= left[-1].abs() < 0.5  # the bias itself is free
+    if not bool(faint.any()):
+        return design
+    values = torch.where(present & ~faint, singular**2, torch.zeros_like(singular))
+    penalised = torch.ones_like(design.shift)
+    if design.fit_intercept and not design.all_penalised:
+        penalised[-1] = 0.0
+    whitening, unwhitening, penalty = _whitening(torch.ones_like(singular), values, left, design.shift, penalised)
+    return replace(design, whitening=whitening, unwhitening=unwhitening, penalty=penalty, faint=int(faint.sum()))
 
 
 def _whitening(

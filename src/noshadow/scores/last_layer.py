@@ -9,8 +9,8 @@ import numpy as np
 from noshadow.checks import Array, refuse, require_choice, require_whole
 from noshadow.scores.baselines import baseline_columns
 from noshadow.scores.curvature import SoftmaxProblem
-from noshadow.scores.damping import HeadFit, head_fit, mean_curvature, resolved_damping
-from noshadow.scores.design import Design, whitened_design
+from noshadow.scores.damping import HeadFit, head_fit, largest_weight, mean_curvature, resolved_damping
+from noshadow.scores.design import Design, damped_design, whitened_design
 from noshadow.scores.inputs import head_inputs
 from noshadow.scores.result import COLUMNS, RecordScores, Solved
 from noshadow.scores.single_output import binary_columns, logit_curvature, regression_columns, weighted_leverage
@@ -97,6 +97,7 @@ def record_scores(
     design = whitened_design(x, fit_intercept=fit_intercept, penalize_intercept=penalize_intercept, owner=OWNER)
     scale = mean_curvature(design, out, weight, task) if isinstance(damping, str) else 0.0
     value, source = resolved_damping(damping, scale, damping_source)
+    design = damped_design(design, value, len(x), largest_weight(weight))
     if task == "classification":
         problem = SoftmaxProblem(design, out, y, weight, value)
         solution = softmax_solution(problem, wanted, SolverOptions(method, refine, precision, block_size, max_memory, progress), OWNER)
@@ -110,7 +111,7 @@ def record_scores(
         damping_used=value,
         damping_source=source,
         effective_dof=solved.dof,
-        rank=design.rank,
+        rank=design.rank + design.faint,
         condition=solved.inverse.condition,
         jitter=solved.inverse.jitter,
         stationarity=fit.stationarity,
@@ -179,8 +180,14 @@ def score_notes(solved: Solved, design: Design, fit: HeadFit) -> tuple[str, ...]
     interpolated = int(np.isinf(solved.columns["newton"]).sum()) if "newton" in solved.columns else 0
     if interpolated:
         notes.append(f"{interpolated} interpolated records (leverage 1): their newton, loo and shift are +inf by convention")
-    if design.rank < design.width:
-        notes.append(f"features have numerical rank {design.rank} of {design.width}: constant, collinear or more features than records")
+    rank = design.rank + design.faint
+    if rank < design.width:
+        notes.append(f"features have numerical rank {rank} of {design.width}: constant, collinear or more features than records")
+    if design.faint:
+        notes.append(
+            f"{design.faint} directions of the features are so faint beside the damping that they were left out: what training has "
+            "all but switched off; no leverage moves by more than 1e-10"
+        )
     if solved.inverse.jitter > 0:
         notes.append(f"the factorisation needed jitter {solved.inverse.jitter:g} on the unit diagonal: damping is doubtful")
     if solved.inverse.condition > DOUBTFUL_CONDITION:

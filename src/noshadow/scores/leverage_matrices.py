@@ -9,8 +9,8 @@ import torch
 from noshadow.checks import Array, numeric_array, refuse, require_choice
 from noshadow.linalg import pair_form_values
 from noshadow.scores.curvature import SoftmaxProblem, difference_forms, require_memory, softmax_inverse
-from noshadow.scores.damping import mean_curvature, resolved_damping
-from noshadow.scores.design import whitened_design
+from noshadow.scores.damping import largest_weight, mean_curvature, resolved_damping
+from noshadow.scores.design import damped_design, whitened_design
 from noshadow.scores.inputs import head_inputs
 from noshadow.scores.single_output import weighted_leverage
 from noshadow.scores.softmax import square_differences
@@ -94,6 +94,7 @@ def leverage_matrices(
     design = whitened_design(x, fit_intercept=fit_intercept, penalize_intercept=penalize_intercept, owner=OWNER)
     scale = mean_curvature(design, out, weight, task) if isinstance(damping, str) else 0.0
     value, source = resolved_damping(damping, scale, None)
+    design = damped_design(design, value, len(x), largest_weight(weight))
     if task == "classification":
         matrix = _softmax_matrices(SoftmaxProblem(design, out, y, weight, value), chosen, space, max_memory)
     else:

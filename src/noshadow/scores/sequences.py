@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from noshadow.blocks import block_length, blocks
-from noshadow.checks import Array, NotApplicable, refuse, require_choice, require_number
+from noshadow.checks import Array, NotApplicable, require_choice, require_number
 from noshadow.progress import tracked
 from noshadow.scores.baselines import block_residuals
 from noshadow.scores.ekfac import class_variances, contrast_eigenvectors
@@ -30,6 +30,8 @@ OWNER = "sequence_scores"
 TASK = "language-model"
 RELATIVE_DAMPING = 0.1
 FAR_FROM_MINIMUM = 1.0
+NO_CURVATURE = 1e-12  # of the curvature of a head that is unsure of everything
+MOST_FLOPS = 5e13  # for eigenvectors over classes: about twenty minutes of one core
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,18 +98,21 @@ def sequence_scores(
         head: of a model, with its inputs at the scored tokens.
         damping: λ > 0 on the sum over sequences; "auto": n·weight_decay, else 0.1 of the mean eigenvalue of the curvature.
         weight_decay: ≥ 0, of a training objective mean over sequences + (wd/2)‖θ‖².
-        class_basis: "eigenvectors" of Σ W_t; "tokens"; "auto": eigenvectors where they fit, else tokens, with a note.
+        class_basis: "eigenvectors" of Σ W_t; "tokens"; "auto": eigenvectors where they fit and take some twenty minutes of one core at
+            most, else tokens, with a note.
         max_memory: bytes for head, gradient, eigenvalues and eigenvectors. progress: draw bars on a terminal. owner: named in errors.
 
     Returns:
         RecordScores with leverage, influence (≥ 0) and gradient_norm, (n,) each; method "ekfac" or "ekfac-tokens".
 
     Raises:
-        InputError: damping is not > 0. NotApplicable: not even the gradient of one sequence fits (how much it needs).
+        InputError: damping is not > 0, weight_decay not ≥ 0. NotApplicable: not even the gradient of one sequence fits (how much it
+            needs), or no λ is known and the head is so sure of every token that it has no curvature to take one from.
 
     Exact when: gradient_norm always; the others when 𝓗 is diagonal in the basis, for instance when all W_t are equal and
         u_b are their eigenvectors. Approximates: 𝓗⁻¹, and with it what refitting the head without the sequence would do.
-    Cost: N tokens and n sequences: N·m(8m + 8d) + n·2m²d + 25m³ flops with eigenvectors, 10N·md with tokens. Memory 8md and 7m² numbers.
+    Cost: N tokens and n sequences: N·m(8m + 8d) + 2m²·Σ min(T_i, d) + 25m³ flops with eigenvectors, 10N·md with tokens.
+        Memory 8md and 7m² numbers.
     Reference: [RET] Props. B.3–B.4 for influence and [GLS] Prop. C.2 for leverage, summed over tokens (ours); George et al. 2018
         for EK-FAC; Grosse et al. 2023 for 0.1 of the mean eigenvalue.
     """
@@ -115,12 +120,16 @@ def sequence_scores(
     require_choice(class_basis, ("auto", "eigenvectors", "tokens"), owner, "class_basis")
     if not isinstance(damping, str):
         damping = require_number(damping, owner, "damping", low=0.0, low_open=True)
+    if weight_decay is not None:
+        weight_decay = require_number(weight_decay, owner, "weight_decay", low=0.0)
     problem = _problem(head)
     n, (m, d) = len(head.starts) - 1, problem.parameters.shape
-    basis, notes = _affordable_basis(m, d, class_basis, max_memory)
+    basis, notes = _affordable_basis(problem, class_basis, max_memory)
     curvature = token_curvature(problem, basis, progress=progress)
     mean = float(curvature.eigenvalues.sum()) / max((m - 1) * d, 1)
     value, source, trained = _resolved_damping(damping, weight_decay, n, mean, owner)
+    if source.startswith("automatic"):
+        _require_curvature(problem, mean)
     columns, total = _columns(problem, curvature, value, progress=progress)
     centred = problem.parameters - problem.parameters.mean(0)
     left_over = float((total + (value if trained else 0.0) * (centred @ curvature.features)).norm())
@@ -187,9 +196,12 @@ def _problem(head: TokenHead) -> TokenProblem:
     return TokenProblem(head, torch.from_numpy(weight.astype(np.float64)), np.repeat(1.0 / lengths, lengths))
 
 
-def _affordable_basis(m: int, d: int, asked: str, max_memory: float) -> tuple[str, tuple[str, ...]]:
+def _affordable_basis(problem: TokenProblem, asked: str, max_memory: float) -> tuple[str, tuple[str, ...]]:
+    (m, d), lengths = problem.parameters.shape, np.diff(problem.head.starts)
     need = {name: sequence_score_bytes(m, d, name) for name in ("eigenvectors", "tokens")}
-    chosen = asked if asked != "auto" else "eigenvectors" if need["eigenvectors"] <= max_memory else "tokens"
+    flops = 25.0 * m**3 + 8.0 * m**2 * len(problem.weights) + 2.0 * m**2 * np.minimum(lengths, d).sum()
+    fits = need["eigenvectors"] <= max_memory and flops <= MOST_FLOPS
+    chosen = asked if asked != "auto" else "eigenvectors" if fits else "tokens"
     if need[chosen] > max_memory:
         raise NotApplicable(
             f"EK-FAC of a head of {m:,} tokens × {d:,} features needs {need[chosen] / 1e9:.3g} GB, "
@@ -198,9 +210,20 @@ def _affordable_basis(m: int, d: int, asked: str, max_memory: float) -> tuple[st
     if chosen == asked or chosen == "eigenvectors":
         return chosen, ()
     return chosen, (
-        f"eigenvectors over a vocabulary of {m:,} tokens would need {need['eigenvectors'] / 1e9:.3g} GB: "
+        f"eigenvectors over a vocabulary of {m:,} tokens would take {need['eigenvectors'] / 1e9:.3g} GB and {flops:.1g} operations: "
         "EK-FAC keeps the diagonal over tokens instead",
     )
+
+
+def _require_curvature(problem: TokenProblem, mean: float) -> None:
+    """Refused where the automatic λ would be a share of next to nothing."""
+    (m, d), tokens = problem.parameters.shape, len(problem.weights)
+    size = sum(float((problem.rows(*ends) ** 2 * problem.weight(*ends)).sum()) for ends in blocks(tokens, block_length(2 * d))) / d
+    if mean <= NO_CURVATURE * size / max(m, 1):
+        raise NotApplicable(
+            "the output head has no curvature to take a damping λ from, being sure of every token or without inputs; "
+            "pass damping= or weight_decay="
+        )
 
 
 def _resolved_damping(damping: float | str, weight_decay: float | None, n: int, mean: float, owner: str) -> tuple[float, str, bool]:
@@ -212,12 +235,10 @@ def _resolved_damping(damping: float | str, weight_decay: float | None, n: int, 
     if weight_decay:
         how = f"n·weight_decay with n={n}, weight_decay={weight_decay:g} (loss averaged over a sequence's tokens, then over sequences)"
         return n * weight_decay, f"{how}; AdamW's decoupled decay counted the same (nominal).", True
-    if mean <= 0:
-        refuse(owner, "damping", "be a number > 0 for a head without any curvature", "'auto'")
     rule = f"{RELATIVE_DAMPING:g} × the mean eigenvalue of the curvature"
     if weight_decay is None:
         return RELATIVE_DAMPING * mean, f"automatic: {rule} (training's own λ unknown)", False
-    return RELATIVE_DAMPING * mean, f"{rule}: the training had no weight decay, and EK-FAC needs λ > 0", False
+    return RELATIVE_DAMPING * mean, f"automatic: {rule} (the training had no weight decay, and EK-FAC needs λ > 0)", False
 
 
 def _columns(problem: TokenProblem, curvature: TokenCurvature, damping: float, *, progress: bool) -> tuple[dict[str, Array], torch.Tensor]:
@@ -229,13 +250,20 @@ def _columns(problem: TokenProblem, curvature: TokenCurvature, damping: float, *
     columns |= {"gradient_norm": np.empty(n), "influence": np.empty(n)}
     total, size = torch.zeros((m, d), dtype=torch.float64), block_length(4 * m + 3 * d)
     for i in tracked(range(n), "sequences", show=progress):
-        gradient = torch.zeros((m, d), dtype=torch.float64)
+        gradient, within = torch.zeros((m, d), dtype=torch.float64), None
+        # Over eigenvectors of classes the residuals of a short sequence are fewer rows to turn than its gradient.
+        short = curvature.classes is not None and starts[i + 1] - starts[i] < d
         for first, last in blocks(int(starts[i + 1] - starts[i]), size):
             start, stop = int(starts[i]) + first, int(starts[i]) + last
             rows, labels = problem.rows(start, stop), torch.from_numpy(problem.head.labels[start:stop])
             residuals = block_residuals(rows @ problem.parameters.T, labels, "classification") * problem.weight(start, stop)
-            gradient.addmm_(residuals.T, rows @ curvature.features)
-        within = gradient if curvature.classes is None else curvature.classes.T @ gradient
+            turned = rows @ curvature.features
+            gradient.addmm_(residuals.T, turned)
+            if short and curvature.classes is not None:
+                part = (residuals @ curvature.classes).T @ turned
+                within = part if within is None else within + part
+        if within is None:
+            within = gradient if curvature.classes is None else curvature.classes.T @ gradient
         columns["gradient_norm"][i] = float(gradient.norm())
         columns["influence"][i] = float((within.T**2 * inverse).sum())
         total += gradient

@@ -135,7 +135,7 @@ def _scores(head: ShardedHead, found: SolvedHead, notes: tuple[str, ...], second
         damping_used=found.damping,
         damping_source=found.source,
         effective_dof=solved.dof,
-        rank=head.design.rank,
+        rank=found.design.rank + found.design.faint,
         condition=solved.inverse.condition,
         jitter=solved.inverse.jitter,
         stationarity=found.fit.stationarity,
@@ -143,7 +143,7 @@ def _scores(head: ShardedHead, found: SolvedHead, notes: tuple[str, ...], second
         precision=solved.precision,
         precision_error=solved.precision_error,
         seconds=seconds,
-        notes=score_notes(solved, head.design, found.fit) + notes,
+        notes=score_notes(solved, found.design, found.fit) + notes,
         not_applicable=absent_columns(head.task, head.wanted) | solved.absent,
         **{name: held[name] for name in head.wanted if name in held},
     )

@@ -11,12 +11,13 @@ from noshadow.checks import Array, InputError, NumericalError
 from noshadow.linalg import PairForms, pair_form_values, spd_inverse
 from noshadow.scores import shard_passes as passes
 from noshadow.scores.curvature import ContrastInverse, SoftmaxProblem, curvature_bytes, difference_forms, grounded_laplacian
-from noshadow.scores.damping import HeadFit, curvature_size, fit_of_sums, least_squares_head, resolved_damping
-from noshadow.scores.design import Design
+from noshadow.scores.damping import HeadFit, curvature_size, fit_of_sums, largest_weight, least_squares_head, resolved_damping
+from noshadow.scores.design import Design, damped_design
 from noshadow.scores.precision import first_order_error, probe_records, probe_steps, shift_error
 from noshadow.scores.result import Solved
 from noshadow.scores.shard_passes import Values, packed_design, packed_forms
 from noshadow.scores.shard_walk import ShardWalk
+from noshadow.scores.shards import whole
 from noshadow.scores.softmax import SHIFT_ROUNDING, block_columns
 from noshadow.scores.softmax_solver import MIXED_FROM_FLOPS, MIXED_TOLERANCE
 
@@ -25,12 +26,13 @@ DTYPES = {"float64": "float64", "mixed": "float32"}
 
 @dataclass(frozen=True, eq=False)
 class SolvedHead:
-    """The columns, how well the head fits its own assumptions, and the damping with its source."""
+    """The columns, how well the head fits its own assumptions, the damping with its source, and the coordinates it was solved in."""
 
     solved: Solved
     fit: HeadFit
     damping: float
     source: str
+    design: Design
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +68,8 @@ def solved_head(
     Cost: two passes over the records, one more when float32 products are checked.
     """
     n, softmax = len(head.walk.records), head.task == "classification"
+    if not isinstance(damping, str):
+        head = _damped(head, damping)
     chosen = _precision(head, precision) if softmax else "float64"
     problems = ["single"]
     if softmax:
@@ -74,6 +78,10 @@ def solved_head(
     sums = head.curvature_sums(problems, DTYPES[chosen], fit=True)
     scale = float(sums["trace"]) / curvature_size(head.design.width, head.classes, head.task)
     value, source = resolved_damping(damping, scale if isinstance(damping, str) else 0.0, damping_source)
+    if isinstance(damping, str) and (damped := _damped(head, value)) is not head:
+        # λ was not known before the pass; features this faint are rare enough to read the records once more.
+        head = damped
+        sums = head.curvature_sums(problems, DTYPES[chosen], fit=True)
     curvature = {name: sums.pop(name) for name in problems}
     fitted = {name: torch.from_numpy(np.asarray(total)) for name, total in sums.items()}
     theta = least_squares_head(head.design, fitted["cross"], n)
@@ -82,7 +90,15 @@ def solved_head(
     else:
         solved, off = _single(head, curvature["single"], value, theta, owner)
     fit = fit_of_sums(head.design, fitted, theta, off, n=n, task=head.task, damping=value)
-    return SolvedHead(solved, fit, value, source)
+    return SolvedHead(solved, fit, value, source, head.design)
+
+
+def _damped(head: ShardedHead, damping: float) -> ShardedHead:
+    """The head in coordinates without directions too faint beside λ; itself where there is none."""
+    records = head.walk.records
+    weight = None if records.sample_weight is None else whole(records.sample_weight)
+    design = damped_design(head.design, damping, len(records), largest_weight(weight))
+    return head if design is head.design else replace(head, design=design)
 
 
 def _precision(head: ShardedHead, precision: str) -> str:

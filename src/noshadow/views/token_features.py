@@ -13,7 +13,7 @@ from noshadow.checks import Array, NotApplicable, as_array
 from noshadow.views.token_sequences import TokenSequences
 
 PROBED = 64  # tokens of the first window whose logits are computed once more from the features
-SAME_HEAD = 1e-4  # of the largest logit; half-precision models are given four units in their last place
+SAME_HEAD = 1e-4  # of the largest logit, beyond two units in the last place of each: half-precision models round that far
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +26,8 @@ class TokenHead:
         starts: (n + 1,) int64: those of sequence i are rows starts[i] … starts[i + 1] − 1, at least one.
         weight: (m, d), the logits are weight·features + bias. bias: (m,), None for a head without one.
         tied: whether the weight is also the model's input embedding.
-        residual: largest difference between these logits and the model's on some tokens, over the largest logit: rounding.
+        residual: largest difference between these logits and the model's on some tokens, beyond what its precision rounds, over
+            the largest logit.
     """
 
     features: Array
@@ -98,8 +99,9 @@ class TokenStore:
             self._give_up("its logits are not those of its output head")
             return
         largest = float(logits.abs().max())
-        self.residual = apart = float((ours - logits).abs().max()) / largest if largest > 0 else 0.0
-        if apart > max(SAME_HEAD, 4 * torch.finfo(self.layer.weight.dtype).eps):
+        rounding = 2 * torch.finfo(self.layer.weight.dtype).eps * logits.abs()
+        self.residual = apart = float(((ours - logits).abs() - rounding).clamp(min=0.0).max()) / largest if largest > 0 else 0.0
+        if apart > SAME_HEAD:
             self._give_up(f"its logits are not those of its output head (they differ by a share of {apart:.2g} of the largest)")
 
     def _give_up(self, reason: str) -> None:

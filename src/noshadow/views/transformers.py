@@ -232,7 +232,9 @@ def _vocabulary(model: Any) -> Vocabulary:
     pad = getattr(config, "pad_token_id", None)
     ends = [getattr(config, name, None) for name in ("eos_token_id", "bos_token_id")]
     text = {token for end in ends if end is not None for token in (end if isinstance(end, (list, tuple)) else (end,))}
-    size = int(model.get_input_embeddings().weight.shape[0])
+    # Padded embeddings may hold rows that the head does not: such a token could be read, not predicted.
+    head = getattr(model.get_output_embeddings(), "weight", None)
+    size = min(len(weight) for weight in (model.get_input_embeddings().weight, head) if weight is not None)
     return Vocabulary(size, pad if isinstance(pad, int) and 0 <= pad < size else None, pad in text)
 
 

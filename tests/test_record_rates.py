@@ -67,7 +67,7 @@ def test_converged_heads_and_soft_targets_are_audited_without_a_wrong_prediction
     x, y, one_hot = rng.normal(size=(600, 3)), rng.integers(0, 3, 600), np.eye(3)
     splits = [ns.Signals(x, scale * one_hot[y] + rng.normal(size=(600, 3)), y) for scale in (60, 2)]
     risk = ns.audit_signals(*splits, progress=False).model_risk
-    assert risk.extrapolated is None and risk.predicted_tpr is None and "rounded to 0" in risk.reason
+    assert risk.extrapolated is None and risk.predicted_tpr is None and "clipped or rounded" in risk.reason
     smooth = 0.9 * one_hot[y] + 0.1 / 3
     soft = [ns.Signals(x, scale * one_hot[y] + rng.normal(size=(600, 3)), smooth) for scale in (3, 2)]
     audit = ns.audit_signals(*soft, task="classification", progress=False)

@@ -68,7 +68,7 @@ def ceiling(references, targets):
         tables = []
         for target in range(targets):
             own = references.plan.members(target)
-            table = noise_ceiling(first[name][own], second[name][own], recalls=RECALLS, attack=name, resamples=10)
+            table = noise_ceiling(first[name][own], second[name][own], recalls=RECALLS, attack=name, resamples=100)
             tables.append(table.to_dict("records"))
         for same in zip(*tables, strict=True):
             values = [row["value"] for row in same if row["value"] is not None]

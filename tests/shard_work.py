@@ -11,6 +11,7 @@ import numpy as np
 from noshadow.scores import shard_passes
 
 LOG = "NOSHADOW_TEST_LOG"
+PATIENCE = 8.0
 
 
 def head(task, n=700, d=6, m=4, seed=0):
@@ -35,12 +36,17 @@ def in_files(folder, name, array, cuts=()):
 
 
 def grams_after_a_death(given, *, marker):
-    """The second moments, but the first process to come here is killed; others note who they are."""
+    """The second moments, but the first process to come here is killed; others note who they are.
+
+    Whoever is here waits for somebody of the other node: one node alone could be done with all shards before the other has started.
+    """
     marker = Path(marker)
     if LOG in os.environ:
-        with Path(os.environ[LOG]).open("a") as log:
+        path, until = Path(os.environ[LOG]), time.monotonic() + PATIENCE
+        with path.open("a") as log:
             log.write(f"{os.getpid()} {os.getppid()}\n")
-        time.sleep(0.3)
+        while len({line.split()[1] for line in path.read_text().splitlines() if " " in line}) < 2 and time.monotonic() < until:
+            time.sleep(0.05)
     if not marker.exists():
         marker.touch()
         os.kill(os.getpid(), signal.SIGKILL)

@@ -36,14 +36,6 @@ def assert_same(columns, notes, truth):
 
 def test_ray_on_two_nodes_survives_a_lost_worker(tmp_path):
     extra("ray")
-    # Ray spreads workers over nodes as well as it can: which node takes a shard is its affair, that both may is ours.
-    tries = (nodes_of_a_run(tmp_path / str(number)) for number in range(4))
-    assert any(nodes >= 2 for nodes in tries)
-
-
-def nodes_of_a_run(tmp_path):
-    """How many nodes took part in a run that lost a worker and gave the right numbers."""
-    tmp_path.mkdir()
     _, truth = files_and_truth(tmp_path)
     log = tmp_path / "log"
     environment = os.environ | {"PYTHONPATH": str(HERE), LOG: str(log), "OMP_NUM_THREADS": "1"}
@@ -61,7 +53,7 @@ def nodes_of_a_run(tmp_path):
     assert_same(dict(np.load(tmp_path / "scores.npz", allow_pickle=False)), seen["notes"], truth)
     processes, nodes = (set(column) for column in zip(*map(str.split, log.read_text().splitlines()), strict=True))
     assert len(processes) >= 3  # the one that was killed and two more
-    return len(nodes)
+    assert len(nodes) >= 2
 
 
 def test_dask_gives_the_same_numbers(tmp_path):

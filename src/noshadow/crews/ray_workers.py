@@ -38,8 +38,10 @@ def ray_crew(workers: int | None, threads: int, address: str | None, attempts: i
         here = f"The Ray cluster offers one worker: joblib {wording.past} the {wording.item}s in this process instead."
         notes = () if count > 1 else (here,)
         # Actors are restarted where there is room, and tasks retried until they are: a node's death is noticed only after a while,
-        # and a limited number of retries is used up before. They ask for no cores, or a restart would wait for the lost node's.
-        lasting = {"num_cpus": 0, "scheduling_strategy": "SPREAD", "max_restarts": attempts, "max_task_retries": -1}
+        # and a limited number of retries is used up before. They ask for no cores, or a restart would wait for the lost node's, but
+        # for a byte of memory: of actors that ask for nothing, each is placed by a node drawn at random, which counts nodes from the
+        # first on by itself, so that they crowd; the others are all placed by this process's node, one after the other.
+        lasting = {"num_cpus": 0, "memory": 1, "scheduling_strategy": "SPREAD", "max_restarts": attempts, "max_task_retries": -1}
 
         def results(job: Job, tasks: Sequence[Task]) -> Results:
             with travelling(wording):

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from papers_extras import early_stop_lines, figure_lines, peer_lines, percent, sentence_lines
+
 ROOT = Path(__file__).parents[1]
 PUBLISHED = json.loads((ROOT / "benchmarks" / "papers" / "published.json").read_text())
 RUNS = ROOT / "benchmarks" / "results" / "papers"
@@ -50,11 +52,7 @@ def default_score(entry):
     return score if row_of(entry, score, "spearman") else score.removeprefix("network_")
 
 
-def percent(value, digits=1):
-    return "–" if value is None else f"{100 * value:.{digits}f}"
-
-
-def papers_section(pictures, peers):
+def papers_section(pictures, peers, early_stop):
     """Lines of the generated part of the page."""
     entries = runs()
     if not entries:
@@ -68,9 +66,10 @@ def papers_section(pictures, peers):
         *_attacks(entries),
         *_table_4(entries),
         *_depths(),
-        *_sentences(pictures),
-        *_peers(peers),
-        *_figures(entries, pictures),
+        *early_stop_lines(early_stop),
+        *sentence_lines(pictures),
+        *peer_lines(peers),
+        *figure_lines(entries, pictures),
     ]
 
 
@@ -248,116 +247,28 @@ def _depths():
         printed = PUBLISHED["gls_table_2"]["rows"].get(metric, {})
         cells = [f"{printed[d][0]:.2f} → {found[d]:.2f}" if d in printed else f"{found[d]:.2f}" for d in depths]
         lines.append(f"| {label} | {' | '.join(cells)} | {found['margin_leverage']:.2f} | {found['shift']:.2f} |")
-    cost = entry["depth_seconds"]
-    lines += [
+    return [*lines, "", *_depth_costs(entry, depths)]
+
+
+def _depth_costs(entry, depths):
+    """[GLS] Table 1 in seconds: what the published algorithm and ours cost over the last layers."""
+    ours, product, published = entry["depth_seconds"], entry["product_seconds"], PUBLISHED["gls_table_1"]
+    points, steps = entry["records"] // 2, published["iterations"]
+    some, every = ({d: k * steps * product[d] / 3600 for d in depths} for k in (published["records"], points))
+    rows = {
+        "published: one product with the Hessian, O(npm), seconds": [f"{product[d]:.2f}" for d in depths],
+        f"published: {published['records']} records, as in the paper, O(kTnpm), hours": [f"{some[d]:,.1f}" for d in depths],
+        f"published: all {points:,} records, hours": [f"{every[d]:,.0f}" for d in depths],
+        f"**ours**: all {points:,} records, **seconds**": [f"**{ours[d]['processor']:.1f}**" for d in depths],
+        "published over ours, all records": [f"{3600 * every[d] / ours[d]['processor']:,.0f} ×" for d in depths],
+    }
+    return [
+        "What it costs, in processor time of one core, measured in one run. The published algorithm solves a linear system for each record by conjugate gradients. One",
+        f"product with the Hessian over all training records, for the outputs of one record, was measured; the hours are that many products with T = {steps} steps a record,",
+        "its limit, which most records do not need. Ours is exact on the last layer and takes 1,024 projected gradients over several.",
         "",
-        "Processor seconds to score every training record of one model: "
-        + ", ".join(f"{cost[d]['processor']:.1f} ({'last layer, exact' if d == 'last' else f'{d} layers, projected'})" for d in depths)
-        + ".",
+        "| | " + " | ".join("last layer" if d == "last" else f"{d} layers" for d in depths) + " |",
+        "|---|" + "---|" * len(depths),
+        *(f"| {label} | {' | '.join(cells)} |" for label, cells in rows.items()),
+        "",
     ]
-    return [*lines, ""]
-
-
-def _sentences(pictures):
-    found = pictures.get("sst2_probe", {}).get("sentences")
-    if not found:
-        return []
-    lines = [
-        "## Sentences with the highest scores ([RET] Table 6)",
-        "",
-        "SST-2, linear head on MiniLM; in brackets the label and LiRA's success on the sentence.",
-        "",
-        "| | Newton | influence |",
-        "|---|---|---|",
-    ]
-    for rank, (newton, influence) in enumerate(zip(found["newton"], found["influence"], strict=True), 1):
-        cells = [f"{_cell(row['text'])} ({row['label']}, {row['success']:.2f})" for row in (newton, influence)]
-        lines.append(f"| {rank} | {' | '.join(cells)} |")
-    return [*lines, ""]
-
-
-def _cell(text):
-    return text.replace("|", "\\|").replace("`", "'").replace("*", "\\*").replace("_", "\\_").replace("<", "&lt;")
-
-
-def _peers(peers):
-    if not peers:
-        return []
-    lines = [
-        "## What one would pick instead",
-        "",
-        f"{peers['title']}: the same model, the same records, the same truth (LiRA with {peers['references']} models), the same machine. Processor seconds include everything",
-        "that the method needs beyond the trained model.",
-        "",
-        "| method | processor seconds | recall of the top 1 % in the top 5 % | the same by d′ | of the top 5 % in the top 5 % | Spearman with success | Spearman with d′ |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for row in peers["rows"]:
-        lines.append(
-            f"| {row['method']} | {row['processor']:,.2g} | {percent(row['recall_1_5'])} | {percent(row['recall_1_5_d'])} | {percent(row['recall_5_5'])} "
-            f"| {row['spearman_success']:.3f} | {row['spearman_d']:.3f} |"
-        )
-    held = peers["ceiling"]
-    lines.append(
-        f"| *noise between halves of the truth* | – | {percent(held['recall_1_5'])} | {percent(held['recall_1_5_d'])} | {percent(held['recall_5_5'])} "
-        f"| {held['spearman_success']:.3f} | {held['spearman_d']:.3f} |"
-    )
-    chart = "![Recall against processor seconds of each method](images/papers/peers.svg)"
-    return [*lines, "", chart, "", *[f"- {note}" for note in peers["notes"]], ""]
-
-
-def _figures(entries, pictures):
-    """The charts and galleries that are stored, each with what it shows."""
-    residual = pictures.get("cifar10_residual", {})
-    galleries = [name for name in (*entries, "cifar10_residual") if "gallery" in pictures.get(name, {})]
-    curves = "Recall of the top k in the top k, mean over targets, both axes logarithmic; the last line is a random order."
-    shown = [
-        (
-            "theory" in pictures,
-            "theory.svg",
-            "**Theory ([RET] Figure 1).** Expected loss gap over a record's error and leverage, and the trade-off of the best attack. Closed forms, not simulations.",
-        ),
-        (
-            "theory" in pictures,
-            "fixed_design.svg",
-            "**Fixed design ([GLS] Figure 5).** Trade-off of the best test on the residual for five leverages.",
-        ),
-        (True, "recall_lira.svg", f"**LiRA ([RET] Figure 2).** {curves}"),
-        (
-            any(e["network"] for e in entries.values()),
-            "recall_network.svg",
-            f"**LiRA, with scores over the whole network ([RET] Figure 3).** {curves}",
-        ),
-        (True, "recall_rmia.svg", f"**RMIA ([RET] Figure 4).** {curves}"),
-        (True, "recall_shokri.svg", f"**Shokri ([RET] Figure 5).** {curves}"),
-        (
-            any("scatter" in pictures.get(name, {}) for name in entries),
-            "scatter.svg",
-            "**Loss and influence ([RET] Figure 7).** A sample of the audited model's records, coloured by LiRA's success: blue a coin toss, orange always right.",
-        ),
-        ("frogs" in residual, "depths.svg", "**Depth ([GLS] Figure 1).** A point a target, and what one model costs."),
-        (
-            "frogs" in residual,
-            "frogs.svg",
-            "**Frogs ([GLS] Figure 2).** t-SNE of the last layer's features of one class, coloured by the rank of the leverage: orange highest.",
-        ),
-        (
-            "high_and_low" in residual,
-            "high_and_low.svg",
-            "**High and low leverage ([GLS] Figure 4).** LiRA's trade-off on the 2 % of records with the highest and the lowest leverage, over all models, with 95 % bands.",
-        ),
-    ]
-    lines = ["## Figures", ""]
-    for there, name, text in shown:
-        lines += [text, "", f"![{text.partition('.**')[0].strip('* ')}](images/papers/{name})", ""] if there else []
-    for name in galleries:
-        figure = "[GLS] Figure 3" if name == "cifar10_residual" else "[RET] Figure 6"
-        title = entries[name]["title"] if name in entries else "CIFAR-10, residual network"
-        rows = "; ".join(pictures[name]["gallery"])
-        lines += [
-            f"**{title} ({figure}).** Rows from the top: {rows}.",
-            "",
-            f"![Images of {title} with extreme scores](images/papers/{name}.png)",
-            "",
-        ]
-    return lines

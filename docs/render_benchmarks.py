@@ -309,7 +309,7 @@ def stored_or_empty(name):
 
 
 def papers():
-    return with_part(PAPERS, "papers", papers_section(stored_or_empty("papers_pictures"), stored_or_empty("papers_peers")))
+    return with_part(PAPERS, "papers", papers_section(*map(stored_or_empty, ("papers_pictures", "papers_peers", "papers_early_stop"))))
 
 
 def papers_charts():

@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 import noshadow as ns
 from benchmarks.environment import environment
 from benchmarks.papers.columns import ScoreColumns, whole_network
-from benchmarks.papers.gls import depth_seconds, depth_table
+from benchmarks.papers.gls import depth_seconds, depth_table, published_seconds
 from benchmarks.papers.settings import SETTINGS, quick, recipe, records
 from benchmarks.papers.truth import agreement, attack_rates, ceiling, curves, target_sides
 from noshadow.reference import load_references, status, train_references, with_ground_truth
@@ -135,6 +135,7 @@ def made(setting, data, work):
         if setting.depths:
             tables["depths"] = depth_table(references, setting.targets, setting.depths)
             tables["depth_seconds"] = depth_seconds(trained, module, setting.depths)
+            tables["product_seconds"] = published_seconds(trained, module, setting.depths)
     return (
         described(setting, trained, references)
         | tables

@@ -1,4 +1,4 @@
-"""Gradients of each record's output, one vmapped pass of torch.func over a batch of records.
+"""Gradients of each record's outputs, one vmapped pass of torch.func over a batch of records.
 
 A plain linear layer (run once, on one row a record, its weights used nowhere else) is not differentiated at all: the
 gradient of its weights is the outer product of what came in and of the derivative with respect to what came out, so the
@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import grad, vmap
+from torch.func import vjp, vmap
 from torch.utils._pytree import tree_map
 
 from noshadow.checks import InputError
@@ -54,12 +54,12 @@ class PlainLinear:
     parameters: tuple[str, ...]
 
 
-Differentiated = Callable[[Batch, Tensor], RecordGradients]
+Differentiated = Callable[[Batch, Tensor], list[RecordGradients]]
 
 
 @contextmanager
 def record_differentiation(network: Network, probe: Batch) -> Iterator[tuple[Differentiated, tuple[PlainLinear, ...]]]:
-    """A function (batch, cotangents (b, m)) → RecordGradients of Σ_c cotangent_c·output_c, and the layers it takes in factors.
+    """A function (batch, cotangents (b, c, m)) → c RecordGradients of Σ_k cotangent_k·output_k, and the layers it takes in factors.
 
     Which layers are plain is tried on a few records, not guessed: a layer whose factors do not give the full gradient is
     differentiated in full. So is it tried that records do not depend on each other, unless they go through one by one.
@@ -80,7 +80,7 @@ def record_differentiation(network: Network, probe: Batch) -> Iterator[tuple[Dif
         plain = _confirmed(network, few, candidates, differentiate)
     final = differentiate if plain == candidates else _function(network, plain)
 
-    def named(batch: Batch, cotangents: Tensor) -> RecordGradients:
+    def named(batch: Batch, cotangents: Tensor) -> list[RecordGradients]:
         with naming_the_module(network):
             return final(batch, cotangents)
 
@@ -130,7 +130,7 @@ def _function(network: Network, plain: tuple[PlainLinear, ...]) -> Differentiate
     free = {name: tensor for name, tensor in network.parameters.items() if name not in covered}
     zeros = {layer.name: torch.zeros(1, modules[layer.name].out_features, dtype=torch.float64, device=network.device) for layer in plain}
 
-    def value(free: dict[str, Tensor], probes: dict[str, Tensor], args: Any, kwargs: Any, cotangent: Tensor) -> Any:
+    def value(free: dict[str, Tensor], probes: dict[str, Tensor], args: Any, kwargs: Any) -> Any:
         inputs: dict[str, Tensor] = {}
         hooks = [modules[layer.name].register_forward_hook(_probing(layer.name, probes, inputs, network.owner)) for layer in plain]
         try:
@@ -138,16 +138,25 @@ def _function(network: Network, plain: tuple[PlainLinear, ...]) -> Differentiate
         finally:
             for hook in hooks:
                 hook.remove()
-        return (output[0] * cotangent).sum(), inputs
+        return output[0], inputs
 
-    slopes = grad(value, argnums=(0, 1), has_aux=True)
+    def slopes(args: Any, kwargs: Any, cotangents: Tensor) -> Any:
+        def pulled(unused: Tensor) -> Any:
+            # One forward pass for all cotangents: with few layers at the end of a deep network it is nearly all the work.
+            _, pull, inputs = vjp(lambda *own: value(*own, args, kwargs), free, zeros, has_aux=True)
+            return unused, ([pull(cotangent) for cotangent in cotangents], inputs)
 
-    def differentiate(batch: Batch, cotangents: Tensor) -> RecordGradients:
+        # The pulls run inside a differentiation: outside of one, parts of derivatives (weight norm's) have no batching rule in torch.
+        return vjp(pulled, cotangents.new_zeros(()), has_aux=True)[2]
+
+    def differentiate(batch: Batch, cotangents: Tensor) -> list[RecordGradients]:
         args, kwargs = network.inputs(batch)
         run = _vectorised if network.unvectorised == "refuse" else _one_by_one
-        (full, probes), inputs = run(slopes, (free, zeros), (args, kwargs, cotangents))
-        factors = {layer.name: Factors(inputs[layer.name][:, 0], probes[layer.name][:, 0], layer.bias) for layer in plain}
-        return RecordGradients(factors, full)
+        pulled, inputs = run(slopes, (args, kwargs, cotangents))
+        return [
+            RecordGradients({layer.name: Factors(inputs[layer.name][:, 0], probes[layer.name][:, 0], layer.bias) for layer in plain}, full)
+            for full, probes in pulled
+        ]
 
     return differentiate
 
@@ -165,25 +174,25 @@ def _probing(name: str, probes: dict[str, Tensor], inputs: dict[str, Tensor], ow
     return hook
 
 
-def _vectorised(slopes: Callable[..., Any], shared: tuple[Any, ...], rows: tuple[Any, ...]) -> Any:
+def _vectorised(slopes: Callable[..., Any], rows: tuple[Any, ...]) -> Any:
     """All records at once; each sees itself as a batch of one."""
     args, kwargs, cotangents = rows
     size = len(cotangents)
     places = tree_map(lambda value: 0 if _has_rows(value, size) else None, (args, kwargs))
 
-    def one(args: Any, kwargs: Any, cotangent: Tensor) -> Any:
+    def one(args: Any, kwargs: Any, cotangents: Tensor) -> Any:
         args, kwargs = tree_map(lambda value, place: value if place is None else value[None], (args, kwargs), places)
-        return slopes(*shared, args, kwargs, cotangent)
+        return slopes(args, kwargs, cotangents)
 
     return vmap(one, in_dims=(*places, 0), randomness="same")(args, kwargs, cotangents)
 
 
-def _one_by_one(slopes: Callable[..., Any], shared: tuple[Any, ...], rows: tuple[Any, ...]) -> Any:
+def _one_by_one(slopes: Callable[..., Any], rows: tuple[Any, ...]) -> Any:
     args, kwargs, cotangents = rows
     size, found = len(cotangents), []
     for i in range(size):
         one = tree_map(lambda value, i=i: value[i : i + 1] if _has_rows(value, size) else value, (args, kwargs))
-        found.append(slopes(*shared, *one, cotangents[i]))
+        found.append(slopes(*one, cotangents[i]))
     return tree_map(lambda *parts: torch.stack(parts), *found)
 
 
@@ -211,9 +220,9 @@ def _confirmed(network: Network, few: Batch, candidates: tuple[PlainLinear, ...]
     if not candidates:
         return ()
     outputs = network.outputs(network.parameters, few.args, few.kwargs)
-    cotangents = torch.linspace(0.5, 1.5, outputs.shape[1], dtype=torch.float64, device=network.device).expand_as(outputs)
-    factored = differentiate(few, cotangents).factors
-    full = _function(network, ())(few, cotangents).full
+    cotangents = torch.linspace(0.5, 1.5, outputs.shape[1], dtype=torch.float64, device=network.device).expand_as(outputs)[:, None]
+    (factored,) = (own.factors for own in differentiate(few, cotangents))
+    (full,) = (own.full for own in _function(network, ())(few, cotangents))
     kept = []
     for layer in candidates:
         parts = factored[layer.name]

@@ -118,7 +118,7 @@ def projected_features(
     for batch in walked(records, problem.batch_size, "Gradients", progress):
         stop = start + len(batch.target)
         directions = problem.cotangents(start, stop).to(network.device)
-        gradients = [differentiate(batch, directions[:, k]) for k in range(c)]
+        gradients = differentiate(batch, directions)
         for features, sketch_list in zip(draws, drawn, strict=True):
             rows = torch.stack([_projected(own, sketch_list) for own in gradients], 1)
             features[start * c : stop * c] = rows.flatten(0, 1).to("cpu", torch.float32)

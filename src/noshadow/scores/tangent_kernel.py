@@ -92,7 +92,7 @@ def _collected(
     for batch in walked(records, problem.batch_size, label, progress):
         stop = start + len(batch.target)
         directions = problem.cotangents(start, stop).to(network.device)
-        gradients = [differentiate(batch, directions[:, c]) for c in range(problem.columns)]
+        gradients = differentiate(batch, directions)
         for part in group:
             found[part].append(_kept(part, gradients))
         start = stop

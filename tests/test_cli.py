@@ -26,7 +26,7 @@ REAL = LOGITS[:, 0] + RNG.normal(size=N)
 FOLDER = {"audit.json", "records.parquet", "losses.npz", "report.html"}
 COMMANDS = ("demo", "audit", "report", "gate")
 MODULES = (f"users_module_{number}" for number in itertools.count())
-MAIN = [sys.executable, "-c", "from noshadow.cli import main; main()"]
+MAIN = [sys.executable, "-m", "noshadow"]
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from lood_pictures import lood_pictures
 from lood_tables import lood_section, measured_section
 from papers_peers_picture import peers_picture
 from papers_pictures import papers_pictures
-from papers_tables import papers_section
+from papers_tables import papers_section, proof_lines
 from render_scaling import generated
 from tail_tables import calibration_section
 
@@ -30,7 +30,8 @@ CHARTS = ROOT / "docs" / "images" / "lood"
 CALIBRATION = ROOT / "docs" / "calibration.md"
 PAPERS = ROOT / "docs" / "papers.md"
 PAPERS_CHARTS = ROOT / "docs" / "images" / "papers"
-QUOTING = (ROOT / "README.md", ROOT / "docs" / "model-risk.md", ROOT / "docs" / "compare.md")
+README = ROOT / "README.md"
+QUOTING = (ROOT / "docs" / "model-risk.md", ROOT / "docs" / "compare.md")
 COLUMNS = ("leverage", "influence", "newton", "loo", "shift")
 
 
@@ -260,12 +261,10 @@ def percent(share):
     return f"{100 * share:.1f} %"
 
 
-def quoting(path):
+def quoting(text):
     figures = quoted_figures()
     return re.sub(
-        r"<!-- figure:(\w+) -->.*?<!-- /figure -->",
-        lambda match: f"<!-- figure:{match[1]} -->{figures[match[1]]}<!-- /figure -->",
-        path.read_text(),
+        r"<!-- figure:(\w+) -->.*?<!-- /figure -->", lambda match: f"<!-- figure:{match[1]} -->{figures[match[1]]}<!-- /figure -->", text
     )
 
 
@@ -332,7 +331,8 @@ def main():
         (PAPERS, papers()),
         *charts(),
         *papers_charts(),
-        *((path, quoting(path)) for path in QUOTING),
+        (README, quoting(with_part(README, "proof", proof_lines()))),
+        *((path, quoting(path.read_text())) for path in QUOTING),
     ):
         if check and (not path.exists() or path.read_text() != text):
             sys.exit(f"{path.relative_to(ROOT)} does not say what benchmarks/results says: run python docs/render_benchmarks.py")

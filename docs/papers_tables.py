@@ -1,8 +1,10 @@
 """Measured part of docs/papers.md: the papers' tables with the published figure beside ours."""
 
 import json
+import statistics
 from pathlib import Path
 
+import numpy as np
 from papers_extras import early_stop_lines, figure_lines, peer_lines, percent, sentence_lines
 
 ROOT = Path(__file__).parents[1]
@@ -44,6 +46,14 @@ def row_of(entry, score, metric, attack="lira_success", top=None, keep=None, tab
 def recall(entry, score, top=0.01, keep=0.05, attack="lira_success", table="agreement"):
     found = row_of(entry, score, "recall", attack, top, keep, table)
     return None if found is None else found["value"]
+
+
+def with_spread(row, scale=100, digits=1):
+    """A row's mean and half its 95 % interval over the targets, "–" where there is none."""
+    if row is None or row["value"] is None:
+        return "–"
+    half = None if row["low"] is None else (row["high"] - row["low"]) / 2
+    return f"{scale * row['value']:.{digits}f}" + ("" if half is None else f" ± {scale * half:.{digits}f}")
 
 
 def default_score(entry):
@@ -99,21 +109,21 @@ def _table_1(entries, missing):
     lines = [
         "## Recall of LiRA's top 1 % in a score's top 5 % ([RET] Table 1)",
         "",
-        "Per cent, mean over targets; *published → ours*. The truth is LiRA's success a record, measured with all the other models. *Recommended* is the one score",
-        'per task that this page judges: `shift`, by which audits rank, of the last layer for classes and over the whole network (`layers="all"`) for numbers.',
+        "Per cent, mean over targets ± half of its 95 % interval; *published → ours*. The truth is LiRA's success a record, measured with all the other models. *Recommended*",
+        'is the one score per task that this page judges: `shift`, by which audits rank, of the last layer for classes and over the whole network (`layers="all"`) for numbers.',
         "*Noise* is what a second LiRA with half of the models, disjoint, finds of the first one's top 1 %; a score without noise of its own may pass it.",
         "",
-        "| setting | loss | gradient norm | Newton | influence | **recommended** | 95 % interval | best published | noise | goal |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| setting | loss | gradient norm | Newton | influence | **recommended** | best published | noise | goal |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, entry in entries.items():
         printed = PUBLISHED["ret_table_1"]["rows"][name]
-        cells = [f"{printed[score][0]:.1f} → {percent(recall(entry, score))}" for score in ("loss", "gradient_norm", "newton", "influence")]
-        found = row_of(entry, default_score(entry), "recall", top=0.01, keep=0.05)
-        _, best, noise = _judged(name, entry)
+        shown = {score: with_spread(row_of(entry, score, "recall", top=0.01, keep=0.05)) for score in (*printed, default_score(entry))}
+        cells = [f"{printed[score][0]:.1f} → {shown[score]}" for score in ("loss", "gradient_norm", "newton", "influence")]
+        value, best, noise = _judged(name, entry)
         lines.append(
-            f"| {entry['title']} | {' | '.join(cells)} | **{percent(found['value'])}** | {percent(found['low'])} – {percent(found['high'])} "
-            f"| {percent(best)} | {percent(noise)} | {_verdict(found['value'], best, noise)} |"
+            f"| {entry['title']} | {' | '.join(cells)} | **{shown[default_score(entry)]}** | {percent(best)} | {percent(noise)} "
+            f"| {_verdict(value, best, noise)} |"
         )
     if missing:
         lines += ["", "Not complete yet: " + ", ".join(f"`{name}`" for name in missing) + "."]
@@ -145,7 +155,7 @@ def _other_truths(entries):
         "## The same recall against other truths",
         "",
         "Per cent of each attack's top 1 % in a score's top 5 %: LiRA's success, LiRA's d′ (does not tie where success saturates), RMIA, Shokri. In brackets the",
-        "noise between halves, where it was measured.",
+        "noise between halves, where it was measured. Mean over targets ± half of its 95 % interval.",
         "",
         "| setting | attack | loss | Newton | influence | leverage | margin leverage | leave-one-out | shift | whole network: influence | whole network: shift |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
@@ -155,7 +165,7 @@ def _other_truths(entries):
     for entry in entries.values():
         for attack, label in attacks.items():
             noise = recall(entry, "noise ceiling", attack=attack, table="ceiling")
-            cells = [percent(recall(entry, score, attack=attack)) for score in scores]
+            cells = [with_spread(row_of(entry, score, "recall", attack, 0.01, 0.05)) for score in scores]
             lines.append(f"| {entry['title']} | {label}{'' if noise is None else f' [{percent(noise)}]'} | {' | '.join(cells)} |")
     return [*lines, ""]
 
@@ -164,7 +174,7 @@ def _table_5(entries):
     lines = [
         "## Recall at 0.1, 1 and 5 %, and Spearman ([RET] Table 5)",
         "",
-        "Share of LiRA's top k % in a score's top k % and rank correlation with LiRA's success; *published → ours*.",
+        "Share of LiRA's top k % in a score's top k % and rank correlation with LiRA's success; *published → ours*, mean over targets ± half of its 95 % interval.",
         "",
     ]
     for name, entry in entries.items():
@@ -172,11 +182,14 @@ def _table_5(entries):
         scores = [score for score in _scores(entry) if row_of(entry, score, "spearman")]
         lines += [f"**{entry['title']}**", "", "| score | 0.1 % | 1 % | 5 % | Spearman |", "|---|---|---|---|---|"]
         for score in scores:
-            ours = [recall(entry, score, k, k) for k in (0.001, 0.01, 0.05)]
-            cells = [_beside(value, ours[i], 1) for i, value in enumerate(printed.get(score, (None,) * 4)[:3])]
-            rank = row_of(entry, score, "spearman")["value"]
-            shown = f"{printed[score][3]:.3f} → {rank:.3f}" if printed.get(score, (None,) * 4)[3] is not None else f"{rank:.3f}"
-            lines.append(f"| {named(score)} | {' | '.join(cells)} | {shown} |")
+            ours = [with_spread(row_of(entry, score, "recall", top=k, keep=k)) for k in (0.001, 0.01, 0.05)]
+            ours.append(with_spread(row_of(entry, score, "spearman"), scale=1, digits=3))
+            theirs = printed.get(score, (None,) * 4)
+            cells = [
+                own if value is None else f"{value:.{digits}f} → {own}"
+                for value, own, digits in zip(theirs, ours, (1, 1, 1, 3), strict=True)
+            ]
+            lines.append(f"| {named(score)} | {' | '.join(cells)} |")
         noise = [percent(recall(entry, "noise ceiling", k, k, table="ceiling")) for k in (0.001, 0.01, 0.05)]
         lines += [
             f"| *noise between halves* | {' | '.join(noise)} | {row_of(entry, 'noise ceiling', 'spearman', table='ceiling')['value']:.3f} |",
@@ -194,15 +207,11 @@ def _plain(scores):
     return all(score.removeprefix("network_") in NAMES for score in scores)
 
 
-def _beside(published, ours, digits):
-    return percent(ours, digits) if published is None else f"{published:.{digits}f} → {percent(ours, digits)}"
-
-
 def _attacks(entries):
     lines = [
         "## How strong the attacks were",
         "",
-        "Mean over the scored models, each attacked with all the others.",
+        "Mean over the scored models ± their standard deviation, each attacked with all the others.",
         "",
         "| setting | LiRA AUC | LiRA TPR at 0.001 | at 0.01 | RMIA AUC | RMIA TPR at 0.001 | loss AUC |",
         "|---|---|---|---|---|---|---|",
@@ -211,7 +220,8 @@ def _attacks(entries):
         rates = entry["attacks"]
 
         def mean(attack, name, rates=rates):
-            return f"{sum(rates[attack][name]) / len(rates[attack][name]):.3f}" if name in rates[attack] else "–"
+            values = rates[attack].get(name)
+            return f"{statistics.mean(values):.3f} ± {statistics.stdev(values):.3f}" if values else "–"
 
         lines.append(
             f"| {entry['title']} | {mean('lira', 'auc')} | {mean('lira', 'tpr_0.001')} | {mean('lira', 'tpr_0.01')} "
@@ -259,17 +269,23 @@ def _depths():
         "",
         f"{entry['title']}: {entry['records']:,} records, {entry['references']} models, {entry['targets']} of them scored; {_fit(entry)}. {entry['differs']}",
         "",
-        "Spearman, mean over targets; *published → ours*.",
+        "Spearman, mean over models; *published → ours*, ± half of the range of the central 95 % of the models.",
         "",
         "| shadow metric | " + " | ".join("last layer" if d == "last" else f"{d} layers" for d in depths) + " | margin leverage | shift |",
         "|---|" + "---|" * (len(depths) + 2),
     ]
     for metric, label in labels.items():
-        found = {name: sum(values) / len(values) for name, values in entry["depths"][metric].items()}
+        found = {name: _central(values) for name, values in entry["depths"][metric].items()}
         printed = PUBLISHED["gls_table_2"]["rows"].get(metric, {})
-        cells = [f"{printed[d][0]:.2f} → {found[d]:.2f}" if d in printed else f"{found[d]:.2f}" for d in depths]
-        lines.append(f"| {label} | {' | '.join(cells)} | {found['margin_leverage']:.2f} | {found['shift']:.2f} |")
+        cells = [f"{printed[d][0]:.2f} ± {printed[d][1]:.2f} → {found[d]}" if d in printed else found[d] for d in depths]
+        lines.append(f"| {label} | {' | '.join(cells)} | {found['margin_leverage']} | {found['shift']} |")
     return [*lines, "", *_depth_costs(entry, depths)]
+
+
+def _central(values):
+    """Mean ± half of the distance between the 2.5 % and 97.5 % quantiles, as in [GLS] Table 2."""
+    low, high = np.quantile(values, (0.025, 0.975))
+    return f"{np.mean(values):.2f} ± {(high - low) / 2:.2f}"
 
 
 def _depth_costs(entry, depths):

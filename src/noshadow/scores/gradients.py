@@ -143,11 +143,12 @@ def _function(network: Network, plain: tuple[PlainLinear, ...]) -> Differentiate
     def slopes(args: Any, kwargs: Any, cotangents: Tensor) -> Any:
         def pulled(unused: Tensor) -> Any:
             # One forward pass for all cotangents: with few layers at the end of a deep network it is nearly all the work.
-            _, pull, inputs = vjp(lambda *own: value(*own, args, kwargs), free, zeros, has_aux=True)
+            _, pull, inputs = vjp(lambda free, probes: value(free, probes, args, kwargs), free, zeros, has_aux=True)  # type: ignore[misc]
             return unused, ([pull(cotangent) for cotangent in cotangents], inputs)
 
         # The pulls run inside a differentiation: outside of one, parts of derivatives (weight norm's) have no batching rule in torch.
-        return vjp(pulled, cotangents.new_zeros(()), has_aux=True)[2]
+        *_, found = vjp(pulled, cotangents.new_zeros(()), has_aux=True)
+        return found
 
     def differentiate(batch: Batch, cotangents: Tensor) -> list[RecordGradients]:
         args, kwargs = network.inputs(batch)

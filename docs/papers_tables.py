@@ -263,7 +263,7 @@ def _depths():
         "mean_gap": "mean gap",
         "d_prime": "d′ (not in the paper)",
     }
-    depths = [depth for depth in next(iter(entry["depths"].values())) if depth not in ("margin_leverage", "shift")]
+    depths = ("last", "2", "4", "all")
     lines = [
         "## The leverage score by depth ([GLS] Table 2, Table 1 and Figure 1)",
         "",

@@ -12,21 +12,23 @@ LABELLED_DECADES = 6
 
 @dataclass(frozen=True)
 class Series:
-    """One named line or cloud of points in a panel."""
+    """One named line or cloud of points in a panel; a band between two lists of values is shaded, on linear axes."""
 
     name: str
     x: list
     y: list
     points: bool = False
+    band: tuple | None = None
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Ends, ticks and label of an axis; positions are logarithms when `log`."""
+    """Ends, ticks and label of an axis; positions are logarithms when `log`; names stand at 1, 2, …"""
 
     label: str
     log: bool = False
     ends: tuple | None = None
+    names: tuple = ()
 
 
 def place(value, ends, start, stop, log):
@@ -45,6 +47,8 @@ def ends_of(values, axis):
 
 
 def ticks(ends, axis):
+    if axis.names:
+        return range(1, len(axis.names) + 1)
     if axis.log:
         low, high = round(math.log10(ends[0])), round(math.log10(ends[1]))
         every = max(1, math.ceil((high - low) / LABELLED_DECADES))
@@ -55,6 +59,8 @@ def ticks(ends, axis):
 
 
 def tick_text(value, axis):
+    if axis.names:
+        return axis.names[value - 1]
     if axis.log and not 1e-3 <= value <= 1e4:
         return f"1e{round(math.log10(value))}"
     return f"{round(value, 10):g}"
@@ -63,7 +69,7 @@ def tick_text(value, axis):
 def panel(title, x_axis, y_axis, series, left):
     """One chart as SVG elements, `left` pixels from the picture's edge."""
     shown = [
-        Series(s.name, *map(list, zip(*pairs, strict=True)), s.points)
+        Series(s.name, *map(list, zip(*pairs, strict=True)), s.points, s.band)
         for s in series
         if (pairs := [(a, b) for a, b in zip(s.x, s.y, strict=True) if (a > 0 or not x_axis.log) and (b > 0 or not y_axis.log)])
     ]
@@ -85,6 +91,10 @@ def panel(title, x_axis, y_axis, series, left):
         spots = [
             (place(a, x_ends, LEFT, RIGHT, x_axis.log), place(b, y_ends, BOTTOM, TOP, y_axis.log)) for a, b in zip(s.x, s.y, strict=True)
         ]
+        if s.band:
+            edge = [*zip(s.x, s.band[0], strict=True), *reversed(list(zip(s.x, s.band[1], strict=True)))]
+            corners = " ".join(f"{place(a, x_ends, LEFT, RIGHT, False)},{place(b, y_ends, BOTTOM, TOP, False)}" for a, b in edge)
+            parts.append(f'<polygon points="{corners}" fill="{colour}" fill-opacity=".18"/>')
         if s.points:
             parts += [f'<circle cx="{a}" cy="{b}" r="2" fill="{colour}" fill-opacity=".55"/>' for a, b in spots]
         else:

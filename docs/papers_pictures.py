@@ -130,11 +130,11 @@ def depth_picture():
     if not path.exists():
         return None
     entry = json.loads(path.read_text())
-    depths = list(entry["depth_seconds"])
+    depths = ("last", "2", "4", "all")
     places = list(range(1, len(depths) + 1))
     values = [entry["depths"]["lira_score"][depth] for depth in depths]
     spread = [Series("", [at] * len(found), found, True) for at, found in zip(places, values, strict=True)]
-    axis = Axis("last, 2, 4, all layers", ends=(0, len(depths) + 1))
+    axis = Axis("layers", ends=(0.5, len(depths) + 0.5), names=depths)
     panels = [
         ("Spearman with LiRA's score", axis, Axis("a point a target"), spread),
         (
@@ -157,11 +157,11 @@ def frog_picture(found):
 
 def tradeoff_picture(found):
     """Trade-off of LiRA on the records with the highest and lowest leverage ([GLS] Figure 4)."""
-    lines = []
-    for name in ("highest", "lowest"):
-        lines += [Series(f"{name} 2 %", found[name]["fpr"], found[name][band]) for band in ("mean", "low", "high")]
-    names = [f"{end}: {band}" for end in ("highest 2 %", "lowest 2 %") for band in ("mean", "2.5 %", "97.5 %")]
-    return picture("Trade-off of the highest and lowest leverage", [("LiRA on high and low leverage", *RATES, lines)], names)
+    names = {"highest": "highest 2 %", "lowest": "lowest 2 %"}
+    lines = [
+        Series(label, part["fpr"], part["mean"], band=(part["low"], part["high"])) for end, label in names.items() for part in [found[end]]
+    ]
+    return picture("Trade-off of the highest and lowest leverage", [("LiRA on high and low leverage", *RATES, lines)], list(names.values()))
 
 
 def papers_pictures(pictures):

@@ -68,6 +68,7 @@ papers: $(STAMP)
 	$(BIN)/python -m benchmarks.papers.run --data $(DATA) --work $(WORK) $(QUICK)
 ifndef QUICK
 	$(BIN)/python -m benchmarks.papers.pictures --data $(DATA) --work $(WORK)
+	$(BIN)/python -m benchmarks.papers.early_stop --data $(DATA) --work $(WORK)
 	$(BIN)/python -m benchmarks.papers.peers --data $(DATA) --work $(WORK)
 	$(BIN)/python docs/render_benchmarks.py
 endif

@@ -108,3 +108,33 @@ def test_an_unknown_setting_is_refused(data, tmp_path):
     done = run(data, tmp_path, "--only", "mnist")
     assert done.returncode == 2
     assert "invalid choice: 'mnist'" in done.stderr
+
+
+PATH_SEPARATION = """
+import json, sys
+from types import SimpleNamespace
+import numpy as np
+from benchmarks.papers.early_stop import path_separation, stopping_decay
+rng = np.random.default_rng(0)
+x, logits, losses, damping = rng.normal(size=(9, 3)), rng.normal(size=(9, 2)), rng.exponential(size=(9, 4)), 0.3
+found = path_separation(SimpleNamespace(features=x, outputs=logits), losses, damping)
+rows, p = np.column_stack([x, np.ones(9)]), 1 / (1 + np.exp(logits[:, 0] - logits[:, 1]))
+curvature = damping * np.eye(4)
+for i in range(9):
+    curvature += p[i] * (1 - p[i]) * np.outer(rows[i], rows[i])
+inverse, slopes, naive = np.linalg.inv(curvature), [np.mean(1 - np.exp(-own)) for own in losses], []
+for i in range(9):
+    moves = [slopes[j] * rows[i] @ inverse @ rows[j] for j in range(9)]
+    naive.append(moves[i] / np.sqrt(sum(move**2 for move in moves)))
+recipe = SimpleNamespace(epochs=100, batch_size=512, momentum=0.9, lr=0.01)
+print(json.dumps([found.tolist(), naive, stopping_decay(recipe, 2354)]))
+"""
+
+
+def test_the_separation_along_the_path_is_its_formula_record_by_record():
+    done = subprocess.run([sys.executable, "-c", PATH_SEPARATION], cwd=ROOT, capture_output=True, text=True, check=True)
+    found, naive, decay = json.loads(done.stdout)
+    # Two ways to solve a well-conditioned system of four.
+    np.testing.assert_allclose(found, naive, rtol=1e-10)
+    # 500 steps of 0.01, each ten times as long with the momentum.
+    assert decay == pytest.approx(0.02)

@@ -21,7 +21,7 @@ def early_stop_lines(found):
         "### A head that was stopped early",
         "",
         "PneumoniaMNIST misses the goal. Its head is far from the minimum that the scores assume: gradient descent was stopped after a fixed number of steps t. That acts",
-        "as a weight decay of (1 − momentum)/(lr · t) (Ali, Kolter and Tibshirani 2019, for least squares), thousands of times the one it was trained with; and a record that",
+        "as a weight decay of (1 − momentum)/(lr · t) (Ali, Kolter and Tibshirani 2019, for least squares), far above the one it was trained with; and a record that",
         "ends with a small residual pulled on the head while its residual was larger, which the final weights do not show. Both can be measured: the scored models trained",
         "again from their seeds, scored with that decay added, and with the residuals averaged over the epochs (to first order, over their spread). Per cent of LiRA's top",
         f"1 % in the top 5 %, mean over {found['targets']} targets and 95 % interval.",

@@ -1,13 +1,12 @@
 """Gradients of each record's outputs, one vmapped pass of torch.func over a batch of records.
 
-A plain linear layer (run once, on one row a record, its weights used nowhere else) is not differentiated at all: the
-gradient of its weights is the outer product of what came in and of the derivative with respect to what came out, so the
-two factors are kept instead. They are read off by adding zeros to the layer's output and differentiating in those.
+A plain layer (`factored_layers`) is not differentiated at all: the factors of its gradient are kept instead. They are read off by
+adding zeros to the layer's output and differentiating in those.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,7 +15,17 @@ from torch.func import vjp, vmap
 from torch.utils._pytree import tree_map
 
 from noshadow.checks import InputError
-from noshadow.views.layers import shared_parameters
+from noshadow.scores.factored_layers import (
+    Factors,
+    Lookups,
+    Plain,
+    PlainLinear,
+    PlainLookup,
+    RecordGradients,
+    candidates,
+    lookups,
+    probe_zeros,
+)
 from noshadow.views.loading import Batch
 from noshadow.views.network import Network, naming_the_module
 
@@ -25,40 +34,11 @@ COMPARED = 3
 AGREE = 1e-9
 
 
-@dataclass(frozen=True, eq=False)
-class Factors:
-    """Gradients of one plain linear layer in factors: weight gradient Δ ⊗ A, bias gradient Δ (if it has a trainable bias).
-
-    inputs: (b, d_in) A. slopes: (b, d_out) Δ. bias: whether the bias counts.
-    """
-
-    inputs: Tensor
-    slopes: Tensor
-    bias: bool
-
-
-@dataclass(frozen=True, eq=False)
-class RecordGradients:
-    """Gradients of one scalar a record: factors of plain linear layers by module name, (b, …) tensors of other parameters."""
-
-    factors: dict[str, Factors]
-    full: dict[str, Tensor]
-
-
-@dataclass(frozen=True)
-class PlainLinear:
-    """A linear layer whose gradient is taken in factors, and the parameters that covers."""
-
-    name: str
-    bias: bool
-    parameters: tuple[str, ...]
-
-
 Differentiated = Callable[[Batch, Tensor], list[RecordGradients]]
 
 
 @contextmanager
-def record_differentiation(network: Network, probe: Batch) -> Iterator[tuple[Differentiated, tuple[PlainLinear, ...]]]:
+def record_differentiation(network: Network, probe: Batch) -> Iterator[tuple[Differentiated, tuple[Plain, ...]]]:
     """A function (batch, cotangents (b, c, m)) → c RecordGradients of Σ_k cotangent_k·output_k, and the layers it takes in factors.
 
     Which layers are plain is tried on a few records, not guessed: a layer whose factors do not give the full gradient is
@@ -72,13 +52,13 @@ def record_differentiation(network: Network, probe: Batch) -> Iterator[tuple[Dif
     """
     few = first_records(probe, COMPARED, network)
     # Record by record a layer may run a different number of times for each, so none is taken in factors there.
-    candidates = _candidates(network, few) if network.unvectorised == "refuse" else ()
-    differentiate = _function(network, candidates)
+    tried = candidates(network, few) if network.unvectorised == "refuse" else ()
+    differentiate = _function(network, tried)
     with torch.random.fork_rng(devices=[]), naming_the_module(network):
         if network.unvectorised == "refuse":
             require_independent(network, few)
-        plain = _confirmed(network, few, candidates, differentiate)
-    final = differentiate if plain == candidates else _function(network, plain)
+        plain = _confirmed(network, few, tried, differentiate)
+    final = differentiate if plain == tried else _function(network, plain)
 
     def named(batch: Batch, cotangents: Tensor) -> list[RecordGradients]:
         with naming_the_module(network):
@@ -98,37 +78,11 @@ def first_records(batch: Batch, count: int, network: Network) -> Batch:
     return Batch(tree_map(cut, args), tree_map(cut, kwargs), batch.target[:count])
 
 
-def _candidates(network: Network, few: Batch) -> tuple[PlainLinear, ...]:
-    """Linear layers among the chosen ones that run once, on one row a record, and whose weight is trainable and their own."""
-    runs: dict[nn.Module, list[bool]] = {}
-
-    def note(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        given = args[0] if args else None
-        runs.setdefault(module, []).append(isinstance(given, Tensor) and given.ndim == 2 and len(given) == len(few.target))
-
-    linears = {name: module for name, module in network.module.named_modules() if type(module) is nn.Linear}
-    hooks = [module.register_forward_hook(note) for module in linears.values()]
-    try:
-        network.outputs(network.parameters, few.args, few.kwargs)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    found = []
-    shared = {name for group in shared_parameters(network.module) for name in group}
-    for name, module in linears.items():
-        weight, bias = (f"{name}.{kind}".removeprefix(".") for kind in ("weight", "bias"))
-        covered = tuple(parameter for parameter in (weight, bias) if parameter in network.parameters)
-        if runs.get(module) == [True] and weight in covered and not shared & set(covered):
-            found.append(PlainLinear(name, bias in covered, covered))
-    return tuple(found)
-
-
-def _function(network: Network, plain: tuple[PlainLinear, ...]) -> Differentiated:
+def _function(network: Network, plain: tuple[Plain, ...]) -> Differentiated:
     modules = dict(network.module.named_modules())
     covered = {name for layer in plain for name in layer.parameters}
     held = {name: tensor for name, tensor in network.parameters.items() if name in covered}
     free = {name: tensor for name, tensor in network.parameters.items() if name not in covered}
-    zeros = {layer.name: torch.zeros(1, modules[layer.name].out_features, dtype=torch.float64, device=network.device) for layer in plain}
 
     def value(free: dict[str, Tensor], probes: dict[str, Tensor], args: Any, kwargs: Any) -> Any:
         inputs: dict[str, Tensor] = {}
@@ -140,7 +94,7 @@ def _function(network: Network, plain: tuple[PlainLinear, ...]) -> Differentiate
                 hook.remove()
         return output[0], inputs
 
-    def slopes(args: Any, kwargs: Any, cotangents: Tensor) -> Any:
+    def slopes(zeros: dict[str, Tensor], args: Any, kwargs: Any, cotangents: Tensor) -> Any:
         def pulled(unused: Tensor) -> Any:
             # One forward pass for all cotangents: with few layers at the end of a deep network it is nearly all the work.
             _, pull, inputs = vjp(lambda free, probes: value(free, probes, args, kwargs), free, zeros, has_aux=True)  # type: ignore[misc]
@@ -152,21 +106,29 @@ def _function(network: Network, plain: tuple[PlainLinear, ...]) -> Differentiate
 
     def differentiate(batch: Batch, cotangents: Tensor) -> list[RecordGradients]:
         args, kwargs = network.inputs(batch)
+        zeros = probe_zeros(network, plain, *_record((args, kwargs), 0, len(cotangents)))
         run = _vectorised if network.unvectorised == "refuse" else _one_by_one
-        pulled, inputs = run(slopes, (args, kwargs, cotangents))
-        return [
-            RecordGradients({layer.name: Factors(inputs[layer.name][:, 0], probes[layer.name][:, 0], layer.bias) for layer in plain}, full)
-            for full, probes in pulled
-        ]
+        pulled, inputs = run(partial(slopes, zeros), (args, kwargs, cotangents))
+        return [_gathered(plain, inputs, probes, full) for full, probes in pulled]
 
     return differentiate
+
+
+def _gathered(plain: tuple[Plain, ...], inputs: dict[str, Tensor], slopes: dict[str, Tensor], full: dict[str, Tensor]) -> RecordGradients:
+    linears = [layer for layer in plain if isinstance(layer, PlainLinear)]
+    tables = [layer for layer in plain if isinstance(layer, PlainLookup)]
+    return RecordGradients(
+        {layer.name: Factors(inputs[layer.name][:, 0], slopes[layer.name][:, 0], layer.bias) for layer in linears},
+        {layer.name: lookups(layer, inputs[layer.name][:, 0], slopes[layer.name][:, 0]) for layer in tables},
+        full,
+    )
 
 
 def _probing(name: str, probes: dict[str, Tensor], inputs: dict[str, Tensor], owner: str) -> Callable[..., Tensor]:
     def hook(_: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
         if name in inputs or len(args[0]) != 1:
             raise InputError(
-                f"{owner}: model must run a layer equally often for all records; got Linear '{name}' with {len(args[0])} rows for one "
+                f"{owner}: model must run a layer equally often for all records; got layer '{name}' with {len(args[0])} rows for one "
                 "record and once for others. Pass unvectorised='loop' to go record by record."
             )
         inputs[name] = args[0]
@@ -192,9 +154,13 @@ def _one_by_one(slopes: Callable[..., Any], rows: tuple[Any, ...]) -> Any:
     args, kwargs, cotangents = rows
     size, found = len(cotangents), []
     for i in range(size):
-        one = tree_map(lambda value, i=i: value[i : i + 1] if _has_rows(value, size) else value, (args, kwargs))
-        found.append(slopes(*one, cotangents[i]))
+        found.append(slopes(*_record((args, kwargs), i, size), cotangents[i]))
     return tree_map(lambda *parts: torch.stack(parts), *found)
+
+
+def _record(inputs: Any, i: int, size: int) -> Any:
+    """The inputs of one record as a batch of one."""
+    return tree_map(lambda value: value[i : i + 1] if _has_rows(value, size) else value, inputs)
 
 
 def _has_rows(value: Any, size: int) -> bool:
@@ -207,8 +173,7 @@ def require_independent(network: Network, few: Batch) -> None:
     together = network.outputs(network.parameters, args, kwargs)
     size = len(few.target)
     for i in range(size):
-        one = tree_map(lambda value, i=i: value[i : i + 1] if _has_rows(value, size) else value, (args, kwargs))
-        alone = network.outputs(network.parameters, *one)[0]
+        alone = network.outputs(network.parameters, *_record((args, kwargs), i, size))[0]
         if not torch.allclose(alone, together[i], rtol=1e-6, atol=1e-6 * float(together.abs().max())):
             raise InputError(
                 f"{network.owner}: model must give a record the same output in any batch; got outputs of record {i} that differ by "
@@ -216,22 +181,22 @@ def require_independent(network: Network, few: Batch) -> None:
             )
 
 
-def _confirmed(network: Network, few: Batch, candidates: tuple[PlainLinear, ...], differentiate: Differentiated) -> tuple[PlainLinear, ...]:
-    """The candidates whose factors give the gradient that torch.func gives."""
-    if not candidates:
+def _confirmed(network: Network, few: Batch, tried: tuple[Plain, ...], differentiate: Differentiated) -> tuple[Plain, ...]:
+    """The layers whose factors give the gradient that torch.func gives."""
+    if not tried:
         return ()
     outputs = network.outputs(network.parameters, few.args, few.kwargs)
     cotangents = torch.linspace(0.5, 1.5, outputs.shape[1], dtype=torch.float64, device=network.device).expand_as(outputs)[:, None]
-    (factored,) = (own.factors for own in differentiate(few, cotangents))
+    (factored,) = differentiate(few, cotangents)
     (full,) = (own.full for own in _function(network, ())(few, cotangents))
+    parts: dict[str, Factors | Lookups] = {**factored.factors, **factored.lookups}
     kept = []
-    for layer in candidates:
-        parts = factored[layer.name]
+    for layer in tried:
         expected = [full[name] for name in layer.parameters]
-        given = [parts.slopes[:, :, None] * parts.inputs[:, None, :], parts.slopes][: len(expected)]
         # Gradients that vanish on these records prove nothing.
         if bool(expected[0].any()) and all(
-            torch.allclose(a, b, rtol=AGREE, atol=AGREE * float(b.abs().max())) for a, b in zip(given, expected, strict=True)
+            torch.allclose(a, b, rtol=AGREE, atol=AGREE * float(b.abs().max()))
+            for a, b in zip(parts[layer.name].whole(), expected, strict=True)
         ):
             kept.append(layer)
     return tuple(kept)

@@ -1,7 +1,7 @@
 """Many layers and many records: the primal problem on randomly projected gradients.
 
 Each layer's gradient is a matrix (outputs × inputs) a record; it is projected from both sides, inputs and output slopes
-separately, so that a plain linear layer never forms it. Two independent projections are drawn in the same pass over the
+separately, so that plain linear layers and lookup tables never form it. Two independent projections are drawn in the same pass over the
 records: their mean is reported, their difference is the error estimate.
 """
 
@@ -15,7 +15,8 @@ from torch import Tensor
 from noshadow.blocks import blocks
 from noshadow.checks import Array
 from noshadow.linalg import spd_inverse
-from noshadow.scores.gradients import Differentiated, PlainLinear, RecordGradients
+from noshadow.scores.factored_layers import Factors, Lookups, Plain, PlainLinear, RecordGradients
+from noshadow.scores.gradients import Differentiated
 from noshadow.scores.network_columns import SelfResponse, many_output_columns, one_output_columns, roots
 from noshadow.scores.network_problem import NetworkProblem, walked
 from noshadow.views.loading import Records
@@ -29,11 +30,10 @@ ROWS = 2048
 class Sketch:
     """Projections of one layer's gradient: left (k_out, d_out) and right (k_in, d_in); None keeps that side as it is.
 
-    `linear` names a plain linear layer whose factors are projected, with a column of ones where it has a bias.
+    Of a plain layer the factors are projected, those of a linear one with a column of ones where it has a bias.
     """
 
     name: str
-    linear: bool
     left: Tensor | None
     right: Tensor | None
     width: int
@@ -59,26 +59,29 @@ class ProjectedColumns:
     rank_agreement: dict[str, float]
 
 
-def sketches(network: Network, plain: tuple[PlainLinear, ...], *, dimension: int, seed: int, draw: int) -> list[Sketch]:
+def sketches(network: Network, plain: tuple[Plain, ...], *, dimension: int, seed: int, draw: int) -> list[Sketch]:
     """Gaussian projections whose widths add up to about `dimension`; layers smaller than their share are kept as they are."""
-    shapes: dict[str, tuple[bool, int, int]] = {}
+    shapes: dict[str, tuple[int, int]] = {}
     covered = {name for layer in plain for name in layer.parameters}
     modules = dict(network.module.named_modules())
     for layer in plain:
-        module = modules[layer.name]
-        shapes[layer.name] = (True, module.out_features, module.in_features + layer.bias)
+        if isinstance(layer, PlainLinear):
+            module = modules[layer.name]
+            shapes[layer.name] = (module.out_features, module.in_features + layer.bias)
+        else:
+            shapes[layer.name] = (layer.size, layer.width)
     for name, tensor in network.parameters.items():
         if name not in covered:
             first = len(tensor) if tensor.ndim > 1 else 1
-            shapes[name] = (False, first, tensor.numel() // first)
+            shapes[name] = (first, tensor.numel() // first)
     left, found = dimension, []
     # Smallest first: what a small layer does not use of its share goes to the larger ones.
-    order = sorted(shapes.items(), key=lambda item: item[1][1] * item[1][2])
-    for position, (name, (linear, d_out, d_in)) in enumerate(order):
+    order = sorted(shapes.items(), key=lambda item: item[1][0] * item[1][1])
+    for position, (name, (d_out, d_in)) in enumerate(order):
         share = max(left // (len(order) - position), 1)
         k_out, k_in = _widths(d_out, d_in, share)
         rng = torch.Generator().manual_seed(int(np.random.SeedSequence([seed, draw, position]).generate_state(1)[0]))
-        found.append(Sketch(name, linear, _gaussian(k_out, d_out, rng), _gaussian(k_in, d_in, rng), k_out * k_in))
+        found.append(Sketch(name, _gaussian(k_out, d_out, rng), _gaussian(k_in, d_in, rng), k_out * k_in))
         left -= k_out * k_in
     return found
 
@@ -130,12 +133,10 @@ def projected_features(
 def _projected(gradients: RecordGradients, drawn: list[Sketch]) -> Tensor:
     parts = []
     for sketch in drawn:
-        if sketch.linear:
-            factors = gradients.factors[sketch.name]
-            inputs = _with_ones(factors.inputs) if factors.bias else factors.inputs
-            inner = inputs if sketch.right is None else inputs @ sketch.right.T.to(inputs.device)
-            outer = factors.slopes if sketch.left is None else factors.slopes @ sketch.left.T.to(inputs.device)
-            parts.append((outer[:, :, None] * inner[:, None, :]).flatten(1))
+        if sketch.name in gradients.factors:
+            parts.append(_projected_factors(gradients.factors[sketch.name], sketch))
+        elif sketch.name in gradients.lookups:
+            parts.append(_projected_lookups(gradients.lookups[sketch.name], sketch))
         else:
             whole = gradients.full[sketch.name]
             matrix = whole.flatten(2) if whole.ndim > 2 else whole[:, None, :] if whole.ndim == 2 else whole[:, None, None]
@@ -143,6 +144,21 @@ def _projected(gradients: RecordGradients, drawn: list[Sketch]) -> Tensor:
             matrix = matrix if sketch.left is None else sketch.left.to(matrix.device) @ matrix
             parts.append(matrix.flatten(1))
     return torch.cat(parts, 1)
+
+
+def _projected_factors(factors: Factors, sketch: Sketch) -> Tensor:
+    inputs = _with_ones(factors.inputs) if factors.bias else factors.inputs
+    inner = inputs if sketch.right is None else inputs @ sketch.right.T.to(inputs.device)
+    outer = factors.slopes if sketch.left is None else factors.slopes @ sketch.left.T.to(inputs.device)
+    return (outer[:, :, None] * inner[:, None, :]).flatten(1)
+
+
+def _projected_lookups(found: Lookups, sketch: Sketch) -> Tensor:
+    """Σ_t left[:, rows_t] ⊗ (right Δ_t): of the left projection only the columns that were asked for are read."""
+    inner = found.slopes if sketch.right is None else found.slopes @ sketch.right.T.to(found.slopes.device)
+    left = torch.eye(found.size, dtype=torch.float64) if sketch.left is None else sketch.left
+    asked = left.T.to(found.slopes.device)[found.rows]
+    return (asked.mT @ inner).flatten(1)
 
 
 def _with_ones(inputs: Tensor) -> Tensor:
@@ -156,6 +172,11 @@ def _inner_products(gradients: list[RecordGradients]) -> Tensor:
     for name, first in gradients[0].factors.items():
         slopes = torch.stack([g.factors[name].slopes for g in gradients], 1)
         part = (slopes @ slopes.mT) * ((first.inputs**2).sum(1) + first.bias)[:, None, None]
+        total = part if total is None else total + part
+    for name, table in gradients[0].lookups.items():
+        slopes = torch.stack([g.lookups[name].slopes for g in gradients], 1)
+        same = (table.rows[:, :, None] == table.rows[:, None, :]).to(slopes.dtype)
+        part = slopes.flatten(2) @ (same[:, None] @ slopes).flatten(2).mT
         total = part if total is None else total + part
     for name in gradients[0].full:
         rows = torch.stack([g.full[name].flatten(1) for g in gradients], 1)

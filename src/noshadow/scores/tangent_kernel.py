@@ -1,16 +1,20 @@
 """The empirical tangent kernel K = JJᵀ of the chosen layers, built in place without ever holding J.
 
-A plain linear layer adds (AAᵀ + 1) ∘ ΔΔᵀ from its two factors; other parameters add the inner products of their gradients.
+A plain linear layer adds (AAᵀ + 1) ∘ ΔΔᵀ from its two factors, a lookup table the inner products of the slopes of records that asked
+for the same row; other parameters add the inner products of their gradients.
 What is kept at a time is bounded: when factors and gradients of all layers do not fit, the records are walked several times.
 """
 
+import itertools
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from noshadow.blocks import blocks
-from noshadow.scores.gradients import Differentiated, PlainLinear, RecordGradients
+from noshadow.scores.factored_layers import Plain, PlainLinear, PlainLookup, RecordGradients
+from noshadow.scores.gradients import Differentiated
 from noshadow.scores.network_problem import NetworkProblem, walked
 from noshadow.views.loading import Records
 from noshadow.views.network import Network
@@ -21,20 +25,20 @@ LEAST_NUMBERS = 1 << 22
 
 @dataclass(frozen=True)
 class Part:
-    """What one pass keeps of one layer: the factors of a linear layer, or some columns of a parameter's flat gradient."""
+    """What one pass keeps of one layer: the factors of a plain one, or some columns of a parameter's flat gradient."""
 
     name: str
     width: int
     start: int = 0
-    factored: bool = False
+    plain: Plain | None = None
 
 
-def kernel_parts(network: Network, plain: tuple[PlainLinear, ...], *, rows: int, numbers: int) -> list[list[Part]]:
+def kernel_parts(network: Network, plain: tuple[Plain, ...], *, rows: int, numbers: int) -> list[list[Part]]:
     """Parts of the Jacobian grouped into passes, each with at most `numbers` numbers over `rows` rows (one part at least)."""
     modules = dict(network.module.named_modules())
     covered = {name for layer in plain for name in layer.parameters}
     widest = max(numbers // rows, 1)
-    parts = [Part(layer.name, modules[layer.name].in_features + modules[layer.name].out_features, factored=True) for layer in plain]
+    parts = [Part(layer.name, _factor_width(layer, modules[layer.name]), plain=layer) for layer in plain]
     for name, tensor in network.parameters.items():
         if name not in covered:
             parts += [Part(name, min(widest, tensor.numel() - low), low) for low in range(0, tensor.numel(), widest)]
@@ -48,12 +52,19 @@ def kernel_parts(network: Network, plain: tuple[PlainLinear, ...], *, rows: int,
     return passes
 
 
+def _factor_width(layer: Plain, module: Any) -> int:
+    """Numbers a record; of a table, for as many rows as the first records asked for."""
+    if isinstance(layer, PlainLookup):
+        return layer.asked * (layer.width + 1)
+    return int(module.in_features + module.out_features)
+
+
 def tangent_kernel(
     network: Network,
     records: Records,
     problem: NetworkProblem,
     differentiate: Differentiated,
-    plain: tuple[PlainLinear, ...],
+    plain: tuple[Plain, ...],
     *,
     progress: bool,
 ) -> Tensor:
@@ -68,11 +79,12 @@ def tangent_kernel(
     for number, group in enumerate(passes):
         label = "Gradients" if len(passes) == 1 else f"Gradients, pass {number + 1} of {len(passes)}"
         kept = _collected(network, records, problem, differentiate, group, label, progress)
-        bias = {layer.name: layer.bias for layer in plain}
         for part in group:
             arrays = kept.pop(part)
-            if part.factored:
-                _add_factored(kernel, arrays[0], arrays[1], problem.columns, bias[part.name])
+            if isinstance(part.plain, PlainLinear):
+                _add_factored(kernel, arrays[0], arrays[1], problem.columns, part.plain.bias)
+            elif isinstance(part.plain, PlainLookup):
+                _add_lookups(kernel, arrays[0], arrays[1])
             else:
                 _add_gram(kernel, arrays[0])
     return _mirrored(kernel)
@@ -96,12 +108,24 @@ def _collected(
         for part in group:
             found[part].append(_kept(part, gradients))
         start = stop
-    return {part: tuple(torch.cat(pieces) for pieces in zip(*arrays, strict=True)) for part, arrays in found.items()}
+    return {part: tuple(_joined(pieces) for pieces in zip(*arrays, strict=True)) for part, arrays in found.items()}
+
+
+def _joined(pieces: tuple[Tensor, ...]) -> Tensor:
+    """All batches in one; those whose records asked for fewer rows of a table are filled up with zeros, whose slopes add nothing."""
+    if pieces[0].ndim < 2 or len({piece.shape[1] for piece in pieces}) == 1:
+        return torch.cat(pieces)
+    longest = max(piece.shape[1] for piece in pieces)
+    behind = [(0, 0) * (piece.ndim - 2) + (0, longest - piece.shape[1]) for piece in pieces]
+    return torch.cat([nn.functional.pad(piece, fill) for piece, fill in zip(pieces, behind, strict=True)])
 
 
 def _kept(part: Part, gradients: list[RecordGradients]) -> tuple[Tensor, ...]:
-    """(A (b, d_in), Δ (b·c, d_out)) of a linear layer, or the chosen columns of a flat gradient (b·c, width)."""
-    if part.factored:
+    """(A (b, d_in), Δ (b·c, d_out)) of a linear layer, (rows (b, T), Δ (b, T, c, d)) of a table, or columns of a flat gradient."""
+    if isinstance(part.plain, PlainLookup):
+        slopes = torch.stack([g.lookups[part.name].slopes for g in gradients], 2)
+        return gradients[0].lookups[part.name].rows.cpu(), slopes.cpu()
+    if part.plain is not None:
         inputs = gradients[0].factors[part.name].inputs
         slopes = torch.stack([g.factors[part.name].slopes for g in gradients], 1)
         return inputs.cpu(), slopes.flatten(0, 1).cpu()
@@ -119,6 +143,22 @@ def _add_factored(kernel: Tensor, inputs: Tensor, slopes: Tensor, columns: int, 
         shaped = product.view(stop - start, columns, len(inputs) - start, columns)
         shaped *= inner[:, None, :, None]
         kernel[rows, rows.start :] += product
+
+
+def _add_lookups(kernel: Tensor, rows: Tensor, slopes: Tensor) -> None:
+    """Add Σ over the table's rows of G_rG_rᵀ, G_r the summed slopes of the records that asked for row r, to `kernel`."""
+    n, asked, columns, width = slopes.shape
+    # One entry a record and row of the table, however often the record asked for it; sorted by row.
+    pairs, place = torch.unique(rows * n + torch.arange(n)[:, None], return_inverse=True)
+    summed = torch.zeros((len(pairs), columns, width), dtype=slopes.dtype)
+    summed.index_add_(0, place.flatten(), slopes.reshape(n * asked, columns, width))
+    _, counts = torch.unique_consecutive(pairs // n, return_counts=True)
+    ends = [0, *counts.cumsum(0).tolist()]
+    for start, stop in itertools.pairwise(ends):
+        records, own = pairs[start:stop] % n, summed[start:stop]
+        at = (records[:, None] * columns + torch.arange(columns)).flatten()
+        flat = own.flatten(0, 1)
+        kernel[at[:, None], at] += flat @ flat.T
 
 
 def _add_gram(kernel: Tensor, gradients: Tensor) -> None:

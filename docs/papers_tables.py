@@ -99,9 +99,12 @@ def proof_lines():
 
 
 def _reference_seconds(entry):
-    """Processor seconds of the reference models without the scores of the targets among them, taken as an audit and a whole-network pass each."""
+    """Processor seconds of the reference models without the scores of the targets among them.
+
+    Runs from before the scores had a clock of their own: an audit and a whole-network pass are taken off for each target.
+    """
     spent = {part: entry["seconds"].get(part, {"processor": 0.0})["processor"] for part in ("references", "audit", "network")}
-    return spent["references"] - entry["targets"] * (spent["audit"] + spent["network"])
+    return spent["references"] - (0 if "scores" in entry["seconds"] else entry["targets"] * (spent["audit"] + spent["network"]))
 
 
 def _judged(name, entry):
@@ -240,8 +243,8 @@ def _table_4(entries):
         "## Time ([RET] Table 4)",
         "",
         "Seconds. *Published*: one V100. *Ours*: processor seconds of one CPU core, so that what else ran beside it does not count; an audit is everything",
-        "`noshadow audit` does, signals, all score columns and model risk. *References over audit*: what the same answer costs by training the reference models. Scoring the",
-        "targets ran on the references' clock; an audit and a pass over all layers have been taken off for each target, about what that cost.",
+        "`noshadow audit` does, signals, all score columns and model risk. *References over audit*: what the same answer costs by training the reference models. A star:",
+        "the targets were scored on the references' clock; an audit and a pass over all layers have been taken off for each target, about what that cost.",
         "",
         "| setting | published: one model | published: scores of one target | ours: one model | **ours: one audit** | ours: scores over all layers | ours: all references | **references over audit** | whole setting, CPU-hours | wall, hours |",
         "|---|---|---|---|---|---|---|---|---|---|",
@@ -253,7 +256,7 @@ def _table_4(entries):
         total = {clock: sum(part[clock] for part in seconds.values()) / 3600 for clock in ("processor", "wall")}
         lines.append(
             f"| {entry['title']} | {printed['train_model']} | {printed['score_target']} | {seconds['train_model']['processor']:.1f} | **{audit:.1f}** "
-            f"| {f'{whole:.1f}' if whole else '–'} | {references:,.0f} | **{references / audit:,.0f} ×** | {total['processor']:.2f} | {total['wall']:.2f} |"
+            f"| {f'{whole:.1f}' if whole else '–'} | {references:,.0f}{'' if 'scores' in seconds else '*'} | **{references / audit:,.0f} ×** | {total['processor']:.2f} | {total['wall']:.2f} |"
         )
     return [*lines, ""]
 

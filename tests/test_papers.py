@@ -49,7 +49,7 @@ def test_a_quick_run_writes_every_table_into_the_work_folder_alone(quick):
     assert {row["attack"] for row in entry["agreement"]} == {"lira_success", "lira_d", "rmia_success", "shokri_success"}
     assert {"network_shift", "shift", "newton"} <= {row["score"] for row in entry["agreement"]}
     assert all(row["targets"] == entry["targets"] == 3 for row in entry["agreement"])
-    assert {"train_model", "audit", "references", "network", "ground_truth", "tables"} == set(entry["seconds"])
+    assert {"train_model", "audit", "references", "scores", "network", "ground_truth", "tables"} == set(entry["seconds"])
     for curve in entry["curves"]["attacks"]["lira_success"].values():
         # Keeping everything finds everything.
         assert curve["mean"][-1] == pytest.approx(1.0)
@@ -138,3 +138,36 @@ def test_the_separation_along_the_path_is_its_formula_record_by_record():
     np.testing.assert_allclose(found, naive, rtol=1e-10)
     # 500 steps of 0.01, each ten times as long with the momentum.
     assert decay == pytest.approx(0.02)
+
+
+HALVED = """
+import json
+import numpy as np
+from benchmarks.papers.pools import halved
+x = np.random.default_rng(0).normal(size=(3, 2, 4, 6))
+small, labels = halved(lambda data, work, limit: (x, [7]))(None, None)
+means = [[[[x[n, c, 2 * i : 2 * i + 2, 2 * j : 2 * j + 2].mean() for j in range(3)] for i in range(2)] for c in range(2)] for n in range(3)]
+print(json.dumps([small.tolist(), means, labels]))
+"""
+
+
+def test_halved_images_are_the_means_of_four_pixels():
+    done = subprocess.run([sys.executable, "-c", HALVED], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    small, means, labels = json.loads(done.stdout)
+    np.testing.assert_allclose(small, means, rtol=1e-12)
+    assert labels == [7]
+
+
+@pytest.mark.slow
+def test_scores_of_the_targets_have_a_clock_of_their_own(quick):
+    """A line a target; what they took is no longer the references', and nothing is counted twice."""
+    entry, folder = json.loads((quick / "energy_mlp.json").read_text()), quick / "energy_mlp"
+    lines = [json.loads(line) for line in (folder / "score_seconds.jsonl").read_text().splitlines()]
+    kept = json.loads((folder / "seconds.json").read_text())
+    assert len(lines) == entry["targets"]
+    for clock in ("wall", "processor"):
+        assert entry["seconds"]["scores"][clock] == pytest.approx(sum(line[clock] for line in lines), abs=0.01)
+        both = entry["seconds"]["scores"][clock] + entry["seconds"]["references"][clock]
+        assert both == pytest.approx(kept["references"][clock], abs=0.02)
+        assert entry["seconds"]["references"][clock] > 0

@@ -1,6 +1,9 @@
 """Scores of one model's own training records: what [RET] and [GLS] compare, computed by the package's public functions."""
 
+import json
+import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import noshadow as ns
 from noshadow.reference import Recipe
@@ -29,6 +32,23 @@ class ScoreColumns:
         for depth in self.depths:
             scores = whole_network(self.recipe, model, records, depth, "projected", outputs="all")
             found[f"leverage_{depth}"] = scores.leverage
+        return found
+
+
+@dataclass(frozen=True)
+class TimedColumns:
+    """The same columns; what each target took goes to a file, a line each, as its time is not that of training."""
+
+    columns: ScoreColumns
+    path: Path
+
+    def __call__(self, model, indices, seed):
+        """The columns of one model."""
+        wall, processor = time.perf_counter(), time.process_time()
+        found = self.columns(model, indices, seed)
+        spent = {"seed": int(seed), "wall": time.perf_counter() - wall, "processor": time.process_time() - processor}
+        with self.path.open("a") as file:
+            file.write(json.dumps(spent) + "\n")
         return found
 
 

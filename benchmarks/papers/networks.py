@@ -72,10 +72,12 @@ class SentenceEncoder(nn.Module):
         nn.init.normal_(self.words.weight, std=0.02)
 
     def forward(self, x):
-        """(b, length) word numbers → (b, outputs) logits; columns that hold padding alone cost nothing."""
+        """(b, length) word numbers → (b, outputs) logits; columns that hold padding alone cost nothing in training."""
         numbers = x.long()
-        numbers = numbers[:, : max(int((numbers > 0).sum(1).max()), 1)]
+        if self.training:
+            # Scores over all layers run the network under torch.func, where no shape may depend on the data.
+            numbers = numbers[:, : max(int((numbers > 0).sum(1).max()), 1)]
         entered = torch.cat([self.mark.expand(len(x), 1, -1), self.words(numbers)], 1)
         entered = self.dropout(self.norm(entered + self.places[: entered.shape[1]]))
-        padded = torch.cat([torch.zeros(len(x), 1, dtype=torch.bool), numbers == 0], 1)
+        padded = torch.nn.functional.pad(numbers == 0, (1, 0))
         return self.head(self.pool(self.encoder(entered, src_key_padding_mask=padded)[:, 0]))

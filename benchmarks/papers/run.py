@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 
 import noshadow as ns
 from benchmarks.environment import environment
-from benchmarks.papers.columns import ScoreColumns, whole_network
+from benchmarks.papers.columns import ScoreColumns, TimedColumns, whole_network
 from benchmarks.papers.gls import depth_seconds, depth_table, published_seconds
 from benchmarks.papers.settings import SETTINGS, quick, recipe, records
 from benchmarks.papers.truth import agreement, attack_rates, ceiling, curves, target_sides
@@ -27,6 +27,7 @@ from noshadow.reference import load_references, status, train_references, with_g
 
 RESULTS = Path(__file__).parents[1] / "results" / "papers"
 SEED = 2_024
+SCORE_SECONDS = "score_seconds.jsonl"
 
 
 class Clock:
@@ -101,10 +102,23 @@ def reference_models(setting, trained, module, x, y, folder, clock):
             engine=setting.engine,
             workers=1,
             threads=torch.get_num_threads(),
-            extra=ScoreColumns(trained, setting.network, setting.depths),
+            extra=TimedColumns(ScoreColumns(trained, setting.network, setting.depths), folder / SCORE_SECONDS),
             extra_models=setting.targets,
             progress=False,
         )
+
+
+def parted(seconds, path):
+    """The seconds of each part with those of the targets' scores taken out of the references', on whose clock they ran.
+
+    Work folders from before the scores had a clock of their own have no such file: their references include them.
+    """
+    if not path.exists():
+        return seconds
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    scores = {clock: round(sum(target[clock] for target in lines), 2) for clock in ("wall", "processor")}
+    references = {clock: round(seconds["references"][clock] - scores[clock], 2) for clock in scores}
+    return seconds | {"scores": scores, "references": references}
 
 
 def made(setting, data, work):
@@ -139,7 +153,7 @@ def made(setting, data, work):
     return (
         described(setting, trained, references)
         | tables
-        | {"seconds": clock.parts, "load": os.getloadavg()[0], "environment": environment()}
+        | {"seconds": parted(clock.parts, folder / SCORE_SECONDS), "load": os.getloadavg()[0], "environment": environment()}
     )
 
 

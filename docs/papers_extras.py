@@ -114,7 +114,11 @@ def figure_lines(entries, pictures):
             "scatter.svg",
             "**Loss and influence ([RET] Figure 7).** A sample of the audited model's records, coloured by LiRA's success: blue a coin toss, orange always right.",
         ),
-        ("frogs" in residual, "depths.svg", "**Depth ([GLS] Figure 1).** A point a target, and what one model costs."),
+        (
+            "frogs" in residual,
+            "depths.svg",
+            "**Depth ([GLS] Figure 1).** A point a target, against LiRA's score of the scored model and its d′ over all models, and what one model costs.",
+        ),
         (
             "frogs" in residual,
             "frogs.svg",

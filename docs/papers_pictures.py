@@ -125,18 +125,21 @@ def fixed_design_picture(found):
 
 
 def depth_picture():
-    """Spearman with LiRA's score and processor seconds by depth ([GLS] Figure 1)."""
+    """Spearman with LiRA's score and with d′, and processor seconds by depth ([GLS] Figure 1)."""
     path = RUNS / "cifar10_residual.json"
     if not path.exists():
         return None
     entry = json.loads(path.read_text())
     depths = ("last", "2", "4", "all")
     places = list(range(1, len(depths) + 1))
-    values = [entry["depths"]["lira_score"][depth] for depth in depths]
-    spread = [Series("", [at] * len(found), found, True) for at, found in zip(places, values, strict=True)]
+    spread = {
+        metric: [Series("", [at] * len(found[depth]), found[depth], True) for at, depth in zip(places, depths, strict=True)]
+        for metric, found in entry["depths"].items()
+    }
     axis = Axis("layers", ends=(0.5, len(depths) + 0.5), names=depths)
     panels = [
-        ("Spearman with LiRA's score", axis, Axis("a point a target"), spread),
+        ("Spearman with LiRA's score", axis, Axis("a point a target"), spread["lira_score"]),
+        ("Spearman with LiRA's d′", axis, Axis("a point a target"), spread["d_prime"]),
         (
             "Cost of one model",
             axis,

@@ -1,7 +1,7 @@
-"""Many layers at once: the dual form at n = 10,000, the projected form at n = 50,000, and how close the two are.
+"""Many layers at once: the dual form at n = 10,000, the projected form at n = 50,000, how close the two are, and tables of words.
 
-`python benchmarks/network.py [--only dual|projected|curve] [--quick]`; results go to benchmarks/results/network.json, one entry a case.
-Each case runs in a process of its own, so that its peak memory is its own.
+`python benchmarks/network.py [--only dual|projected|curve|lookups] [--quick]`; results go to benchmarks/results/network.json, one entry
+a case. Each case runs in a process of its own, so that its peak memory is its own.
 """
 
 import argparse
@@ -139,12 +139,45 @@ def curve(quick):
     return {"rows": rows}
 
 
+class Formed(nn.Embedding):
+    """Not an nn.Embedding by its type: the scores form its gradient, as they do of any other layer."""
+
+
+class Bag(nn.Module):
+    """The mean of a sentence's word vectors, and a small network on it."""
+
+    def __init__(self, table, words, width):
+        super().__init__()
+        torch.manual_seed(0)
+        self.words, self.layers = table(words, width), nn.Sequential(nn.Linear(width, 64), nn.Tanh(), nn.Linear(64, 2))
+
+    def forward(self, x):
+        """(b, length) word numbers → (b, 2) logits."""
+        return self.layers(self.words(x).mean(1))
+
+
+def lookups(quick):
+    """A table of words kept in the rows a record asks for, against its formed gradient, in one run; the small one first, for its memory."""
+    n, words, width, length = (128 if quick else 512), 16_384, 64, 24
+    rng = np.random.default_rng(0)
+    x, y = torch.from_numpy(rng.integers(0, words, (n, length))), torch.from_numpy(rng.integers(0, 2, n))
+    found = {"n": n, "words": words, "width": width, "length": length, "seconds": {}, "peak_bytes": {"before": peak_bytes()}}
+    shifts = {}
+    for name, table in (("rows", nn.Embedding), ("formed", Formed)):
+        started = time.process_time()
+        scores = ns.network_scores(Bag(table, words, width), (x, y), weight_decay=1e-4, method="projected", dimension=512)
+        found["seconds"][name], found["peak_bytes"][name] = time.process_time() - started, peak_bytes()
+        shifts[name] = scores.shift
+    apart = float(np.max(np.abs(shifts["rows"] / shifts["formed"] - 1)))
+    return found | {"parameters": scores.parameters, "ratio": found["seconds"]["formed"] / found["seconds"]["rows"], "apart": apart}
+
+
 def overlap(first, second, share=0.01):
     k = max(int(len(first) * share), 1)
     return len(set(np.argsort(-first)[:k]) & set(np.argsort(-second)[:k])) / k
 
 
-CASES = {"dual": dual, "projected": projected, "curve": curve}
+CASES = {"dual": dual, "projected": projected, "curve": curve, "lookups": lookups}
 
 
 def main():

@@ -30,6 +30,15 @@ def network_section(cases):
             f"memory {row['peak_bytes'] / 1e9:.1f} GB.{busy(row)}",
             "",
         ]
+    if "lookups" in cases:
+        row = cases["lookups"]
+        rows, formed = ((row["peak_bytes"][name] - row["peak_bytes"]["before"]) / 1e9 for name in ("rows", "formed"))
+        lines += [
+            f"A table of {row['words']:,} words, {row['width']} wide, under a small network ({row['parameters']:,} parameters), {row['n']:,} sentences of {row['length']} words, projected form: {row['seconds']['rows']:.1f} s and",
+            f"{rows:.1f} GB more memory with the rows that a sentence asks for, {row['seconds']['formed']:.1f} s (**{row['ratio']:.1f} ×**) and {formed:.1f} GB with its gradient formed, same run;",
+            f"{'the same scores' if row['apart'] < 1e-6 else 'scores differ by up to ' + format(row['apart'], '.0e')}.{busy(row)}",
+            "",
+        ]
     if "curve" in cases:
         lines += [
             f"How close the projected form comes to the dual, over the dimension (n = {cases['curve']['rows'][0]['n']:,}): Spearman and overlap of the top 1 %, and the relative",

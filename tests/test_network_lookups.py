@@ -8,6 +8,7 @@ from torch import nn
 import noshadow as ns
 from noshadow.scores.factored_layers import PlainLookup
 from noshadow.scores.gradients import record_differentiation
+from noshadow.scores.tangent_kernel import kernel_parts
 from noshadow.views.network import network_view
 from test_network_scores import assert_columns, dense_jacobian, margin_oracle, primal_oracle
 
@@ -86,6 +87,20 @@ def test_sentences_match_the_dense_jacobian(outputs, padding):
     jacobian, given = dense_jacobian(model, x), model.eval()(x).detach()
     oracle = margin_oracle(jacobian, given, y, 0.3) if outputs == "margin" else primal_oracle(jacobian, given, y, 0.3, "classification")
     assert_columns(found, oracle)
+
+
+def test_small_memory_cuts_a_table_into_several_passes_and_changes_nothing(monkeypatch):
+    monkeypatch.setattr("noshadow.scores.tangent_kernel.LEAST_NUMBERS", 1)
+    monkeypatch.setattr("noshadow.scores.tangent_kernel.ROWS", 5)
+    model, (x, y) = made(Sentences, padding_idx=0), sentences()
+    with (
+        network_view(model, (x, y), layers="all", owner="test") as (network, records),
+        record_differentiation(network, next(iter(records.batches(RECORDS)))) as (_, plain),
+    ):
+        passes = kernel_parts(network, plain, rows=RECORDS, numbers=RECORDS**2)
+    assert [(p.start, p.stop) for group in passes for p in group if p.name == "words"] == [(0, 3), (3, 4)]
+    found = ns.network_scores(model, (x, y), damping=0.3, method="dual", batch_size=7)
+    assert_columns(found, margin_oracle(dense_jacobian(model, x), model.eval()(x).detach(), y, 0.3))
 
 
 def test_categories_match_the_dense_jacobian():

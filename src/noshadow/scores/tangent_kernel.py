@@ -25,23 +25,36 @@ LEAST_NUMBERS = 1 << 22
 
 @dataclass(frozen=True)
 class Part:
-    """What one pass keeps of one layer: the factors of a plain one, or some columns of a parameter's flat gradient."""
+    """What one pass keeps of one layer, and how many numbers a row of the kernel that is.
+
+    A linear layer's factors; columns start … stop of a table's slopes, or of a parameter's flat gradient.
+    """
 
     name: str
     width: int
     start: int = 0
+    stop: int = 0
     plain: Plain | None = None
 
 
 def kernel_parts(network: Network, plain: tuple[Plain, ...], *, rows: int, numbers: int) -> list[list[Part]]:
     """Parts of the Jacobian grouped into passes, each with at most `numbers` numbers over `rows` rows (one part at least)."""
-    modules = dict(network.module.named_modules())
+    modules: dict[str, Any] = dict(network.module.named_modules())
     covered = {name for layer in plain for name in layer.parameters}
     widest = max(numbers // rows, 1)
-    parts = [Part(layer.name, _factor_width(layer, modules[layer.name]), plain=layer) for layer in plain]
+    parts = []
+    for layer in plain:
+        if isinstance(layer, PlainLinear):
+            parts.append(Part(layer.name, modules[layer.name].in_features + modules[layer.name].out_features, plain=layer))
+        else:
+            # For as many rows of the table as the first records asked for, and the numbers of those rows.
+            parts += [
+                Part(layer.name, layer.asked * (stop - start + 1), start, stop, layer)
+                for start, stop in blocks(layer.width, max(widest // layer.asked - 1, 1))
+            ]
     for name, tensor in network.parameters.items():
         if name not in covered:
-            parts += [Part(name, min(widest, tensor.numel() - low), low) for low in range(0, tensor.numel(), widest)]
+            parts += [Part(name, stop - start, start, stop) for start, stop in blocks(tensor.numel(), widest)]
     passes: list[list[Part]] = []
     for part in sorted(parts, key=lambda p: -p.width):
         fitting = next((group for group in passes if sum(p.width for p in group) + part.width <= widest), None)
@@ -50,13 +63,6 @@ def kernel_parts(network: Network, plain: tuple[Plain, ...], *, rows: int, numbe
         else:
             fitting.append(part)
     return passes
-
-
-def _factor_width(layer: Plain, module: Any) -> int:
-    """Numbers a record; of a table, for as many rows as the first records asked for."""
-    if isinstance(layer, PlainLookup):
-        return layer.asked * (layer.width + 1)
-    return int(module.in_features + module.out_features)
 
 
 def tangent_kernel(
@@ -123,13 +129,13 @@ def _joined(pieces: tuple[Tensor, ...]) -> Tensor:
 def _kept(part: Part, gradients: list[RecordGradients]) -> tuple[Tensor, ...]:
     """(A (b, d_in), Δ (b·c, d_out)) of a linear layer, (rows (b, T), Δ (b, T, c, d)) of a table, or columns of a flat gradient."""
     if isinstance(part.plain, PlainLookup):
-        slopes = torch.stack([g.lookups[part.name].slopes for g in gradients], 2)
+        slopes = torch.stack([g.lookups[part.name].slopes[:, :, part.start : part.stop] for g in gradients], 2)
         return gradients[0].lookups[part.name].rows.cpu(), slopes.cpu()
     if part.plain is not None:
         inputs = gradients[0].factors[part.name].inputs
         slopes = torch.stack([g.factors[part.name].slopes for g in gradients], 1)
         return inputs.cpu(), slopes.flatten(0, 1).cpu()
-    columns = [g.full[part.name].flatten(1)[:, part.start : part.start + part.width] for g in gradients]
+    columns = [g.full[part.name].flatten(1)[:, part.start : part.stop] for g in gradients]
     return (torch.stack(columns, 1).flatten(0, 1).cpu(),)
 
 
@@ -152,13 +158,15 @@ def _add_lookups(kernel: Tensor, rows: Tensor, slopes: Tensor) -> None:
     pairs, place = torch.unique(rows * n + torch.arange(n)[:, None], return_inverse=True)
     summed = torch.zeros((len(pairs), columns, width), dtype=slopes.dtype)
     summed.index_add_(0, place.flatten(), slopes.reshape(n * asked, columns, width))
+    # Padding is asked for by nearly every record, and adds nothing.
+    moved = summed.flatten(1).any(1)
+    pairs, summed = pairs[moved], summed[moved]
     _, counts = torch.unique_consecutive(pairs // n, return_counts=True)
-    ends = [0, *counts.cumsum(0).tolist()]
-    for start, stop in itertools.pairwise(ends):
-        records, own = pairs[start:stop] % n, summed[start:stop]
-        at = (records[:, None] * columns + torch.arange(columns)).flatten()
-        flat = own.flatten(0, 1)
-        kernel[at[:, None], at] += flat @ flat.T
+    for start, stop in itertools.pairwise([0, *counts.cumsum(0).tolist()]):
+        at = ((pairs[start:stop] % n)[:, None] * columns + torch.arange(columns)).flatten()
+        flat = summed[start:stop].flatten(0, 1)
+        for low, high in blocks(len(at), ROWS):
+            kernel[at[low:high, None], at] += flat[low:high] @ flat.T
 
 
 def _add_gram(kernel: Tensor, gradients: Tensor) -> None:

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 from lood_pictures import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Axis, Series, panel, picture, place
-from papers_tables import RUNS, runs
+from papers_stored import RUNS, runs
 
 ATTACKS = {"lira_success": "LiRA", "rmia_success": "RMIA", "shokri_success": "Shokri"}
 SHOWN = {"loss": "loss", "gradient_norm": "gradient norm", "newton": "Newton", "influence": "influence", "shift": "shift"}

@@ -98,10 +98,11 @@ def test_published_tables_agree_with_each_other():
     assert all(0 <= value <= 100 for row in fifth.values() for cells in row.values() for value in cells[:3] if value is not None)
 
 
-def test_every_published_setting_can_be_run():
+def test_every_published_setting_can_be_run_and_says_how_it_differs():
     source = (ROOT / "benchmarks" / "papers" / "settings.py").read_text()
     names = set(re.findall(r'Setting\(\s+"(\w+)"', source))
     assert set(PUBLISHED["ret_table_1"]["rows"]) <= names
+    assert set(json.loads((ROOT / "benchmarks" / "papers" / "differs.json").read_text())) == names
 
 
 def test_an_unknown_setting_is_refused(data, tmp_path):

@@ -163,7 +163,6 @@ def described(setting, trained, references):
     shown = loss if correct is None else np.asarray(correct)
     return {
         "title": setting.title,
-        "differs": setting.differs,
         "task": trained.task,
         "training": trained.settings(),
         "records": len(trained.x),

@@ -79,11 +79,13 @@ def plain_tables(model, x, y):
 
 
 @pytest.mark.parametrize("outputs", ["margin", "all"])
-@pytest.mark.parametrize("padding", [None, 0])
-def test_sentences_match_the_dense_jacobian(outputs, padding):
-    model, (x, y) = made(Sentences, padding_idx=padding), sentences()
+@pytest.mark.parametrize("options", [{}, {"padding_idx": 0}, {"padding_idx": -1}, {"sparse": True}])
+def test_sentences_match_the_dense_jacobian(outputs, options):
+    model, (x, y) = made(Sentences, **options), sentences()
     assert plain_tables(model, x, y) == {"words"}
     found = ns.network_scores(model, (x, y), damping=0.3, outputs=outputs, method="dual", batch_size=7)
+    assert model.words.sparse == options.get("sparse", False)
+    model.words.sparse = False
     jacobian, given = dense_jacobian(model, x), model.eval()(x).detach()
     oracle = margin_oracle(jacobian, given, y, 0.3) if outputs == "margin" else primal_oracle(jacobian, given, y, 0.3, "classification")
     assert_columns(found, oracle)

@@ -109,6 +109,7 @@ def network_view(
         # A forward pass may leave things behind (caches, weight_norm's weight, counters): not in the user's own module.
         with users_code(owner, "model must be copyable by copy.deepcopy"):
             model = copy.deepcopy(model)
+        _with_dense_gradients(model)
         where = stack.enter_context(_undisturbed(model, settings))
         stack.enter_context(_plain_attention())
         probe = next(iter(records.batches(PROBE_RECORDS)))
@@ -130,6 +131,13 @@ def network_view(
             ),
             records,
         )
+
+
+def _with_dense_gradients(model: nn.Module) -> None:
+    """Tables with sparse gradients have the same gradient in a form that torch.func does not know."""
+    for module in model.modules():
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag):
+            module.sparse = False
 
 
 def _idle_parameters(network: Network, probe: Batch) -> set[str]:

@@ -69,6 +69,7 @@ papers: $(STAMP)
 ifndef QUICK
 	$(BIN)/python -m benchmarks.papers.pictures --data $(DATA) --work $(WORK)
 	$(BIN)/python -m benchmarks.papers.early_stop --data $(DATA) --work $(WORK)
+	$(BIN)/python -m benchmarks.papers.sides --work $(WORK)
 	$(BIN)/python -m benchmarks.papers.peers --data $(DATA) --work $(WORK)
 	$(BIN)/python docs/render_benchmarks.py
 endif

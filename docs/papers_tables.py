@@ -29,7 +29,7 @@ def named(score):
     return NAMES[score.removeprefix("network_")] + (", whole network" if whole else "")
 
 
-def papers_section(pictures, peers, early_stop):
+def papers_section(pictures, peers, early_stop, sides):
     """Lines of the generated part of the page."""
     entries = runs()
     if not entries:
@@ -43,6 +43,7 @@ def papers_section(pictures, peers, early_stop):
         *_attacks(entries),
         *time_lines(entries),
         *depth_lines(),
+        *_side_lines(sides, entries),
         *early_stop_lines(early_stop),
         *sentence_lines(pictures),
         *peer_lines(peers),
@@ -136,6 +137,31 @@ def _other_truths(entries):
             noise = recall(entry, "noise ceiling", attack=attack, table="ceiling")
             cells = [with_spread(row_of(entry, score, "recall", attack, 0.01, 0.05)) for score in scores]
             lines.append(f"| {entry['title']} | {label}{'' if noise is None else f' [{percent(noise)}]'} | {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
+def _side_lines(sides, entries):
+    """Whether losses of models with the record could tell LiRA's top records apart, or only those of models without it."""
+    shown = {name: entry for name, entry in entries.items() if name in sides}
+    if not shown:
+        return []
+    lines = [
+        "## What a score would have to know",
+        "",
+        "Per cent of LiRA's top 1 % in the top 5 %, by its success / by d′: ranked by the recommended score; by the loss of the scored model; by the mean loss of all *other* models",
+        "that had the record, and of those that had not, which takes reference models. Mean over targets. A score of one model sees the side with the record alone: where the",
+        "exposed records stand out on the side without it only, they have been learnt like the others, and what the model would have said without them has to be inferred.",
+        "",
+        "| setting | recommended | loss of the scored model | mean loss, models with the record | mean loss, models without it |",
+        "|---|---|---|---|---|",
+    ]
+    attacks = ("lira_success", "lira_d")
+    for name, entry in shown.items():
+        cells = [" / ".join(percent(recall(entry, default_score(entry), attack=attack)) for attack in attacks)]
+        cells += [
+            " / ".join(percent(recall(sides[name], side, attack=attack)) for attack in attacks) for side in ("own", "with", "without")
+        ]
+        lines.append(f"| {entry['title']} | {' | '.join(cells)} |")
     return [*lines, ""]
 
 

@@ -308,7 +308,9 @@ def stored_or_empty(name):
 
 
 def papers():
-    return with_part(PAPERS, "papers", papers_section(*map(stored_or_empty, ("papers_pictures", "papers_peers", "papers_early_stop"))))
+    return with_part(
+        PAPERS, "papers", papers_section(*map(stored_or_empty, ("papers_pictures", "papers_peers", "papers_early_stop", "papers_sides")))
+    )
 
 
 def papers_charts():

@@ -141,6 +141,30 @@ def test_the_separation_along_the_path_is_its_formula_record_by_record():
     assert decay == pytest.approx(0.02)
 
 
+SIDES = """
+import json
+import numpy as np
+from benchmarks.papers.sides import side_losses
+rng = np.random.default_rng(0)
+loss, member = rng.exponential(size=(6, 9)), rng.random((6, 9)) < 0.5
+member[0], member[1] = True, False
+found = side_losses(loss, member)
+naive = {"with": [], "without": []}
+for i in range(9):
+    naive["with"].append(np.mean([loss[m, i] for m in range(6) if member[m, i]]))
+    naive["without"].append(np.mean([loss[m, i] for m in range(6) if not member[m, i]]))
+print(json.dumps([{name: values.tolist() for name, values in found.items()}, naive]))
+"""
+
+
+def test_the_two_sides_of_a_record_are_means_over_models_with_and_without_it():
+    done = subprocess.run([sys.executable, "-c", SIDES], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found, naive = json.loads(done.stdout)
+    for side in ("with", "without"):
+        np.testing.assert_allclose(found[side], naive[side], rtol=1e-12)
+
+
 HALVED = """
 import json
 import numpy as np

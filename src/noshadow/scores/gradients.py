@@ -29,7 +29,7 @@ from noshadow.scores.factored_layers import (
 from noshadow.views.loading import Batch
 from noshadow.views.network import Network, naming_the_module
 
-# Records on which the factored gradients of linear layers are compared with the full ones.
+# Records on which the factored gradients of plain layers are compared with the full ones.
 COMPARED = 3
 AGREE = 1e-9
 

@@ -87,8 +87,8 @@ def network_scores(
 
     Exact when: (dual) the network is linear in the chosen parameters around the trained ones and at a minimum; for
         layers="last" of a regression it is the exact refit. Approximates: retraining without the record.
-    Cost: dual: the kernel, n²(Σ (d_in + d_out) of linear layers + other parameters) flops and a backward pass, then n³;
-        projected: a backward pass and 8·n·D² flops.
+    Cost: dual: the kernel, n²(Σ (d_in + d_out) of linear layers + other parameters) flops (of a lookup table its width for
+        every two records that share a row) and a backward pass, then n³; projected: a backward pass and 8·n·D² flops.
     Reference: ours; the dual of the Gauss–Newton problem behind [RET] Eq. (8), over all layers.
 
     Example:

@@ -13,7 +13,7 @@ import numpy as np
 from environment import environment
 from scipy.special import ndtr, ndtri
 
-from noshadow.compare.intervals import Samples, auc_difference_interval, tnr_difference_interval
+from noshadow._compare.intervals import Samples, auc_difference_interval, tnr_difference_interval
 
 RESULTS = Path(__file__).parent / "results" / "compare_coverage.json"
 RECORDS, SPREAD, CORRELATION, RESAMPLES = 1000, 2.0, 0.8, 500

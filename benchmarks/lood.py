@@ -17,7 +17,7 @@ import numpy as np
 from environment import environment
 from scipy.linalg import cho_factor, cho_solve
 
-from noshadow.lood import lood, lood_bounds, lood_scores, optimal_query, posterior_of, rbf_kernel
+from noshadow._lood import lood, lood_bounds, lood_scores, optimal_query, posterior_of, rbf_kernel
 
 RESULTS = Path(__file__).parent / "results" / "lood.json"
 NOISE = 0.1

@@ -3,7 +3,7 @@
 import numpy as np
 from lood_data import bootstrap, car_plane
 
-from noshadow.lood import kernel_flatness, lood_scores, nngp_kernel
+from noshadow._lood import kernel_flatness, lood_scores, nngp_kernel
 
 ACTIVATIONS = ("relu", "gelu", "tanh", "elu", "erf")
 DEPTHS = (2, 4, 6, 8, 10)

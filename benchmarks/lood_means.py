@@ -4,7 +4,7 @@ import numpy as np
 from lood_data import BOX, bootstrap, car_plane, correlation, rounded
 from lood_queries import KERNELS, NOISE, RBF, SIDE, SMALL_STEP, problem, query_auc, random_records, save, tiled_picture
 
-from noshadow.lood import least_stationary_record, lood_scores, optimal_query, query_lood, rbf_kernel, sine_toy
+from noshadow._lood import least_stationary_record, lood_scores, optimal_query, query_lood, rbf_kernel, sine_toy
 
 TOY_NOISE = 0.01
 TOY_REACH = 5.0

@@ -11,7 +11,7 @@ from lood_data import car_plane, correlation, rounded
 from scipy.stats import rankdata
 from torch import nn
 
-from noshadow.lood import lood_scores, nngp_kernel
+from noshadow._lood import lood_scores, nngp_kernel
 from noshadow.reference import Recipe
 
 MODULES = {"relu": nn.ReLU, "gelu": nn.GELU, "tanh": nn.Tanh}

@@ -7,7 +7,7 @@ import torch
 from lood_data import BOX, bootstrap, car_plane, pixels, rounded
 from PIL import Image
 
-from noshadow.lood import laplace_kernel, lood, nngp_kernel, optimal_query, posterior_of, query_lood, rbf_kernel
+from noshadow._lood import laplace_kernel, lood, nngp_kernel, optimal_query, posterior_of, query_lood, rbf_kernel
 
 NOISE = 0.1
 SIDE = 16

@@ -1,10 +1,14 @@
 """Fixtures that several test files share."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
 from noshadow import cli
+
+# Helpers of tests hold no tests: collected as doctest modules they would import clusters that are not installed.
+collect_ignore = sorted(str(path) for path in Path(__file__).parent.rglob("*.py") if not path.name.startswith(("test_", "conftest")))
 
 
 @pytest.fixture

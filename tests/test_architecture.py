@@ -1,12 +1,18 @@
 """The import table of ARCHITECTURE.md is true."""
 
 import ast
+import importlib
 import re
+import resource
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import conftest
+import noshadow
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "noshadow"
@@ -71,11 +77,109 @@ def test_scores_and_attacks_never_meet():
     assert "scores" not in rooms["attacks"]
 
 
+def is_command(function):
+    """Whether a function is a command: decorated with `app.command(…)` of a typer application."""
+    calls = (d.func for d in getattr(function, "decorator_list", []) if isinstance(d, ast.Call))
+    return any(isinstance(call, ast.Attribute) and call.attr == "command" for call in calls)
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_nothing_is_imported_inside_a_function(path):
+def test_nothing_is_imported_inside_a_function_but_a_command(path):
     for function in (n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, (ast.FunctionDef, ast.Lambda))):
+        if room_of(path) == "cli" and is_command(function):
+            continue
         inner = [n.lineno for n in ast.walk(function) if isinstance(n, (ast.Import, ast.ImportFrom))]
         assert not inner, f"import inside a function at line {inner[0]}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_modules_are_looked_up_by_name_in_one_lazy_table_only(path):
+    # Extras (ray, dask, lightning, transformers) are found by name where a user asks for them; our own modules only in the table.
+    lazy = re.findall(r"import_module\(f?[\"']noshadow", path.read_text())
+    assert bool(lazy) == (path == PACKAGE / "__init__.py"), lazy
+
+
+def test_the_lazy_table_holds_the_public_list_and_what_a_type_checker_reads():
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    checked = {
+        alias.name: (node.module or "").removeprefix("noshadow").removeprefix(".")
+        for block in tree.body
+        if isinstance(block, ast.If)
+        for node in block.body
+        for alias in node.names
+    }
+    assert checked == noshadow._HOMES
+    assert sorted(checked) == sorted(noshadow.__all__) and set(checked) <= set(dir(noshadow))
+    for name, home in checked.items():
+        owner = importlib.import_module(f"noshadow.{home}" if home else "noshadow")
+        assert getattr(noshadow, name) is getattr(owner, name), name
+
+
+def test_no_public_name_is_a_package_and_something_else():
+    packages = {path.stem for path in PACKAGE.iterdir() if path.is_dir() or path.suffix == ".py"}
+    assert {name for name in noshadow.__all__ if name in packages} == {name for name, home in noshadow._HOMES.items() if home == ""}
+    with pytest.raises(AttributeError, match="module 'noshadow' has no attribute 'lodd'"):
+        _ = noshadow.lodd
+
+
+HEAVY = ("torch", "sklearn", "scipy.stats")
+
+
+def loaded_by(*arguments):
+    """Modules that a run of Python has imported at its end, by `-X importtime`."""
+    done = subprocess.run([sys.executable, "-X", "importtime", *arguments], capture_output=True, text=True, timeout=120)
+    return done.returncode, {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("-c", "import noshadow; dir(noshadow)"),
+        ("-m", "noshadow", "--help"),
+        ("-m", "noshadow", "--version"),
+        ("-m", "noshadow", "audit", "--help"),
+        ("-m", "noshadow", "reference", "train", "--help"),
+        ("-m", "noshadow", "lood", "--help"),
+        ("-m", "noshadow", "gate", "AUDIT", "--max-auc", "1"),
+        ("-m", "noshadow", "compare", "AUDIT", "AUDIT", "--out", "OUT.html"),
+        ("-m", "noshadow", "report", "AUDIT"),
+    ],
+    ids=" ".join,
+)
+def test_light_commands_load_nothing_heavy(arguments, saved_audit, tmp_path):
+    named = {"AUDIT": str(saved_audit), "OUT.html": str(tmp_path / "out.html")}
+    code, loaded = loaded_by(*(named.get(argument, argument) for argument in arguments))
+    assert code == 0
+    assert "noshadow" in loaded and not set(HEAVY) & loaded
+
+
+def test_completion_loads_nothing_heavy():
+    code = (
+        "import os, sys; os.environ.update(_NOSHADOW_COMPLETE='complete_bash', COMP_WORDS='noshadow ', COMP_CWORD='1'); "
+        "sys.argv = ['noshadow']; from noshadow.cli import main; main()"
+    )
+    _, loaded = loaded_by("-c", code)
+    assert "noshadow.cli" in loaded and not set(HEAVY) & loaded
+
+
+def test_help_starts_at_once():
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-m", "noshadow", "--help"], capture_output=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
+
+
+@pytest.fixture(scope="module")
+def saved_audit(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    half = noshadow.Signals(rng.normal(size=(40, 3)), rng.normal(size=(40, 2)), rng.integers(0, 2, 40))
+    return noshadow.audit_signals(half, half).save(tmp_path_factory.mktemp("light") / "audit")
+
+
+def test_helpers_of_tests_are_not_collected():
+    helpers = {path.name for path in (ROOT / "tests").rglob("*.py") if "def test_" not in path.read_text() and path.name != "conftest.py"}
+    assert {Path(path).name for path in conftest.collect_ignore} == helpers
+    assert {"ray_cluster.py", "ray_shards.py"} <= helpers
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Subset, SubsetRandomSampler, TensorData
 
 import noshadow as ns
 from noshadow import InputError, NumericalError, Signals, Target, audit, audit_signals, collect_signals, record_scores, theory
-from noshadow.audit import audit_target
+from noshadow._audit import audit_target
 
 RNG = np.random.default_rng(21)
 N = 60

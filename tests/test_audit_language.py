@@ -10,8 +10,8 @@ import torch
 from typer.testing import CliRunner
 
 import noshadow as ns
-from noshadow.audit import language
-from noshadow.audit.language import TASK
+from noshadow._audit import language
+from noshadow._audit.language import TASK
 from noshadow.cli import app
 from noshadow.scores.sequences import sequence_scores
 from noshadow.views import sequence_features

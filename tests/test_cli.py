@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 import noshadow
-from noshadow import Signals, audit_signals, cli, load, save_splits
+from noshadow import Signals, audit_signals, load, save_splits
 
 RNG = np.random.default_rng(8)
 N = 60
@@ -317,7 +317,7 @@ def test_notes_are_printed_once_with_one_full_stop(run, signals):
 def test_an_existing_folder_is_refused_before_any_work_and_replaced_by_force(run, fails, signals, monkeypatch):
     assert run("audit", signals(), "--out", "a", "--quiet", "--seed", 1)[0] == 0
     with monkeypatch.context() as patch:
-        patch.setattr(cli.audits, "load_splits", lambda _: pytest.fail("worked before looking at the folder"))
+        patch.setattr("noshadow.signals.load_splits", lambda _: pytest.fail("worked before looking at the folder"))
         fails("folder must not exist yet; got 'a'. Choose another name, or overwrite it .--force", "audit", "signals.npz", "--out", "a")
     assert load("a").model_risk.seed == 1
     assert run("audit", "signals.npz", "--out", "a", "--force", "--seed", 2, "--quiet") == (0, "", "")

@@ -18,8 +18,8 @@ import typer
 from rich.console import Console
 
 from noshadow import Signals, audit_signals, cli, findings, load
+from noshadow._findings import most_severe
 from noshadow.cli.printing import print_audit
-from noshadow.findings import most_severe
 
 MAIN = [sys.executable, "-c", "from noshadow.cli import main; main()"]
 PLAIN = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS", "NO_COLOR")}

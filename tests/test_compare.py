@@ -12,8 +12,8 @@ from scipy.stats import spearmanr
 from sklearn.linear_model import LogisticRegression
 
 import noshadow as ns
+from noshadow._compare.intervals import Samples, auc_difference_interval, separate_difference_interval, tnr_difference_interval
 from noshadow.checks import InputError
-from noshadow.compare.intervals import Samples, auc_difference_interval, separate_difference_interval, tnr_difference_interval
 from noshadow.results import Audit
 from noshadow.tail import model_risk
 

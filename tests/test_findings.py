@@ -10,12 +10,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import hypergeom
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import noshadow as ns
+from noshadow._findings import RULES, flagged_records, most_severe
+from noshadow._findings.draw import CHECKS
+from noshadow._findings.record_checks import chance_of_as_many
 from noshadow.checks import InputError
-from noshadow.findings import RULES, flagged_records, most_severe
-from noshadow.findings.draw import CHECKS
 from noshadow.reference import parity
 from noshadow.report.page import page
 from noshadow.results import Audit, Finding
@@ -375,3 +377,15 @@ def test_a_regression_with_many_parameters_runs_through_all_rules():
     x, y = rng.normal(size=(60, 5)), rng.normal(size=(60, 2))
     audit = ns.audit(Ridge(alpha=1.0).fit(x[:30], y[:30]), (x[:30], y[:30]), (x[30:], y[30:]), progress=False)
     assert [finding.code for finding in audit.findings] == CODES
+
+
+def test_chance_of_as_many_is_the_hypergeometric_tail():
+    # scipy.stats is the oracle (it takes too long to load for `noshadow report`); both go through log-binomials of size 1e5: 1e-8.
+    rng = np.random.default_rng(0)
+    for n in (20, 500, 100_000):
+        counts = rng.integers(1, n, 40)
+        drawn = max(1, n // 100)
+        found = np.minimum(rng.integers(0, drawn + 1, 40), counts)
+        np.testing.assert_allclose(
+            chance_of_as_many(found, counts, drawn, n), hypergeom.sf(found - 1, n, counts, drawn), rtol=1e-8, atol=1e-290
+        )

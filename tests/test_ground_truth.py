@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import roc_auc_score
 
 import noshadow as ns
-from noshadow.audit import reference_columns
+from noshadow._audit import reference_columns
 from noshadow.checks import InputError
 from noshadow.losses import record_margins
 from noshadow.reference import load_references, train_references

@@ -14,8 +14,8 @@ from sklearn.preprocessing import StandardScaler
 
 import noshadow as ns
 from lood_oracles import brute_force
+from noshadow._lood.data_set import plane
 from noshadow.checks import InputError
-from noshadow.lood.data_set import plane
 
 DIGITS, LABELS = load_digits(return_X_y=True)
 X, Y = DIGITS[:40] / 16, LABELS[:40]
@@ -328,7 +328,7 @@ def test_folders_are_kept_apart_and_never_half_replaced(found, trained, tmp_path
         ({"kernel": "conv", "image_shape": (3, 8, 8)}, r"have records of image_shape \(3, 8, 8\)"),
         ({"depth": -1}, "depth must be a whole number ≥ 0; got -1"),
         ({"activation": "swish"}, "activation must be one of 'relu'"),
-        ({"max_memory": 1e4}, r"40 records must fit in max_memory \(1e-05 GB\); got a need of 2.72e-05 GB. .* noshadow.lood.lood_bounds"),
+        ({"max_memory": 1e4}, r"40 records must fit in max_memory \(1e-05 GB\); got a need of 2.72e-05 GB. .* noshadow.lood_bounds"),
         ({"sweep_depths": [1]}, "sweep_activations and sweep_depths must be given together"),
         ({"sweep_activations": ["relu", "relu"], "sweep_depths": [1]}, "sweep_activations must name each value once"),
         ({"sweep_activations": ["relu"], "sweep_depths": [1.5]}, "sweep_depths must be a whole number"),

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lood_oracles import brute_force, linear, numpy_rbf, rbf
+from noshadow._lood import lood, lood_bounds, lood_scores, posterior_of
+from noshadow._lood import tiles as tiles_module
+from noshadow._lood.tiles import kernel_tiles, partial_cholesky, tiles_product
 from noshadow.checks import InputError, NumericalError
-from noshadow.lood import lood, lood_bounds, lood_scores, posterior_of
-from noshadow.lood import tiles as tiles_module
-from noshadow.lood.tiles import kernel_tiles, partial_cholesky, tiles_product
 
 
 def problem(n=40, d=3, outputs=2, seed=0):

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from scipy import integrate, special
 from scipy.spatial.distance import cdist
 
+from noshadow._lood import recursion
+from noshadow._lood.activations import ACTIVATIONS, expectation
+from noshadow._lood.expectation_table import expectation_table
+from noshadow._lood.kernels import laplace_kernel, nngp_kernel, rbf_kernel
 from noshadow.checks import InputError
-from noshadow.lood import recursion
-from noshadow.lood.activations import ACTIVATIONS, expectation
-from noshadow.lood.expectation_table import expectation_table
-from noshadow.lood.kernels import laplace_kernel, nngp_kernel, rbf_kernel
 
 DATA = Path(__file__).parent / "data"
 NAMES = tuple(ACTIVATIONS)
@@ -488,7 +488,7 @@ def test_radial_kernels_that_do_not_fit_are_refused(monkeypatch):
 def test_memory_stays_near_the_result():
     code = """
 import resource, numpy as np
-from noshadow.lood.kernels import nngp_kernel
+from noshadow._lood.kernels import nngp_kernel
 x = np.random.default_rng(0).standard_normal((3000, 8))
 nngp_kernel(x[:500], depth=2)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from lood_oracles import arc_cosine, brute_force, numpy_rbf, rbf
+from noshadow._lood import lood, nngp_kernel, optimal_query, posterior_of, query_lood
+from noshadow._lood.objective import query_moments, query_problem, set_divergences
 from noshadow.checks import InputError, NumericalError
-from noshadow.lood import lood, nngp_kernel, optimal_query, posterior_of, query_lood
-from noshadow.lood.objective import query_moments, query_problem, set_divergences
 
 
 def problem(n=25, d=2, outputs=2, seed=0):

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from lood_oracles import brute_force, numpy_rbf
+from noshadow._lood import lood_scores
+from noshadow._lood.divergence import variance_excess, variance_excess_tensor
+from noshadow._lood.gaussian_attack import likelihood_ratio_auc, likelihood_ratio_tpr
 from noshadow.checks import InputError
-from noshadow.lood import lood_scores
-from noshadow.lood.divergence import variance_excess, variance_excess_tensor
-from noshadow.lood.gaussian_attack import likelihood_ratio_auc, likelihood_ratio_tpr
 
 
 def problem(n=30, d=3, outputs=2, seed=0):

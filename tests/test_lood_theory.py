@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lood_oracles import arc_cosine, linear, rbf
-from noshadow.checks import InputError
-from noshadow.lood import (
+from noshadow._lood import (
     kernel_flatness,
     least_stationary_record,
     lood,
@@ -22,7 +21,8 @@ from noshadow.lood import (
     self_query_gradient,
     sine_toy,
 )
-from noshadow.lood.objective import query_moments, query_problem, set_divergences
+from noshadow._lood.objective import query_moments, query_problem, set_divergences
+from noshadow.checks import InputError
 
 
 def polynomial(a, b):

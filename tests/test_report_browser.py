@@ -8,8 +8,8 @@ import pytest
 
 import noshadow as ns
 from browser import chromium, cpu_seconds, opened_page
-from noshadow.findings import flagged_records
-from noshadow.lood import with_lood
+from noshadow._findings import flagged_records
+from noshadow._lood import with_lood
 from noshadow.results import Audit
 from noshadow.tail import model_risk
 

@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import spearmanr
 
 import noshadow as ns
-from noshadow.findings import flagged_records
+from noshadow._findings import flagged_records
 from noshadow.report import record_data as held
 from noshadow.report.group_bars import groups_section
 from noshadow.report.page import page

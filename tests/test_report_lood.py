@@ -10,9 +10,9 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 import noshadow as ns
+from noshadow._lood import join as joining
+from noshadow._lood import with_lood
 from noshadow.checks import InputError
-from noshadow.lood import join as joining
-from noshadow.lood import with_lood
 from noshadow.report.lood_section import lood_section
 from test_report import page_of
 

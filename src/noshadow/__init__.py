@@ -1,37 +1,112 @@
 """noshadow: how exposed are the people in the training data of the model you just trained?"""
 
-from noshadow import attacks, metrics, reference, theory
-from noshadow.attacks import AttackSuccess
-from noshadow.audit import Target, audit, audit_signals
-from noshadow.checks import InputError, NotApplicable, NumericalError
-from noshadow.compare import Comparison, compare
-from noshadow.findings import findings
-from noshadow.lood import (
-    LoodResult,
-    LoodScores,
-    QueryResult,
-    laplace_kernel,
-    lood,
-    lood_audit,
-    lood_scores,
-    nngp_kernel,
-    optimal_query,
-    rbf_kernel,
-)
-from noshadow.report import write_comparison, write_lood_report, write_report
-from noshadow.results import Audit, Calibration, Finding, GroundTruth, GroupRisk, LoodAudit, ModelRisk, load, load_lood
-from noshadow.scores.generalized_leverage import NetworkInfluence, generalized_leverage, network_influence
-from noshadow.scores.last_layer import record_scores
-from noshadow.scores.leverage_matrices import GeneralizedLeverage, leverage_matrices
-from noshadow.scores.network import damping_sweep, network_scores
-from noshadow.scores.result import RecordScores
-from noshadow.scores.sharded import sharded_record_scores
-from noshadow.signals import Signals, load_splits, save_splits
-from noshadow.tail import TailRate, extrapolated_tnr, extrapolated_tpr, fit_calibration, group_risk, model_risk, risk_predictors
-from noshadow.traces import LossTraces
-from noshadow.views import SequenceLosses, collect_signals, sequence_losses
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from noshadow import attacks, metrics, reference, theory
+    from noshadow._audit import Target, audit, audit_signals
+    from noshadow._compare import Comparison, compare
+    from noshadow._findings import findings
+    from noshadow._lood import (
+        LoodBounds,
+        LoodResult,
+        LoodScores,
+        QueryResult,
+        laplace_kernel,
+        lood,
+        lood_audit,
+        lood_bounds,
+        lood_scores,
+        nngp_kernel,
+        optimal_query,
+        rbf_kernel,
+        with_lood,
+    )
+    from noshadow.attacks import AttackSuccess
+    from noshadow.errors import InputError, NotApplicable, NumericalError
+    from noshadow.report import write_comparison, write_lood_report, write_report
+    from noshadow.results import Audit, Calibration, Finding, GroundTruth, GroupRisk, LoodAudit, ModelRisk, load, load_lood
+    from noshadow.scores.generalized_leverage import NetworkInfluence, generalized_leverage, network_influence
+    from noshadow.scores.last_layer import record_scores
+    from noshadow.scores.leverage_matrices import GeneralizedLeverage, leverage_matrices
+    from noshadow.scores.network import damping_sweep, network_scores
+    from noshadow.scores.result import RecordScores
+    from noshadow.scores.sharded import sharded_record_scores
+    from noshadow.signals import Signals, load_splits, save_splits
+    from noshadow.tail import TailRate, extrapolated_tnr, extrapolated_tpr, fit_calibration, group_risk, model_risk, risk_predictors
+    from noshadow.traces import LossTraces
+    from noshadow.views import SequenceLosses, collect_signals, sequence_losses
 
 __version__ = "0.1.0"
+
+# Public name → the module it lives in, imported when the name is first used: torch and scikit-learn take seconds to load, and
+# `noshadow --help` or a gate need neither. A name that is a module itself maps to "".
+_HOMES = {
+    "AttackSuccess": "attacks",
+    "Audit": "results",
+    "Calibration": "results",
+    "Comparison": "_compare",
+    "Finding": "results",
+    "GeneralizedLeverage": "scores.leverage_matrices",
+    "GroundTruth": "results",
+    "GroupRisk": "results",
+    "InputError": "errors",
+    "LoodAudit": "results",
+    "LoodBounds": "_lood",
+    "LoodResult": "_lood",
+    "LoodScores": "_lood",
+    "LossTraces": "traces",
+    "ModelRisk": "results",
+    "NetworkInfluence": "scores.generalized_leverage",
+    "NotApplicable": "errors",
+    "NumericalError": "errors",
+    "QueryResult": "_lood",
+    "RecordScores": "scores.result",
+    "SequenceLosses": "views",
+    "Signals": "signals",
+    "TailRate": "tail",
+    "Target": "_audit",
+    "attacks": "",
+    "audit": "_audit",
+    "audit_signals": "_audit",
+    "collect_signals": "views",
+    "compare": "_compare",
+    "damping_sweep": "scores.network",
+    "extrapolated_tnr": "tail",
+    "extrapolated_tpr": "tail",
+    "findings": "_findings",
+    "fit_calibration": "tail",
+    "generalized_leverage": "scores.generalized_leverage",
+    "group_risk": "tail",
+    "laplace_kernel": "_lood",
+    "leverage_matrices": "scores.leverage_matrices",
+    "load": "results",
+    "load_lood": "results",
+    "load_splits": "signals",
+    "lood": "_lood",
+    "lood_audit": "_lood",
+    "lood_bounds": "_lood",
+    "lood_scores": "_lood",
+    "metrics": "",
+    "model_risk": "tail",
+    "network_influence": "scores.generalized_leverage",
+    "network_scores": "scores.network",
+    "nngp_kernel": "_lood",
+    "optimal_query": "_lood",
+    "rbf_kernel": "_lood",
+    "record_scores": "scores.last_layer",
+    "reference": "",
+    "risk_predictors": "tail",
+    "save_splits": "signals",
+    "sequence_losses": "views",
+    "sharded_record_scores": "scores.sharded",
+    "theory": "",
+    "with_lood": "_lood",
+    "write_comparison": "report",
+    "write_lood_report": "report",
+    "write_report": "report",
+}
 
 __all__ = [
     "AttackSuccess",
@@ -44,6 +119,7 @@ __all__ = [
     "GroupRisk",
     "InputError",
     "LoodAudit",
+    "LoodBounds",
     "LoodResult",
     "LoodScores",
     "LossTraces",
@@ -76,6 +152,7 @@ __all__ = [
     "load_splits",
     "lood",
     "lood_audit",
+    "lood_bounds",
     "lood_scores",
     "metrics",
     "model_risk",
@@ -91,7 +168,22 @@ __all__ = [
     "sequence_losses",
     "sharded_record_scores",
     "theory",
+    "with_lood",
     "write_comparison",
     "write_lood_report",
     "write_report",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """The public name, from its module; kept here, so that this runs once a name."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'noshadow' has no attribute '{name}'")
+    home = _HOMES[name]
+    found = getattr(importlib.import_module(f"noshadow.{home}"), name) if home else importlib.import_module(f"noshadow.{name}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -1,37 +1,24 @@
-"""Exception types and one function per input rule.
+"""One function per input rule; whatever breaks it is refused in one sentence."""
 
-Every message is one sentence of the form "function: argument must rule; got value. Next step."
-"""
-
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
-import torch
+
+from noshadow.errors import InputError as InputError
+from noshadow.errors import NotApplicable as NotApplicable
+from noshadow.errors import NumericalError as NumericalError
+from noshadow.errors import refuse as refuse
+
+if TYPE_CHECKING:
+    import torch
 
 Array = npt.NDArray[Any]
 LARGEST = 1e100
 TASKS = ("regression", "classification", "binary")
-
-
-class InputError(ValueError):
-    """An argument breaks a rule; the message says which, what came and what to do."""
-
-
-class NumericalError(RuntimeError):
-    """A computation failed and was not papered over."""
-
-
-class NotApplicable(Exception):
-    """A requested quantity does not exist for this model or data; the message says why."""
-
-
-def refuse(owner: str, argument: str, rule: str, got: object, hint: str = "") -> NoReturn:
-    """Raise the house's one-sentence InputError."""
-    tail = f" {hint}" if hint else ""
-    raise InputError(f"{owner}: {argument} must {rule}; got {got}.{tail}")
 
 
 @contextmanager
@@ -46,11 +33,18 @@ def users_code(owner: str, rule: str) -> Iterator[None]:
         raise InputError(f"{owner}: {rule}; got {type(error).__name__} ({reason}).") from error
 
 
+def is_tensor(value: object) -> "TypeGuard[torch.Tensor]":
+    """Whether a value is a torch tensor; torch is not loaded to find out, since without it there are none."""
+    loaded = sys.modules.get("torch")
+    return loaded is not None and isinstance(value, loaded.Tensor)
+
+
 def as_array(value: object, owner: str, argument: str) -> Array:
     """Anything NumPy or torch accepts, as a NumPy array (no copy where none is needed)."""
-    if isinstance(value, torch.Tensor):
+    if is_tensor(value):
         tensor = value.detach().cpu()
-        return (tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor).numpy()
+        # NumPy has no bfloat16, and few operations in float16.
+        return (tensor.float() if tensor.is_floating_point() and tensor.element_size() < 4 else tensor).numpy()
     try:
         array = np.asarray(value)
     except ValueError as error:

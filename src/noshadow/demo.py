@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from sklearn.datasets import load_digits
 
-from noshadow.audit import audit
+from noshadow._audit import audit
 from noshadow.checks import Array, whole_seed
 from noshadow.progress import tracked
 from noshadow.results import Audit

@@ -4,9 +4,9 @@ import sys
 
 import typer
 
-from noshadow.checks import InputError, NumericalError
 from noshadow.cli import audits, comparisons, lood, references
 from noshadow.cli.options import app
+from noshadow.errors import InputError, NumericalError
 
 # click's UsageError, wherever the installed typer keeps it.
 USAGE_ERROR: type[BaseException] = typer.BadParameter.__bases__[0]

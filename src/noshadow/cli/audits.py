@@ -1,29 +1,25 @@
 """Commands around one audit: demo, audit, report, gate."""
 
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noshadow.audit import audit_signals, audit_target
-from noshadow.checks import InputError
-from noshadow.cli.contents import contents_of
 from noshadow.cli.options import Force, Json, Out, Quiet, Seed, Task, app
-from noshadow.cli.printing import print_audit, summary
-from noshadow.cli.targets import target_of
-from noshadow.demo import demo_audit
-from noshadow.report import TOP, write_lood_report, write_report
-from noshadow.results import LOOD, Audit, load, load_lood, require_writable_folder
-from noshadow.signals import SUFFIXES, load_splits
+from noshadow.errors import InputError
+
+if TYPE_CHECKING:
+    from noshadow.results import Audit
 
 
 @app.command(epilog="Example: noshadow demo --out demo-audit")
 def demo(out: Out = Path("demo-audit"), force: Force = False, seed: Seed = 0, quiet: Quiet = False, as_json: Json = False) -> None:
     """Train a small network on half of scikit-learn's digits, audit it and write the report. Takes seconds."""
-    _finish(lambda: demo_audit(seed=seed, progress=not quiet), out, force=force, quiet=quiet, as_json=as_json)
+    from noshadow.cli.finishing import finished
+    from noshadow.demo import demo_audit
+
+    finished(lambda: demo_audit(seed=seed, progress=not quiet), out, force=force, quiet=quiet, as_json=as_json)
 
 
 @app.command(epilog="Example: noshadow audit signals.npz --out my-audit  ·  noshadow audit package.module:function --out my-audit")
@@ -52,6 +48,11 @@ def audit(
     A file holds the arrays train_features, train_outputs, train_targets, test_features, test_outputs, test_targets (optional:
     train_ids, test_ids, loss_traces). A function takes no arguments and returns noshadow.Target(model, train, test, …).
     """
+    from noshadow._audit import audit_signals, audit_target
+    from noshadow.cli.finishing import finished
+    from noshadow.cli.targets import target_of
+    from noshadow.signals import SUFFIXES, load_splits
+
     options: dict[str, Any] = {
         "task": task.value,
         "fpr": "auto" if fpr is None else fpr,
@@ -61,7 +62,7 @@ def audit(
         "seed": seed,
     }
 
-    def run() -> Audit:
+    def run() -> "Audit":
         if ":" in what and Path(what).suffix not in SUFFIXES:
             if not intercept:
                 raise InputError(f"audit: --no-intercept must come with a file of signals; got '{what}'. The model's own head is read.")
@@ -81,7 +82,7 @@ def audit(
             raise InputError(f"audit: --loss-traces must come with a file that holds none; got '{what}' with its own. Leave one out.")
         return audit_signals(train, test, loss_traces=loss_traces if held is None else held, fit_intercept=intercept, **options)
 
-    _finish(run, out, force=force, quiet=quiet, as_json=as_json)
+    finished(run, out, force=force, quiet=quiet, as_json=as_json)
 
 
 @app.command(epilog="Example: noshadow report my-audit  ·  noshadow report my-audit --show-records images.npy --out for-review.html")
@@ -97,7 +98,9 @@ def report(
             "package.module:function returning them. Without ids the order is that of the training data.",
         ),
     ] = None,
-    show_top: Annotated[int, typer.Option("--show-top", help="Of how many of the riskiest records contents are shown.")] = TOP,
+    show_top: Annotated[
+        int | None, typer.Option("--show-top", help="Of how many of the riskiest records contents are shown; default 100.")
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="File to write; default report.html in the folder.")] = None,
     quiet: Quiet = False,
 ) -> None:
@@ -105,14 +108,23 @@ def report(
 
     A page with record contents is as sensitive as the data, and says so; without --show-records it is rebuilt without them.
     """
+    from noshadow.report import TOP, write_lood_report, write_report
+    from noshadow.results import LOOD, load, load_lood
+
     if (folder / LOOD.manifest).is_file():
         if show_records is not None:
             raise InputError(f"report: --show-records must come with an audit folder; got '{folder}', which noshadow lood wrote.")
         path = write_lood_report(load_lood(folder), out or folder / LOOD.page)
     else:
         audited = load(folder)
-        contents, ids = (None, None) if show_records is None else contents_of(show_records)
-        path = write_report(audited, out or folder / "report.html", show_records=contents, show_ids=ids, show_top=show_top)
+        contents = ids = None
+        if show_records is not None:
+            from noshadow.cli.contents import contents_of
+
+            contents, ids = contents_of(show_records)
+        path = write_report(
+            audited, out or folder / "report.html", show_records=contents, show_ids=ids, show_top=TOP if show_top is None else show_top
+        )
     if not quiet:
         typer.echo(path)
 
@@ -133,6 +145,9 @@ def gate(
 
     The figure itself is compared, not the end of its interval; a figure equal to its limit passes.
     """
+    from noshadow.cli.gating import checked
+    from noshadow.results import load
+
     limits = {"predicted_tpr": max_predicted_tpr, "tnr": max_tnr, "auc": max_auc}
     asked = {name: limit for name, limit in limits.items() if limit is not None}
     if not asked:
@@ -141,7 +156,7 @@ def gate(
     if outside:
         raise InputError(f"gate: limits must be fractions between 0 and 1; got {outside}.")
     audited = load(folder)
-    rows = [_checked(audited, name, limit) for name, limit in asked.items()]
+    rows = [checked(audited, name, limit) for name, limit in asked.items()]
     if as_json:
         typer.echo(json.dumps({"passed": all(row["passed"] for row in rows), "limits": rows}))
     elif not quiet:
@@ -155,30 +170,3 @@ def gate(
         if failed:
             typer.echo(f"{len(failed)} of {len(rows)} {'limit' if len(rows) == 1 else 'limits'} exceeded: {', '.join(failed)}")
     raise typer.Exit(0 if all(row["passed"] for row in rows) else 1)
-
-
-def _checked(audited: Audit, name: str, limit: float) -> dict[str, Any]:
-    value = None if audited.model_risk is None else getattr(audited.model_risk, name)
-    if value is None:
-        reason = audited.not_applicable.get("model_risk") or (audited.model_risk.reason if audited.model_risk else "")
-        raise InputError(
-            f"gate: the audit must hold {name} for --max-{name.replace('_', '-')}; got none ({reason.rstrip('.')}). Drop that limit."
-        )
-    low, high = getattr(audited.model_risk, f"{name}_interval") or (None, None)
-    found = {"figure": name, "value": value, "interval": [low, high], "limit": limit, "passed": value <= limit}
-    if name == "predicted_tpr":
-        found["outside_calibration"] = audited.model_risk is None or not audited.model_risk.in_calibration_domain
-    return found
-
-
-def _finish(run: Callable[[], Audit], out: Path, *, force: bool, quiet: bool, as_json: bool) -> None:
-    """Refuse a bad folder before any work, then audit, save, write the report and say the answer."""
-    require_writable_folder(out, overwrite=force, owner="audit")
-    started = time.perf_counter()
-    audited = run()
-    folder = audited.save(out, overwrite=force)
-    page = write_report(audited, folder / "report.html")
-    if as_json:
-        typer.echo(json.dumps(summary(audited, page), allow_nan=False))
-    elif not quiet:
-        print_audit(audited, page, time.perf_counter() - started)

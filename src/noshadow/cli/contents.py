@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from noshadow.audit import Target
+from noshadow._audit import Target
 from noshadow.checks import Array, InputError, refuse
 from noshadow.cli.targets import returned_by
 from noshadow.signals import read_arrays

@@ -4,18 +4,12 @@ import json
 import time
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from noshadow.checks import InputError
 from noshadow.cli.options import Json, Quiet, app
-from noshadow.cli.printing import harmless, sentence
-from noshadow.lood import data_arrays, lood_audit, with_lood
-from noshadow.report import architecture, write_lood_report, write_report
-from noshadow.results import LOOD, Audit, LoodAudit, load, require_writable_folder
+from noshadow.errors import InputError
 
 SWEEP_ACTIVATIONS = "relu,gelu,tanh,elu,erf"
 SWEEP_DEPTHS = "1-10"
@@ -99,11 +93,16 @@ def lood(
     how far apart the answers with and without it are (kl, mean_distance), and how well an attack tells them apart (auc, tpr).
     No network is trained. The folder holds record ids: as sensitive as the data.
     """
+    from noshadow._lood import data_arrays, lood_audit
+    from noshadow.cli.lood_run import image_sizes, listed_depths, lood_summary, print_lood, with_section, writable_audit
+    from noshadow.report import write_lood_report
+    from noshadow.results import LOOD, require_writable_folder
+
     require_writable_folder(out, overwrite=force, owner="lood", kind=LOOD)
     if not sweep and (sweep_activations is not None or sweep_depths is not None):
         raise InputError("lood: --sweep-activations and --sweep-depths must come with --sweep; got them alone.")
     started = time.perf_counter()
-    audited = None if audit is None else _writable_audit(audit, out)
+    audited = None if audit is None else writable_audit(audit, out)
     x, y, ids = data_arrays(data)
     found = lood_audit(
         x,
@@ -115,90 +114,20 @@ def lood(
         weight_variance=weight_variance,
         bias_variance=bias_variance,
         length_scale=length_scale,
-        image_shape=None if image_shape is None else _shape(image_shape),
+        image_shape=None if image_shape is None else image_sizes(image_shape),
         filter_size=filter_size,
         noise=noise,
         fpr=fpr,
         normalize=normalize.value,
         sweep_activations=[name.strip() for name in (sweep_activations or SWEEP_ACTIVATIONS).split(",")] if sweep else [],
-        sweep_depths=_depths(sweep_depths or SWEEP_DEPTHS) if sweep else [],
+        sweep_depths=listed_depths(sweep_depths or SWEEP_DEPTHS) if sweep else [],
         audit=audited,
         max_memory=max_memory * 1e9,
         progress=not quiet,
     )
     page = write_lood_report(found, found.save(out, overwrite=force) / LOOD.page)
-    section = None if audited is None or audit is None else _add(found, audited, audit)
+    section = None if audited is None or audit is None else with_section(found, audited, audit)
     if as_json:
-        typer.echo(json.dumps(_summary(found, page, section), allow_nan=False))
+        typer.echo(json.dumps(lood_summary(found, page, section), allow_nan=False))
     elif not quiet:
-        _print(found, page, section, time.perf_counter() - started)
-
-
-def _writable_audit(folder: Path, out: Path) -> Audit:
-    """The audit of a folder that may be replaced, so that a long run does not end in a refusal."""
-    audited = load(folder)
-    if folder.resolve() in out.resolve().parents:
-        raise InputError(f"lood: --out must lie outside of the audit folder, which is replaced whole; got '{out}' inside '{folder}'.")
-    require_writable_folder(folder, overwrite=True, owner="lood")
-    return audited
-
-
-def _add(found: LoodAudit, audited: Audit, folder: Path) -> Path:
-    """The report of the audit, written anew with a section on what was found."""
-    added = with_lood(audited, found)
-    return write_report(added, added.save(folder, overwrite=True) / "report.html")
-
-
-def _shape(text: str) -> tuple[int, int, int]:
-    sizes = text.replace("x", ",").split(",")
-    if len(sizes) != 3 or not all(size.strip().isdecimal() for size in sizes):
-        raise InputError(f"lood: --image-shape must be channels,height,width, such as 3,32,32; got '{text}'.")
-    channels, height, width = map(int, sizes)
-    return channels, height, width
-
-
-def _depths(text: str) -> list[int]:
-    first, dash, last = text.partition("-")
-    parts = (first, last) if dash else text.split(",")
-    if not all(part.strip().isdecimal() for part in parts) or (dash and int(first) > int(last)):
-        raise InputError(f"lood: --sweep-depths must be a range such as 1-10 or a list such as 2,4,8; got '{text}'.")
-    return list(range(int(first), int(last) + 1)) if dash else [int(part) for part in parts]
-
-
-def _summary(found: LoodAudit, page: Path, section: Path | None) -> dict[str, Any]:
-    """What `--json` prints."""
-    manifest = found.manifest()
-    shown = found.records.nsmallest(5, "rank")
-    return {name: manifest[name] for name in ("kernel", "noise", "fpr", "summary", "conditioning", "sweep", "joined", "notes")} | {
-        "most_exposed": [
-            {"rank": int(rank), "id": str(identifier), "kl": float(kl), "auc": float(auc)}
-            for rank, identifier, kl, auc in zip(shown["rank"], shown["id"], shown["kl"], shown["auc"], strict=True)
-        ],
-        "folder": str(page.parent),
-        "report": str(page),
-        "audit_report": None if section is None else str(section),
-    }
-
-
-def _print(found: LoodAudit, page: Path, section: Path | None, seconds: float) -> None:
-    console = Console(highlight=False, soft_wrap=True)
-    kl, auc = found.summary["kl"], found.summary["auc"]
-    console.print(f"Under {harmless(architecture(found.kernel))}, noise {found.noise:g}:")
-    console.print(f"KL: median [bold]{kl['median']:.3g}[/bold], largest [bold]{kl['max']:.3g}[/bold] nats")
-    console.print(f"Attack AUC: median [bold]{auc['median']:.3f}[/bold], largest [bold]{auc['max']:.3f}[/bold]  (0.5 is a coin toss)")
-    names = [name for name in ("rank", "id", "target", "kl", "mean_distance", "auc", "tpr", "audit_rank") if name in found.records]
-    table = Table(title="Records that would leak most, by kl", title_justify="left")
-    for name in names:
-        table.add_column(name, justify="right")
-    for row in found.records.nsmallest(5, "rank")[names].itertuples(index=False):
-        table.add_row(*(f"{value:.4g}" if isinstance(value, float) else harmless(value) for value in row))
-    console.print(table)
-    main = next((row for row in found.joined["agreement"] if row["score"] == found.joined["score"]), None) if found.joined else None
-    if main is not None and main["spearman"] is not None:
-        ends = f"95 % interval {main['low']:.3f}–{main['high']:.3f}"
-        console.print(f"Spearman of kl with the audit's {harmless(main['score'])}: [bold]{main['spearman']:.3f}[/bold]  ({ends})")
-    for note in found.notes:
-        console.print(f"Note: {sentence(harmless(note))}")
-    if section is not None:
-        console.print(f"Added to the audit: {harmless(section)}")
-    console.print(f"Report: {harmless(page)}  ({seconds:.1f} s)")
+        print_lood(found, page, section, time.perf_counter() - started)

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
-from noshadow.findings import findings, most_severe
+from noshadow._findings import findings, most_severe
 from noshadow.results import Audit, Finding, Interval
 
 _TOP_FINDINGS = 5

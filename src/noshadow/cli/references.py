@@ -1,34 +1,14 @@
 """Commands around reference models: train them, see how far they are, run the attacks they carry."""
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
-import pandas as pd
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from noshadow.audit import Target, reference_columns
-from noshadow.checks import Array, InputError
 from noshadow.cli.options import Json, Quiet, app
-from noshadow.cli.printing import harmless, sentence
-from noshadow.cli.targets import target_of
-from noshadow.reference import (
-    AttackOptions,
-    References,
-    ground_truth,
-    load_references,
-    mirrored,
-    status,
-    train_references,
-    with_ground_truth,
-)
-from noshadow.report import write_report
-from noshadow.results import GroundTruth, load
+from noshadow.errors import InputError
 
 commands = typer.Typer(
     no_args_is_help=True,
@@ -122,6 +102,11 @@ def train(
 
     The indices are rows of train followed by test. Every finished model is on disk at once: stop and run again as you like.
     """
+    from noshadow.cli.printing import harmless
+    from noshadow.cli.reference_run import columns_of, print_status
+    from noshadow.cli.targets import target_of
+    from noshadow.reference import mirrored, train_references
+
     target = target_of(what, "reference train")
     if target.train_fn is None:
         raise InputError(
@@ -148,11 +133,11 @@ def train(
         traces=traces,
         keep_outputs=outputs,
         queries=(mirrored,) if queries is Queries.mirror else (),
-        extra=_columns_of(target, pool is Pool.train),
+        extra=columns_of(target, pool is Pool.train),
         extra_models=min(audited, models // 4),
         progress=not quiet,
     )
-    _show_status(out, quiet=quiet, as_json=as_json)
+    print_status(out, quiet=quiet, as_json=as_json)
     started = (
         () if backend is Backend.loky or address else (f"No --address was given: a {backend.value} cluster was started here for this run.",)
     )
@@ -163,7 +148,9 @@ def train(
 @commands.command("status", epilog="Example: noshadow reference status references")
 def show_status(folder: Folder, as_json: Json = False) -> None:
     """Say how many models are done, which failed and why, and how long the rest will take."""
-    _show_status(folder, quiet=False, as_json=as_json)
+    from noshadow.cli.reference_run import print_status
+
+    print_status(folder, quiet=False, as_json=as_json)
 
 
 @commands.command(epilog="Example: noshadow reference score references --audit my-audit")
@@ -190,6 +177,11 @@ def score(
 
     With --audit, columns lira_success, lira_d, rmia_success (…) and the agreement table are added to the audit and its report.
     """
+    from noshadow.cli.reference_run import print_truth, write_table
+    from noshadow.reference import AttackOptions, ground_truth, load_references, with_ground_truth
+    from noshadow.report import write_report
+    from noshadow.results import load
+
     if out is not None and out.suffix not in (".parquet", ".csv"):
         raise InputError(f"reference score: --out must end in .parquet or .csv; got '{out}'.")
     options = AttackOptions(variant.value, variance.value, center.value, floor=floor, gamma=gamma, shokri=shokri, seed=seed)
@@ -203,95 +195,8 @@ def score(
         write_report(audited, audit / "report.html")
     else:
         truth, table = ground_truth(references, **chosen)
-    _write_table(table, out)
+    write_table(table, out)
     if as_json:
         typer.echo(json.dumps(truth.to_dict(), allow_nan=False))
     elif not quiet:
-        _print_truth(truth, references, audit)
-
-
-def _columns_of(target: Target, train_only: bool) -> Callable[..., Mapping[str, Array]]:
-    """Score columns of a reference model on the records it was trained on, as an audit would find them."""
-
-    def columns(model: object, indices: Array, seed: int) -> Mapping[str, Array]:
-        return reference_columns(target, model, indices, train_only=train_only, seed=seed)
-
-    return columns
-
-
-def _show_status(folder: Path, *, quiet: bool, as_json: bool) -> None:
-    found = status(folder)
-    if as_json:
-        typer.echo(json.dumps(asdict(found) | {"folder": str(found.folder), "complete": found.complete}, allow_nan=False))
-        return
-    if quiet:
-        return
-    left = "" if found.complete or found.remaining_seconds is None else f", about {_duration(found.remaining_seconds)} left"
-    typer.echo(f"{found.done} of {found.planned} models done{left}; {found.bytes / 1e6:,.1f} MB in {folder}")
-    for number, reason in found.failed:
-        typer.echo(f"model {number} failed: {harmless(reason)} (traceback in {folder / 'failures' / f'{number:05d}.txt'})")
-    if found.complete:
-        typer.echo(f"Next: noshadow reference score {folder} --audit AUDIT")
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
-
-
-def _write_table(table: pd.DataFrame, out: Path | None) -> None:
-    if out is None:
-        return
-    try:
-        table.to_parquet(out, index=False) if out.suffix == ".parquet" else table.to_csv(out, index=False)
-    except OSError as error:
-        raise InputError(f"reference score: --out must be writable; got '{out}' ({error}). Choose another place.") from error
-
-
-def _print_truth(truth: GroundTruth, references: References, audit: Path | None) -> None:
-    console = Console(highlight=False, soft_wrap=True)
-    table = Table(title=f"Attacks with {truth.models} reference models on {truth.records} records", title_justify="left")
-    levels = sorted({rate.fpr for row in truth.attacks for rate in row.rates}, reverse=True)
-    for name in ("attack", "on", "AUC", *(f"TPR @ FPR {level:g}" for level in levels)):
-        table.add_column(name, justify="left" if name in ("attack", "on") else "right")
-    for row in truth.attacks:
-        rates = {rate.fpr: f"{rate.tpr:.3f} ({rate.low:.3f}–{rate.high:.3f})" for rate in row.rates}
-        ends = f"{row.auc:.3f} ({row.auc_interval[0]:.3f}–{row.auc_interval[1]:.3f})"
-        table.add_row(row.attack, row.attacked, ends, *(rates.get(level, "") for level in levels))
-    console.print(table)
-    if truth.agreement:
-        console.print(_agreement(truth))
-        console.print(
-            "The noise ceiling is the attack's agreement with itself on two halves of the models; a score without noise may pass it."
-        )
-    if truth.parity is not None:
-        console.print(harmless(truth.parity["sentence"]))
-    for name, reason in truth.not_applicable.items():
-        console.print(f"{harmless(name)}: {sentence(harmless(reason))}")
-    for note in truth.notes:
-        console.print(f"Note: {sentence(harmless(note))}")
-    console.print(f"Added to {harmless(audit)}, report rebuilt." if audit else f"Read from {harmless(references.folder)}.")
-
-
-def _agreement(truth: GroundTruth) -> Table:
-    """Spearman and recall of the top 1 % in the top 5 % against LiRA's d′, best score first, the noise ceiling last."""
-    fewest = min(row["targets"] for row in truth.agreement)
-    rows = [row for row in truth.agreement if row["attack"] == "lira_d" and row["targets"] == fewest]
-    ceiling = [row for row in truth.ceiling if row["attack"] == "lira_d"]
-    what = "this model" if fewest == 1 else f"{fewest} reference models"
-    table = Table(title=f"Agreement with LiRA's d′ ({what})", title_justify="left")
-    for name in ("score", "Spearman", "top 1 % in top 5 %"):
-        table.add_column(name, justify="left" if name == "score" else "right")
-    spearman = {row["score"]: row for row in (*rows, *ceiling) if row["metric"] == "spearman"}
-    recall = {row["score"]: row for row in (*rows, *ceiling) if row["metric"] == "recall" and (row["top"], row["keep"]) == (0.01, 0.05)}
-    order = sorted(spearman, key=lambda name: (name == "noise ceiling", -(spearman[name]["value"] or -2.0)))
-    for name in order:
-        table.add_row(harmless(name), _cell(spearman[name]), _cell(recall[name]))
-    return table
-
-
-def _cell(row: Mapping[str, Any]) -> str:
-    if row["value"] is None:
-        return harmless(row["note"])
-    return f"{row['value']:.3f}" + ("" if row["low"] is None else f" ({row['low']:.3f}–{row['high']:.3f})")
+        print_truth(truth, references, audit)

@@ -6,7 +6,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from noshadow.audit import Target
+from noshadow._audit import Target
 from noshadow.checks import InputError
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from noshadow._findings import findings
 from noshadow.checks import Array, refuse
-from noshadow.findings import findings
 from noshadow.metrics import agreement_table, noise_ceiling
 from noshadow.reference.store import References
 from noshadow.reference.target_attacks import attacks_on_references, attacks_on_target, resolved_levels

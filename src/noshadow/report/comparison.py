@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from noshadow._compare import Change, Comparison, Mover
 from noshadow.checks import refuse
-from noshadow.compare import Change, Comparison, Mover
 from noshadow.report.findings_section import finding_rows
 from noshadow.report.formats import figure, interval, number, sentence, timestamp
 from noshadow.report.rendering import rendered
@@ -34,7 +34,7 @@ def write_comparison(comparison: Comparison, path: str | Path) -> Path:
         >>> import noshadow as ns
         >>> ns.write_comparison("a", "b.html")
         Traceback (most recent call last):
-        noshadow.checks.InputError: write_comparison: comparison must be a Comparison; got str. Make one with noshadow.compare.
+        noshadow.errors.InputError: write_comparison: comparison must be a Comparison; got str. Make one with noshadow.compare.
     """
     if not isinstance(comparison, Comparison):
         refuse("write_comparison", "comparison", "be a Comparison", type(comparison).__name__, "Make one with noshadow.compare.")

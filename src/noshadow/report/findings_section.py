@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from noshadow.findings import findings, most_severe
+from noshadow._findings import findings, most_severe
 from noshadow.report.formats import number, sentence
 from noshadow.results import Audit, Finding
 

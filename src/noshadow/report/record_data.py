@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from noshadow._findings import flagged_records
 from noshadow.checks import Array
-from noshadow.findings import flagged_records
 from noshadow.report.formats import shown
 from noshadow.report.top_records import TARGET_COLUMNS, label_text
 from noshadow.results import Audit

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import rankdata
 
 from noshadow.checks import Array
 from noshadow.report.formats import number
@@ -32,16 +31,16 @@ def score_agreement(audit: Audit, names: Sequence[str]) -> dict[str, Any] | None
 
 def spearman_matrix(table: pd.DataFrame) -> Array:
     """(columns, columns) Spearman correlations, NaN where one is constant."""
-    values = table.to_numpy(dtype=np.float64)
-    missing = np.isnan(values)
+    values = table.astype(np.float64)
+    missing = values.isna().to_numpy()
     if not missing.any():
-        return _correlations(np.column_stack([rankdata(column) for column in values.T]))
+        return _correlations(values.rank().to_numpy())
     made = np.full((values.shape[1],) * 2, np.nan)
     for i in range(len(made)):
         for j in range(i + 1):
             both = ~(missing[:, i] | missing[:, j])
             if both.sum() > 2:
-                made[i, j] = made[j, i] = _correlations(np.column_stack([rankdata(values[both, k]) for k in (i, j)]))[0, 1]
+                made[i, j] = made[j, i] = _correlations(values.loc[both].iloc[:, [i, j]].rank().to_numpy())[0, 1]
     return made
 
 

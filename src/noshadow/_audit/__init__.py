@@ -1,0 +1,6 @@
+"""audit(): view, score, gather."""
+
+from noshadow._audit.entry import Target, audit, audit_signals, audit_target
+from noshadow._audit.references import reference_columns
+
+__all__ = ["Target", "audit", "audit_signals", "audit_target", "reference_columns"]

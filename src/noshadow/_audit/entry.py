@@ -1,0 +1,225 @@
+"""From a trained model to an Audit: `audit`, `audit_signals`, and `Target` for the command line."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import nn
+
+from noshadow._audit.gather import Options, audit_view, weight_decay_damping
+from noshadow._audit.language import Belongings, audit_language_model, require_language_arguments
+from noshadow._audit.notes import deeper_notes
+from noshadow.checks import (
+    refuse,
+    require_weights,
+    resolved_task,
+)
+from noshadow.results import Audit
+from noshadow.scores.network import network_scores
+from noshadow.scores.result import RecordScores
+from noshadow.signals import Signals
+from noshadow.traces import given_traces
+from noshadow.views import View, is_causal_lm, view
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """What a `package.module:function` hands to `noshadow audit`: a model, its data and how it was trained.
+
+    Attributes: as the arguments of `audit`; `train_fn(indices, seed) -> model` is for reference models.
+    """
+
+    model: object
+    train: object
+    test: object
+    task: str = "auto"
+    weight_decay: float | None = None
+    ids: Sequence[object] | None = None
+    groups: Sequence[object] | None = None
+    loss_traces: object = None
+    train_fn: Callable[..., object] | None = None
+    test_groups: Sequence[object] | None = None
+
+
+def audit(
+    model: object,
+    train: object,
+    test: object,
+    *,
+    task: str = "auto",
+    layers: str | int = "last",
+    layer: str = "auto",
+    damping: float | str = "auto",
+    weight_decay: float | None = None,
+    fpr: float | str = "auto",
+    ids: Sequence[object] | None = None,
+    groups: Sequence[object] | None = None,
+    test_groups: Sequence[object] | None = None,
+    loss_traces: object = None,
+    sample_weight: object = None,
+    batch_size: int = 256,
+    device: object = None,
+    progress: bool = True,
+    seed: int = 0,
+) -> Audit:
+    """Audit one trained model: how exposed it is, and which of its training records are.
+
+    Args:
+        model: nn.Module whose output comes from a final nn.Linear, a fitted scikit-learn estimator, or a causal language model of
+            transformers (its records are sequences: see docs/language_models.md for what is scored).
+        train: the training records, (X, y), a Dataset or a DataLoader (its order is fixed by us); for a language model what
+            `sequence_losses` takes.
+        test: records the model has not seen, in the same form; may be empty (no model-level risk then).
+        task: "auto", "regression", "classification" or "binary".
+        layers: "last" (exact), "all", or the number k of last layers with trainable parameters, by `network_scores` (an
+            nn.Module only): the columns are then those of a Gauss–Newton step over these layers.
+        layer: name of the head to use instead of the one found.
+        damping: "auto" (the training's own λ if known) or λ ≥ 0 on the sum over records.
+        weight_decay: of the optimiser, for mean(loss) + (wd/2)‖θ‖²; gives λ.
+        fpr: "auto" or the false-positive level of the attack in question.
+        ids: record ids, row numbers by default. groups: a group name a training record. test_groups: of the test records;
+            with both, `group_risk` says which group bears the risk.
+        loss_traces: (n, epochs + 1) losses over training, a LossTraces or the path of its file; adds `lt_iqr`. Rows are
+            matched by id when the traces have ids, else by position.
+        sample_weight: (n,) weights the training used.
+        batch_size: records per forward pass. device: where to run the model.
+        progress: bars on a terminal. seed: of bootstrap intervals and of data transforms.
+
+    Returns:
+        Audit.
+
+    Raises:
+        InputError: an argument breaks a rule. NumericalError: a factorisation failed.
+
+    Cost: one forward pass over both splits and `record_scores`.
+
+    Example:
+        >>> import noshadow as ns
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> x, y = load_iris(return_X_y=True)
+        >>> result = ns.audit(LogisticRegression(max_iter=1000).fit(x[::2], y[::2]), (x[::2], y[::2]), (x[1::2], y[1::2]))
+        >>> result.ranked_by, len(result.records)
+        ('shift', 75)
+    """
+    options = Options(task, damping, weight_decay, fpr, seed, progress, "audit", layers)
+    if layers != "last" and not isinstance(model, nn.Module):
+        refuse("audit", "layers", "be 'last' for a model that is no nn.Module", repr(layers), "Its last layer is scored exactly.")
+    traces = given_traces(loss_traces, "audit")
+    if is_causal_lm(model):
+        require_language_arguments(options, layer=(layer, "auto"), sample_weight=(sample_weight, None))
+        belongings = Belongings(ids, groups, test_groups, traces)
+        return audit_language_model(model, train, test, options, belongings, batch_size=batch_size, device=device)
+    started = time.perf_counter()
+    seen = view(
+        model,
+        train,
+        test,
+        task=task,
+        weight_decay=weight_decay,
+        layer=layer,
+        batch_size=batch_size,
+        device=device,
+        progress=progress,
+        seed=seed,
+        owner="audit",
+    )
+    if sample_weight is not None:
+        seen = replace(seen, sample_weight=require_weights(sample_weight, len(seen.train), "audit"))
+    signal_seconds = time.perf_counter() - started
+
+    def layered(settled: str) -> RecordScores:
+        return network_scores(
+            model,
+            train,
+            task=settled,
+            layers=layers,
+            layer=layer,
+            damping=damping,
+            weight_decay=weight_decay,
+            sample_weight=seen.sample_weight,
+            batch_size=batch_size,
+            device=device,
+            progress=progress,
+            seed=seed,
+        )
+
+    found = audit_view(
+        seen,
+        options,
+        ids=ids,
+        groups=groups,
+        test_groups=test_groups,
+        loss_traces=traces,
+        signal_seconds=signal_seconds,
+        layered_scores=None if layers == "last" else layered,
+    )
+    return replace(found, notes=found.notes + deeper_notes(model, found.task, layers))
+
+
+def audit_signals(
+    train: Signals,
+    test: Signals,
+    *,
+    task: str = "auto",
+    damping: float | str = "auto",
+    weight_decay: float | None = None,
+    fpr: float | str = "auto",
+    ids: Sequence[object] | None = None,
+    groups: Sequence[object] | None = None,
+    test_groups: Sequence[object] | None = None,
+    loss_traces: object = None,
+    fit_intercept: bool = True,
+    penalize_intercept: bool = True,
+    sample_weight: object = None,
+    progress: bool = True,
+    seed: int = 0,
+) -> Audit:
+    """Audit any framework's model from arrays: Signals of the training records and of unseen ones.
+
+    Arguments as in `audit`; `fit_intercept` and `penalize_intercept` describe the head the outputs came from.
+    Without features the model-level risk remains and record scores read "not applicable".
+    """
+    owner = "audit_signals"
+    options = Options(task, damping, weight_decay, fpr, seed, progress, owner)
+    traces = given_traces(loss_traces, owner)
+    for name, split in (("train", train), ("test", test)):
+        if not isinstance(split, Signals):
+            refuse(owner, name, "be Signals", type(split).__name__, "Build it with ns.Signals(features, outputs, targets).")
+    if train.outputs.shape[1] != test.outputs.shape[1]:
+        refuse(owner, "test", f"have the {train.outputs.shape[1]} outputs of train", f"{test.outputs.shape[1]}")
+    resolved = resolved_task(task, train.outputs, train.targets, owner)
+    penalty = None if weight_decay is None else weight_decay_damping(weight_decay, len(train), train.outputs.shape[1], resolved)
+    seen = View(
+        train=train,
+        test=test,
+        task=resolved,
+        head=None,
+        fit_intercept=fit_intercept,
+        penalize_intercept=penalize_intercept,
+        damping=penalty,
+        damping_source="" if penalty is None else f"weight_decay={weight_decay:g} of the training objective",
+        sample_weight=None if sample_weight is None else require_weights(sample_weight, len(train), owner),
+        class_names=None,
+        not_applicable=None if train.features is not None else "no features were given, and record scores need the last layer's inputs",
+        notes=(),
+        weights_sha256="",
+    )
+    return audit_view(seen, options, ids=ids, groups=groups, test_groups=test_groups, loss_traces=traces, signal_seconds=0.0)
+
+
+def audit_target(target: Target, **options: Any) -> Audit:
+    """Audit what a user's function returned; options complete what the target states and may not contradict it."""
+    stated = {name: getattr(target, name) for name in ("task", "weight_decay", "ids", "groups", "test_groups", "loss_traces")}
+    for name, open_value in (("task", "auto"), ("weight_decay", None)):
+        asked = options.pop(name, open_value)
+        if stated[name] == open_value:
+            stated[name] = asked
+        elif asked not in (open_value, stated[name]):
+            refuse("audit", name, f"agree with the Target's {stated[name]!r}", repr(asked), "Leave one of the two out.")
+    traces = options.pop("loss_traces", None)
+    if traces is not None and stated["loss_traces"] is not None:
+        refuse("audit", "loss_traces", "come from one place", f"'{traces}' beside those of the Target", "Leave one of the two out.")
+    stated["loss_traces"] = stated["loss_traces"] if traces is None else traces
+    return audit(target.model, target.train, target.test, **stated, **options)

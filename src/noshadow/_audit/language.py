@@ -1,0 +1,210 @@
+"""Audit of a causal language model: model-level risk from the losses of its sequences, record scores from its output head."""
+
+import hashlib
+import importlib.metadata
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from noshadow._audit.gather import _VERSIONS, RECORD_COLUMNS, Options, _timings, group_names, ranks, score_stamp
+from noshadow._audit.notes import split_notes
+from noshadow._audit.risks import EMPTY, ONE, Pair, borne_risks
+from noshadow._audit.splits import _copies
+from noshadow._findings import findings
+from noshadow.checks import Array, NotApplicable, refuse
+from noshadow.results import Audit, ModelRisk
+from noshadow.scores.result import RecordScores
+from noshadow.scores.sequences import TASK, sequence_scores
+from noshadow.scores.traces import loss_trace_iqr
+from noshadow.signals import record_ids
+from noshadow.tail import model_risk
+from noshadow.traces import GivenTraces
+from noshadow.views import SequenceLosses, TokenHead, sequence_features, sequence_losses, weights_sha256
+
+# Ranks best of what one language model says about its sequences: benchmarks/language_models.py.
+RANKED_BY = "influence"
+SCORED = ("gradient_norm", "leverage", "influence")
+NO_PREDICTION = (
+    "Losses of sequences are spread about evenly on both sides of their mean, so the calibration on loss tails does not hold for "
+    "language models: the loss AUC is the figure to read, and no calibration from it to an attack's rate ships [TAIL §5.3]."
+)
+NO_GAPS = (
+    "not applicable: a sequence has a margin at every token, and leaving it out takes all of them away at once, which is not one step "
+    "of the last layer"
+)
+NO_RECORD_RATE = "not applicable: no calibration from scores of sequences to an attack's rate ships"
+UNKNOWN_DAMPING = (
+    "the damping λ of the training is unknown, so a tenth of the curvature's mean eigenvalue was taken: pass weight_decay= (or damping=) "
+    "as the training had it"
+)
+NO_CLASSES = "not applicable: the records have no classes"
+NO_ENTROPY = "not applicable: a language model has one entropy a token, not one a record"
+
+
+@dataclass(frozen=True, eq=False)
+class Belongings:
+    """What belongs to the records, as given to `audit`."""
+
+    ids: Sequence[object] | None
+    groups: Sequence[object] | None
+    test_groups: Sequence[object] | None
+    loss_traces: GivenTraces | None
+
+
+def audit_language_model(
+    model: object, train: object, test: object, options: Options, belongings: Belongings, *, batch_size: int, device: object
+) -> Audit:
+    """Audit of a causal language model; arguments as in `audit`.
+
+    The record table holds id, group, tokens (scored), loss (mean negative log-likelihood a token, nats), gradient_norm, leverage and
+    influence over the output head, `lt_iqr` when traces were given, and the rank by influence. Where the head cannot be read or is
+    too large, the losses remain and nothing is ranked.
+    """
+    owner, started = options.owner, time.perf_counter()
+    reading: dict[str, Any] = {"batch_size": batch_size, "device": device, "progress": options.progress, "owner": owner}
+    members, head = sequence_features(model, train, argument="train", **reading)
+    if len(members) < 2:
+        refuse(owner, "train", "hold at least 2 records", len(members))
+    others = None if test is None or _length(test) == 0 else sequence_losses(model, test, argument="test", **reading)
+    losses = (members.loss, np.empty(0) if others is None else others.loss)
+    table = _identity(members, belongings, owner)
+    test_names = group_names(belongings.test_groups, len(losses[1]), owner, "test_groups").get("group")
+    read = time.perf_counter()
+    scores, absent = _scores(head, options)
+    table = _scored_table(table, scores, belongings, owner)
+    scored = time.perf_counter()
+    how: dict[str, Any] = {"fpr": options.fpr, "seed": options.seed}
+    risk, risk_absent = _risk(losses, how)
+    borne, borne_absent = borne_risks(losses, {"group_risk": (table.get("group"), test_names)}, how)
+    absent |= risk_absent | borne_absent | {"entropy": NO_ENTROPY, "class_risk": NO_CLASSES, "predicted_tpr": NO_RECORD_RATE}
+    splits = _split_counts(members, others, table["id"])
+    notes = _sequence_notes(members, others, splits["shared_with_test"]) + split_notes(None, 0, risk)
+    found = Audit(
+        records=pd.DataFrame(table),
+        model_risk=risk,
+        member_losses=losses[0],
+        nonmember_losses=losses[1],
+        task=TASK,
+        ranked_by=None if scores is None else RANKED_BY,
+        not_applicable=absent,
+        notes=(() if scores is None else scores.notes) + notes + _damping_notes(scores),
+        provenance=_provenance(model, members, others, table["id"], options, scores) | {"splits": splits},
+        timings=_timings(read - started, scored - read, time.perf_counter() - scored),
+        group_risk=borne.get("group_risk", ()),
+    )
+    return replace(found, findings=findings(found))
+
+
+def require_language_arguments(options: Options, **given: tuple[object, object]) -> None:
+    """What has no meaning for a language model must be left at its default: nothing that was asked for vanishes silently.
+
+    Args:
+        options: the common ones. given: name → (value, default) of the others.
+    """
+    if not isinstance(options.damping, str) and options.damping <= 0:
+        hint = "Its rarest tokens have next to no curvature of their own."
+        refuse(options.owner, "damping", "be a number > 0 for a language model", f"{options.damping:g}", hint)
+    asked = given | {"task": (options.task, "auto"), "layers": (options.layers, "last")}
+    for name, (value, default) in asked.items():
+        if value is not default and not (isinstance(value, str) and value == default):
+            got = repr(value) if isinstance(value, (str, int, float)) else type(value).__name__
+            refuse(options.owner, name, "be left out for a language model, whose records are sequences scored by its output head", got)
+
+
+def _length(data: object) -> int | None:
+    held = data.get("input_ids") if isinstance(data, Mapping) else data
+    return len(held) if hasattr(held, "__len__") else None
+
+
+def _identity(members: SequenceLosses, belongings: Belongings, owner: str) -> dict[str, Any]:
+    """The record table up to the loss, column by column."""
+    identifiers = record_ids(members.ids if belongings.ids is None else belongings.ids, len(members), owner)
+    table: dict[str, Any] = {"id": identifiers} | group_names(belongings.groups, len(members), owner)
+    return table | {"tokens": members.tokens, "loss": members.loss}
+
+
+def _scores(head: TokenHead | NotApplicable, options: Options) -> tuple[RecordScores | None, dict[str, str]]:
+    """What the output head says of every sequence, and what it does not, with the reason."""
+    how: dict[str, Any] = {"damping": options.damping, "weight_decay": options.weight_decay, "progress": options.progress}
+    try:
+        if isinstance(head, NotApplicable):
+            raise head
+        scores = sequence_scores(head, owner=options.owner, **how)
+    except NotApplicable as reason:
+        return None, dict.fromkeys(RECORD_COLUMNS, NO_GAPS) | dict.fromkeys((*SCORED, "rank"), f"not applicable: {reason}")
+    return scores, {name: NO_GAPS for name in RECORD_COLUMNS if name not in SCORED}
+
+
+def _scored_table(table: dict[str, Any], scores: RecordScores | None, belongings: Belongings, owner: str) -> dict[str, Any]:
+    extra: dict[str, Any] = {} if scores is None else scores.columns()
+    if belongings.loss_traces is not None:
+        extra["lt_iqr"] = loss_trace_iqr(belongings.loss_traces.in_order_of(table["id"], owner))
+    return table | extra | ({} if scores is None else {"rank": ranks(extra[RANKED_BY])})
+
+
+def _damping_notes(scores: RecordScores | None) -> tuple[str, ...]:
+    return (UNKNOWN_DAMPING,) if scores is not None and scores.damping_source.endswith("(training's own λ unknown)") else ()
+
+
+def _risk(losses: Pair, how: Mapping[str, Any]) -> tuple[ModelRisk | None, dict[str, str]]:
+    if len(losses[1]) < 2:
+        return None, {"model_risk": EMPTY if len(losses[1]) == 0 else ONE}
+    # Whatever calibration ships was made from other models.
+    risk = model_risk(*losses, not_predicted=NO_PREDICTION, **how)
+    return risk, {"predicted_tpr of the model": f"not available: {risk.reason}"}
+
+
+def _split_counts(members: SequenceLosses, others: SequenceLosses | None, identifiers: Array) -> dict[str, Any]:
+    """As `split_counts`, by whole sequences of tokens."""
+    known = set(members.digests)
+    shared = None if others is None else sum(digest in known for digest in others.digests)
+    numbers = np.unique(np.array([digest.hex() for digest in members.digests]), return_inverse=True)[1]
+    return {"shared_with_test": shared, "copies": _copies(numbers, identifiers), "reason": None}
+
+
+def _sequence_notes(members: SequenceLosses, others: SequenceLosses | None, shared: int | None) -> tuple[str, ...]:
+    notes = []
+    both = [part.windows for part in (members, others) if part is not None]
+    longer = sum(int((windows > 1).sum()) for windows in both)
+    if longer:
+        words = f"{longer} of {sum(map(len, both))} sequences are longer than the context of {members.context} tokens"
+        notes.append(f"{words} and were read in windows that advance by {members.stride}: later tokens were predicted from fewer")
+    if others is not None and shared:
+        notes.append(f"{shared} of {len(others)} test sequences are also training sequences, token by token: the risk is understated")
+    return tuple(notes)
+
+
+def _provenance(
+    model: object,
+    members: SequenceLosses,
+    others: SequenceLosses | None,
+    identifiers: Array,
+    options: Options,
+    scores: RecordScores | None,
+) -> dict[str, Any]:
+    asked = {name: getattr(options, name) for name in ("task", "damping", "weight_decay", "fpr", "seed", "layers")}
+    read = {"context": members.context, "stride": members.stride, "train_tokens": int(members.tokens.sum())}
+    read |= {"test_tokens": 0 if others is None else int(others.tokens.sum())}
+    return {
+        "arguments": asked | {"call": options.owner},
+        "head": f"{type(model).__name__}, mean loss of a sequence's tokens",
+        "class_names": None,
+        "sequences": read,
+        "hashes": {
+            "train": _hashes(members, identifiers),
+            "test": {} if others is None else _hashes(others, others.ids),
+            "weights": weights_sha256(model, members.loss),
+        },
+        "versions": {name: importlib.metadata.version(name) for name in (*_VERSIONS, "transformers")}
+        | {"python": platform.python_version()},
+    } | ({} if scores is None else {"scores": score_stamp(scores)})
+
+
+def _hashes(split: SequenceLosses, identifiers: Array) -> dict[str, str]:
+    order = hashlib.sha256("\n".join(map(str, identifiers.tolist())).encode()).hexdigest()
+    return {"data": split.data_sha256, "row_order": order, "targets": split.data_sha256}

@@ -1,0 +1,6 @@
+"""Coded statements drawn from an Audit (NS001 …), with their thresholds."""
+
+from noshadow._findings.draw import findings, flagged_records, most_severe
+from noshadow._findings.rules import RULES, Rule
+
+__all__ = ["RULES", "Rule", "findings", "flagged_records", "most_severe"]

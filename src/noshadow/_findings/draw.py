@@ -1,0 +1,99 @@
+"""Every rule held against an audit."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+
+from noshadow._findings import model_checks, record_checks, trust_checks
+from noshadow._findings.outcome import Limits, Outcome
+from noshadow._findings.rules import RULES, Rule
+from noshadow.checks import Array, refuse
+from noshadow.results import Audit, Finding
+from noshadow.results.finding import SEVERITIES
+
+_EXAMPLES = 10
+CHECKS: Mapping[str, Callable[[Audit, Limits], Outcome]] = {
+    "NS001": model_checks.model_risk_rate,
+    "NS002": model_checks.average_auc,
+    "NS003": model_checks.calibration_domain,
+    "NS004": model_checks.overfit_gap,
+    "NS005": model_checks.splits_swapped,
+    "NS006": model_checks.sample_too_small,
+    "NS007": model_checks.train_test_overlap,
+    "NS010": record_checks.few_records_dominate,
+    "NS011": record_checks.class_bears_risk,
+    "NS012": record_checks.group_bears_risk,
+    "NS013": record_checks.duplicates_share_leverage,
+    "NS014": record_checks.interpolated_records,
+    "NS015": record_checks.label_suspects,
+    "NS020": trust_checks.far_from_minimum,
+    "NS021": trust_checks.damping_unknown,
+    "NS022": trust_checks.ill_conditioned,
+    "NS023": trust_checks.head_not_linear,
+    "NS024": trust_checks.approximate_scores,
+    "NS030": model_checks.target_unlike_references,
+}
+
+
+def findings(audit: Audit) -> tuple[Finding, ...]:
+    """Coded statements about an audit, one for every rule: found, passed, not applicable or skipped, with the reason.
+
+    Drawn from what the audit holds and by this version's rules; `audit.findings` are those of the version that wrote it.
+
+    Args:
+        audit: what `noshadow.audit` returned or `noshadow.load` read.
+
+    Returns:
+        One Finding a rule, in the order of codes.
+
+    Raises:
+        InputError: `audit` is not an Audit.
+
+    Exact when: always; the rules are thresholds on figures of the audit, listed in docs/findings.md.
+    Cost: O(n log n) in the number of records.
+
+    Example:
+        >>> import noshadow as ns
+        >>> audit = ns.audit_signals(ns.Signals(None, [0.1, 0.4], [0.0, 0.5]), ns.Signals(None, [0.3, 0.2], [0.9, 1.0]))
+        >>> [(f.code, f.status) for f in ns.findings(audit)][:3]
+        [('NS001', 'not applicable'), ('NS002', 'found'), ('NS003', 'not applicable')]
+    """
+    return tuple(_finding(audit, rule, outcome) for rule, outcome in _outcomes(audit))
+
+
+def flagged_records(audit: Audit) -> dict[str, Array]:
+    """Rows of `audit.records` that each found statement speaks of: code → row numbers, riskiest first where they are ranked."""
+    return {rule.code: outcome.rows for rule, outcome in _outcomes(audit) if outcome.status == "found" and outcome.rows is not None}
+
+
+def most_severe(drawn: Iterable[Finding]) -> list[Finding]:
+    """What was found, the most severe first, then in the order of codes."""
+    found = [finding for finding in drawn if finding.status == "found"]
+    return sorted(found, key=lambda finding: (SEVERITIES.index(finding.severity), finding.code))
+
+
+def _outcomes(audit: Audit) -> list[tuple[Rule, Outcome]]:
+    if not isinstance(audit, Audit):
+        refuse("findings", "audit", "be an Audit", type(audit).__name__, "Read a folder with noshadow.load first.")
+    return [(rule, CHECKS[rule.code](audit, rule.limits)) for rule in RULES]
+
+
+def _finding(audit: Audit, rule: Rule, outcome: Outcome) -> Finding:
+    ids, count = outcome.examples, None if outcome.rows is None else len(outcome.rows)
+    if outcome.rows is not None:
+        ids = tuple(str(identifier) for identifier in np.asarray(audit.records["id"])[outcome.rows[:_EXAMPLES]])
+    found_step = rule.next_step if outcome.status == "found" else ""
+    return Finding(
+        code=rule.code,
+        name=rule.name,
+        status=outcome.status,
+        severity=rule.severity,
+        rule=rule.words,
+        figure=outcome.figure,
+        sentence=outcome.sentence,
+        next_step=found_step if outcome.next_step is None else outcome.next_step,
+        anchor=rule.anchor,
+        limits=dict(rule.limits),
+        records=ids,
+        count=count,
+    )

@@ -1,0 +1,134 @@
+"""Checks on the model as a whole, on its two splits, and on the reference models beside it."""
+
+import math
+
+from noshadow._findings.outcome import Limits, Outcome, judged, not_applicable, reason_of, skipped
+from noshadow.results import Audit, Interval, ModelRisk
+
+_ROUNDING = 1e-9  # a level of 3/100 of 100 members allows three, whatever the product's last bit
+_GIVE_TEST = "Audit with records the model has not seen."
+_AGAIN = "Run the audit again with this version."
+
+
+def model_risk_rate(audit: Audit, limits: Limits) -> Outcome:
+    """NS001: how far the attack beats a guess at the level asked."""
+    risk = audit.model_risk
+    if risk is None:
+        return _no_risk(audit)
+    limit = limits["times"] * risk.fpr
+    if limit >= 1:
+        return not_applicable(f"at level {risk.fpr:g} no rate can be {limits['times']:g} times a guess")
+    # Outside of the calibration's domain a prediction is a hint (NS003), and the headline rests on what was measured.
+    predicted = risk.predicted_tpr is not None and risk.in_calibration_domain is True
+    rate = risk.predicted_tpr if predicted and risk.predicted_tpr is not None else risk.tnr
+    ends = risk.predicted_tpr_interval if predicted else risk.tnr_interval
+    what = (
+        f"At false-positive rate {risk.fpr:.3g} a reference-model attack is predicted to recognise a share of {rate:.3g} of the members"
+        if predicted
+        else f"The loss attack rules out a share of {rate:.3g} of the non-members while it misses a share of at most {risk.fpr:.3g} of the "
+        "members"
+    )
+    level = risk.prediction_level if predicted else None
+    return judged(rate > limit, rate, f"{what}{_between(ends, risk, level)}: {rate / risk.fpr:.3g} times a guess.")
+
+
+def average_auc(audit: Audit, limits: Limits) -> Outcome:
+    """NS002: whether the average member is given away."""
+    risk = audit.model_risk
+    if risk is None:
+        return _no_risk(audit)
+    sentence = f"A member's loss is below a non-member's with probability {risk.auc:.3g}{_between(risk.auc_interval, risk)}."
+    return judged(risk.auc > limits["auc"], risk.auc, sentence)
+
+
+def calibration_domain(audit: Audit, _: Limits) -> Outcome:
+    """NS003: whether the prediction speaks of models like this one."""
+    risk = audit.model_risk
+    if risk is None:
+        return _no_risk(audit)
+    if risk.predicted_tpr is None:
+        return not_applicable(f"there is no predicted rate ({reason_of(risk.reason)})")
+    where = "like" if risk.in_calibration_domain else "unlike"
+    sentence = f"The model is {where} the set-ups that its predicted rate was calibrated on. {reason_of(risk.reason)}."
+    return judged(not risk.in_calibration_domain, risk.predicted_tpr or 0.0, sentence)
+
+
+def overfit_gap(audit: Audit, limits: Limits) -> Outcome:
+    """NS004: how much better the model does on its own records."""
+    risk = audit.model_risk
+    if risk is None:
+        return _no_risk(audit)
+    if risk.accuracy_gap is not None:
+        ends = _between(risk.accuracy_gap_interval, risk)
+        sentence = f"Accuracy is {risk.accuracy_gap:.3g} higher on the training records than outside{ends}."
+        return judged(risk.accuracy_gap > limits["accuracy_gap"], risk.accuracy_gap, sentence)
+    outside = float(audit.nonmember_losses.mean()) if len(audit.nonmember_losses) else 0.0
+    if outside <= 0:
+        return not_applicable("the mean loss outside is not positive, so a gap has no scale")
+    share = risk.loss_gap / outside
+    return judged(
+        share > limits["loss_share"], share, f"The mean loss is a share of {share:.3g} lower on the training records than outside."
+    )
+
+
+def splits_swapped(audit: Audit, limits: Limits) -> Outcome:
+    """NS005: members with larger losses than non-members."""
+    risk = audit.model_risk
+    if risk is None:
+        return _no_risk(audit)
+    high = risk.auc_interval[1]
+    found = high < limits["auc"]
+    words = "Members have larger losses than non-members" if found else "Members do not have clearly larger losses than non-members"
+    return judged(found, high, f"{words}: the interval of the loss AUC ends at {high:.3g}.")
+
+
+def sample_too_small(audit: Audit, limits: Limits) -> Outcome:
+    """NS006: on how many records the threshold rests."""
+    risk = audit.model_risk
+    if risk is None:
+        return _no_risk(audit)
+    allowed = math.floor(risk.fpr * risk.n_members * (1 + _ROUNDING))
+    found = allowed < limits["members"]
+    tail = ", too few for the interval of TNR to be trusted" if found else ""
+    sentence = (
+        f"At level {risk.fpr:.3g}, {allowed} of {risk.n_members} members may lie above the threshold τ: its place rests on so many{tail}."
+    )
+    return judged(found, allowed, sentence)
+
+
+def train_test_overlap(audit: Audit, limits: Limits) -> Outcome:
+    """NS007: test records that look like training records."""
+    if not len(audit.nonmember_losses):
+        return not_applicable("there is no test split")
+    counts = audit.provenance.get("splits")
+    if counts is None:
+        return skipped("the version that wrote this audit did not keep the count", _AGAIN)
+    shared = counts["shared_with_test"]
+    if shared is None:
+        return skipped(f"records cannot be told apart ({counts['reason']})", "Give features that differ between records.")
+    total = len(audit.nonmember_losses)
+    sentence = f"{shared} of {total} test records have the features and target of a training record."
+    return judged(shared > limits["records"], shared, sentence)
+
+
+def target_unlike_references(audit: Audit, limits: Limits) -> Outcome:
+    """NS030: whether the target was trained as its reference models were."""
+    truth = audit.ground_truth
+    if truth is None:
+        return not_applicable("no reference models were scored for this audit")
+    if truth.parity is None:
+        return skipped("the reference set holds no target model", "Train the set with the target's model.")
+    compared = [truth.parity[kind] for kind in ("member", "nonmember") if truth.parity[kind] is not None]
+    farthest = max(abs(float(values["z"])) for values in compared)
+    return judged(bool(truth.parity["outlying"]), farthest, str(truth.parity["sentence"]))
+
+
+def _no_risk(audit: Audit) -> Outcome:
+    return skipped(reason_of(audit.not_applicable.get("model_risk", "the audit holds no model-level risk")), _GIVE_TEST)
+
+
+def _between(ends: Interval | None, risk: ModelRisk, level: float | None = None) -> str:
+    """The interval in brackets, at the level of measured figures unless another is given."""
+    if ends is None:
+        return ""
+    return f" ({100 * (level or risk.interval_level):g} % interval {ends[0]:.3g} to {ends[1]:.3g})"

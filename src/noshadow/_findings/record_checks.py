@@ -1,0 +1,153 @@
+"""Checks on which records bear the risk."""
+
+import math
+
+import numpy as np
+from scipy.special import betaln
+
+from noshadow._findings.outcome import Limits, Outcome, judged, not_applicable, reason_of, shortened, skipped
+from noshadow.checks import Array
+from noshadow.results import Audit
+
+_GAPS = ("newton", "loo", "shift")
+_NAMED = 3
+
+
+def few_records_dominate(audit: Audit, limits: Limits) -> Outcome:
+    """NS010: the share of the score that the riskiest records hold."""
+    if audit.ranked_by is None:
+        return _no_scores(audit)
+    n, least = len(audit.records), limits["least_records"]
+    if n < least:
+        return not_applicable(f"{n} records are fewer than {least:g}, and the top {limits['top']:g} of them is no group")
+    scores, rows = audit.records[audit.ranked_by].to_numpy(np.float64), _top_rows(audit, limits["top"])
+    infinite, total = bool(np.isinf(scores).any()), float(scores.sum())
+    share = 1.0 if infinite else float(scores[rows].sum()) / total if total > 0 else 0.0
+    sentence = f"The {len(rows)} riskiest of {n} records hold a share of {share:.3g} of the summed {audit.ranked_by}."
+    return judged(share > limits["share"], share, sentence, rows)
+
+
+def class_bears_risk(audit: Audit, limits: Limits) -> Outcome:
+    """NS011: a class that is over-represented among the riskiest records."""
+    if audit.ranked_by is None:
+        return _no_scores(audit)
+    if audit.task in ("regression", "language-model"):
+        return not_applicable(f"a {audit.task.replace('-', ' ')} has no classes")
+    targets = audit.records["target"].to_numpy(np.float64)
+    if not (targets == np.round(targets)).all():
+        return not_applicable("the targets are probabilities, not classes")
+    column = "label" if "label" in audit.records else "target"
+    return _bearing(audit, audit.records[column].astype(str).to_numpy(), "class", limits)
+
+
+def group_bears_risk(audit: Audit, limits: Limits) -> Outcome:
+    """NS012: a group that is over-represented among the riskiest records."""
+    if audit.ranked_by is None:
+        return _no_scores(audit)
+    if "group" not in audit.records:
+        return not_applicable("no groups were given (groups=)")
+    return _bearing(audit, audit.records["group"].astype(str).to_numpy(), "group", limits)
+
+
+def duplicates_share_leverage(audit: Audit, limits: Limits) -> Outcome:
+    """NS013: training records with the same features and target."""
+    counts = audit.provenance.get("splits")
+    if counts is None:
+        return skipped("the version that wrote this audit did not look for copies", "Run the audit again with this version.")
+    copies = counts["copies"]
+    if copies is None:
+        return skipped(f"records cannot be told apart ({counts['reason']})", "Give features that differ between records.")
+    n = len(audit.records)
+    share = copies["records"] / n
+    sentence = "No training record has a copy."
+    if copies["records"]:
+        sentence = f"{copies['records']} of {n} training records have a copy, in {copies['groups']} groups of up to {copies['largest']}."
+    found = judged(share > limits["share"], share, sentence)
+    return Outcome(found.status, sentence, found.figure, examples=tuple(copies["first_ids"]) if found.status == "found" else ())
+
+
+def interpolated_records(audit: Audit, limits: Limits) -> Outcome:
+    """NS014: records that the model fits by themselves alone."""
+    if audit.ranked_by is None:
+        return _no_scores(audit)
+    held = [name for name in _GAPS if name in audit.records]
+    if not held:
+        return not_applicable(f"the audit holds none of {', '.join(_GAPS)}, which are infinite for such records")
+    infinite = np.isinf(audit.records[held].to_numpy(np.float64)).any(1)
+    rows = np.flatnonzero(infinite)
+    sentence = "No record has an infinite score."
+    if len(rows):
+        sentence = f"{len(rows)} of {len(infinite)} records have an infinite score: taken out, nothing else determines their prediction."
+    return judged(len(rows) > limits["records"], len(rows), sentence, rows)
+
+
+def label_suspects(audit: Audit, limits: Limits) -> Outcome:
+    """NS015: records among the riskiest that the model disagrees with and yet depends on."""
+    if audit.task == "language-model":
+        return not_applicable("a sequence has no label of its own")
+    if audit.ranked_by is None:
+        return _no_scores(audit)
+    leverage = next((name for name in ("leverage", "margin_leverage") if name in audit.records), None)
+    if leverage is None:
+        return skipped("the audit holds no leverages", "Run the audit again with all columns.")
+    top, loss = _top_rows(audit, limits["top"], int(limits["least"])), audit.records["loss"].to_numpy(np.float64)
+    limit = limits["times"] * float(loss.mean()) if audit.task == "regression" else limits["nats"]
+    leverages = audit.records[leverage].to_numpy(np.float64)
+    rows = top[(loss[top] > limit) & (leverages[top] >= np.quantile(leverages, 1 - limits["leverage"], method="lower"))]
+    sentence = f"{len(rows)} of the {len(top)} riskiest records have a loss above {limit:.3g} and a high {leverage.replace('_', ' ')}."
+    return judged(len(rows) > limits["records"], len(rows), sentence, rows)
+
+
+def _bearing(audit: Audit, names: Array, kind: str, limits: Limits) -> Outcome:
+    """Shares of each name among the riskiest records beside its share of all, with the chance of a random choice."""
+    n, least = len(names), limits["least_records"]
+    if n < least:
+        return not_applicable(f"{n} records are fewer than {least:g}, and shares of the top {limits['top']:g} of them say nothing")
+    values, code, counts = np.unique(names, return_inverse=True, return_counts=True)
+    if len(values) < 2:
+        return not_applicable(f"there is one {kind} only")
+    rows = _top_rows(audit, limits["top"])
+    inside = np.bincount(code[rows], minlength=len(values))
+    lift = inside / len(rows) / (counts / n)
+    # Times the number of names looked at.
+    chance = np.minimum(chance_of_as_many(inside, counts, len(rows), n) * len(values), 1.0)
+    heavy = np.flatnonzero((lift > limits["lift"]) & (chance < limits["chance"]))
+    heavy = heavy[np.argsort(-lift[heavy], kind="stable")]
+    if not len(heavy):
+        most = int(np.argmax(np.where(chance < limits["chance"], lift, 0.0))) if (chance < limits["chance"]).any() else int(lift.argmax())
+        return judged(False, float(lift[most]), f"No {kind} is far above its share among the {len(rows)} riskiest records.", rows)
+    told = ", ".join(f"{shortened(values[k])} {inside[k]} of {len(rows)} ({lift[k]:.2g} times its share)" for k in heavy[:_NAMED])
+    more = f" and {len(heavy) - _NAMED} more" if len(heavy) > _NAMED else ""
+    sentence = f"Among the {len(rows)} riskiest records, by {kind}: {told}{more}."
+    return judged(True, float(lift[heavy[0]]), sentence, rows[np.isin(code[rows], heavy)])
+
+
+def _top_rows(audit: Audit, share: float, least: int = 1) -> Array:
+    """Rows of the riskiest records in the order of their ranks."""
+    ranks = audit.records["rank"].to_numpy()
+    rows: Array = np.argsort(ranks, kind="stable")[: max(least, math.ceil(share * len(ranks) * (1 - 1e-9)))]
+    return rows
+
+
+def _no_scores(audit: Audit) -> Outcome:
+    return skipped(
+        reason_of(audit.not_applicable.get("rank", "the audit holds no record scores")), "Audit the features of the model's last layer."
+    )
+
+
+def chance_of_as_many(found: Array, counts: Array, drawn: int, n: int) -> Array:
+    """P(X ≥ found) for X of a name's `counts` records among `drawn` out of n at random: the hypergeometric upper tail.
+
+    By log-binomials, summed from the tail's end, where terms are smallest. Names in, probabilities out, both (names,).
+    """
+
+    def log_choose(total: Array | int, part: Array) -> Array:
+        chosen: Array = -betaln(1 + np.asarray(total) - part, 1 + part) - np.log1p(total)
+        return chosen
+
+    tails = np.empty(len(found))
+    for name, (least, own) in enumerate(zip(found.tolist(), counts.tolist(), strict=True)):
+        inside = np.arange(min(own, drawn), max(least, own + drawn - n) - 1, -1)
+        terms = log_choose(own, inside) + log_choose(n - own, drawn - inside) - log_choose(n, np.asarray(drawn))
+        tails[name] = np.exp(terms).sum()
+    return np.minimum(tails, 1.0)

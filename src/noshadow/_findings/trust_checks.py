@@ -1,0 +1,92 @@
+"""Checks on how far the record scores can be trusted."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from noshadow._findings.outcome import Limits, Outcome, judged, not_applicable, skipped
+from noshadow.results import Audit
+
+_AGAIN = "Run the audit again with this version."
+
+
+def far_from_minimum(audit: Audit, limits: Limits) -> Outcome:
+    """NS020: what is left of the gradient at the trained parameters."""
+    scores = _diagnostics(audit)
+    if isinstance(scores, Outcome) or "stationarity" not in scores:
+        return scores if isinstance(scores, Outcome) else _not_kept("the left-over gradient")
+    value = scores["stationarity"]
+    if value is None:  # stored for infinity, which JSON does not have
+        return Outcome("found", "The left-over gradient is infinitely many times a typical record's: every record is fitted exactly.")
+    sentence = f"The left-over gradient of the scored layers is {value:.3g} times one typical record's; the scores assume 0."
+    return judged(value >= limits["stationarity"], value, sentence)
+
+
+def damping_unknown(audit: Audit, _: Limits) -> Outcome:
+    """NS021: whether the scores use the training's own λ."""
+    scores = _diagnostics(audit)
+    if isinstance(scores, Outcome):
+        return scores
+    if "damping_source" not in scores or "damping_used" not in scores:
+        return _not_kept("the source of the damping")
+    unknown = str(scores["damping_source"]).startswith("automatic")
+    used = float(scores["damping_used"])
+    words = "The training's λ is unknown, and one was chosen from the curvature" if unknown else "The damping is known"
+    return judged(unknown, used, f"{words}: λ = {used:.3g}.")
+
+
+def ill_conditioned(audit: Audit, limits: Limits) -> Outcome:
+    """NS022: whether the factorisation was a sound one."""
+    scores = _diagnostics(audit)
+    if isinstance(scores, Outcome):
+        return scores
+    if "condition" not in scores or "jitter" not in scores:
+        return _not_kept("the condition of the curvature")
+    condition, jitter = float(scores["condition"]), float(scores["jitter"])
+    sentence = f"The factored curvature has condition {condition:.1e} and needed jitter {jitter:.3g}."
+    return judged(condition > limits["condition"] or jitter > limits["jitter"], condition, sentence)
+
+
+def head_not_linear(audit: Audit, limits: Limits) -> Outcome:
+    """NS023: whether the outputs come from the features by a linear layer."""
+    scores = _diagnostics(audit)
+    if isinstance(scores, Outcome):
+        return scores
+    if "head_residual" not in scores:
+        return _not_kept("the residual of the head")
+    if scores["head_residual"] is None:
+        return not_applicable("several layers were scored together, and no head is assumed")
+    residual = float(scores["head_residual"])
+    return judged(
+        residual > limits["residual"], residual, f"A share of {residual:.2g} of the outputs is no linear function of the features."
+    )
+
+
+def approximate_scores(audit: Audit, limits: Limits) -> Outcome:
+    """NS024: the measured error of scores that were approximated."""
+    scores = _diagnostics(audit)
+    if isinstance(scores, Outcome):
+        return scores
+    method, errors = scores.get("method"), scores.get("errors")
+    if method is None or errors is None:
+        return _not_kept("how the scores were computed")
+    if method in ("exact", "dual"):
+        return not_applicable(f"the scores are computed in closed form (method '{method}')")
+    if audit.ranked_by not in errors:
+        return skipped(f"no error of {audit.ranked_by} was measured", "Score a part of the records exactly and compare.")
+    error = float(errors[audit.ranked_by])
+    sentence = f"{audit.ranked_by} is approximated (method '{method}'); its measured relative error is {error:.2g}."
+    return judged(error > limits["error"], error, sentence)
+
+
+def _diagnostics(audit: Audit) -> Mapping[str, Any] | Outcome:
+    """The solver's figures; an outcome that says why there are none."""
+    scores: Mapping[str, Any] | None = audit.provenance.get("scores")
+    if scores is not None:
+        return scores
+    if audit.ranked_by is None:
+        return not_applicable("there are no record scores to trust or not")
+    return _not_kept("the solver's diagnostics")
+
+
+def _not_kept(what: str) -> Outcome:
+    return skipped(f"this audit does not hold {what}", _AGAIN)

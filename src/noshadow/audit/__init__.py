@@ -1,6 +1,0 @@
-"""audit(): view, score, gather."""
-
-from noshadow.audit.entry import Target, audit, audit_signals, audit_target
-from noshadow.audit.references import reference_columns
-
-__all__ = ["Target", "audit", "audit_signals", "audit_target", "reference_columns"]

@@ -1,0 +1,86 @@
+"""What `noshadow lood` does around its run: words to numbers, the audit that is joined, what is printed."""
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from noshadow._lood import with_lood
+from noshadow.checks import InputError
+from noshadow.cli.printing import harmless, sentence
+from noshadow.report import architecture, write_report
+from noshadow.results import Audit, LoodAudit, load, require_writable_folder
+
+
+def writable_audit(folder: Path, out: Path) -> Audit:
+    """The audit of a folder that may be replaced, so that a long run does not end in a refusal."""
+    audited = load(folder)
+    if folder.resolve() in out.resolve().parents:
+        raise InputError(f"lood: --out must lie outside of the audit folder, which is replaced whole; got '{out}' inside '{folder}'.")
+    require_writable_folder(folder, overwrite=True, owner="lood")
+    return audited
+
+
+def with_section(found: LoodAudit, audited: Audit, folder: Path) -> Path:
+    """The report of the audit, written anew with a section on what was found."""
+    added = with_lood(audited, found)
+    return write_report(added, added.save(folder, overwrite=True) / "report.html")
+
+
+def image_sizes(text: str) -> tuple[int, int, int]:
+    """Channels, height and width from text such as 3,32,32."""
+    sizes = text.replace("x", ",").split(",")
+    if len(sizes) != 3 or not all(size.strip().isdecimal() for size in sizes):
+        raise InputError(f"lood: --image-shape must be channels,height,width, such as 3,32,32; got '{text}'.")
+    channels, height, width = map(int, sizes)
+    return channels, height, width
+
+
+def listed_depths(text: str) -> list[int]:
+    """Depths from a range such as 1-10 or a list such as 2,4,8."""
+    first, dash, last = text.partition("-")
+    parts = (first, last) if dash else text.split(",")
+    if not all(part.strip().isdecimal() for part in parts) or (dash and int(first) > int(last)):
+        raise InputError(f"lood: --sweep-depths must be a range such as 1-10 or a list such as 2,4,8; got '{text}'.")
+    return list(range(int(first), int(last) + 1)) if dash else [int(part) for part in parts]
+
+
+def lood_summary(found: LoodAudit, page: Path, section: Path | None) -> dict[str, Any]:
+    """What `--json` prints."""
+    manifest = found.manifest()
+    shown = found.records.nsmallest(5, "rank")
+    return {name: manifest[name] for name in ("kernel", "noise", "fpr", "summary", "conditioning", "sweep", "joined", "notes")} | {
+        "most_exposed": [
+            {"rank": int(rank), "id": str(identifier), "kl": float(kl), "auc": float(auc)}
+            for rank, identifier, kl, auc in zip(shown["rank"], shown["id"], shown["kl"], shown["auc"], strict=True)
+        ],
+        "folder": str(page.parent),
+        "report": str(page),
+        "audit_report": None if section is None else str(section),
+    }
+
+
+def print_lood(found: LoodAudit, page: Path, section: Path | None, seconds: float) -> None:
+    """What the architecture leaks, the records that would leak most, the notes and where the pages are."""
+    console = Console(highlight=False, soft_wrap=True)
+    kl, auc = found.summary["kl"], found.summary["auc"]
+    console.print(f"Under {harmless(architecture(found.kernel))}, noise {found.noise:g}:")
+    console.print(f"KL: median [bold]{kl['median']:.3g}[/bold], largest [bold]{kl['max']:.3g}[/bold] nats")
+    console.print(f"Attack AUC: median [bold]{auc['median']:.3f}[/bold], largest [bold]{auc['max']:.3f}[/bold]  (0.5 is a coin toss)")
+    names = [name for name in ("rank", "id", "target", "kl", "mean_distance", "auc", "tpr", "audit_rank") if name in found.records]
+    table = Table(title="Records that would leak most, by kl", title_justify="left")
+    for name in names:
+        table.add_column(name, justify="right")
+    for row in found.records.nsmallest(5, "rank")[names].itertuples(index=False):
+        table.add_row(*(f"{value:.4g}" if isinstance(value, float) else harmless(value) for value in row))
+    console.print(table)
+    main = next((row for row in found.joined["agreement"] if row["score"] == found.joined["score"]), None) if found.joined else None
+    if main is not None and main["spearman"] is not None:
+        ends = f"95 % interval {main['low']:.3f}–{main['high']:.3f}"
+        console.print(f"Spearman of kl with the audit's {harmless(main['score'])}: [bold]{main['spearman']:.3f}[/bold]  ({ends})")
+    for note in found.notes:
+        console.print(f"Note: {sentence(harmless(note))}")
+    if section is not None:
+        console.print(f"Added to the audit: {harmless(section)}")
+    console.print(f"Report: {harmless(page)}  ({seconds:.1f} s)")

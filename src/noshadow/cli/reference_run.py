@@ -1,0 +1,108 @@
+"""What the commands around reference models do beside their runs: columns to keep, status, tables, what is printed."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from noshadow._audit import Target, reference_columns
+from noshadow.checks import Array, InputError
+from noshadow.cli.printing import harmless, sentence
+from noshadow.reference import References, status
+from noshadow.results import GroundTruth
+
+
+def columns_of(target: Target, train_only: bool) -> Callable[..., Mapping[str, Array]]:
+    """Score columns of a reference model on the records it was trained on, as an audit would find them."""
+
+    def columns(model: object, indices: Array, seed: int) -> Mapping[str, Array]:
+        return reference_columns(target, model, indices, train_only=train_only, seed=seed)
+
+    return columns
+
+
+def print_status(folder: Path, *, quiet: bool, as_json: bool) -> None:
+    """How many models are done, what failed, and how long the rest will take."""
+    found = status(folder)
+    if as_json:
+        typer.echo(json.dumps(asdict(found) | {"folder": str(found.folder), "complete": found.complete}, allow_nan=False))
+        return
+    if quiet:
+        return
+    left = "" if found.complete or found.remaining_seconds is None else f", about {_duration(found.remaining_seconds)} left"
+    typer.echo(f"{found.done} of {found.planned} models done{left}; {found.bytes / 1e6:,.1f} MB in {folder}")
+    for number, reason in found.failed:
+        typer.echo(f"model {number} failed: {harmless(reason)} (traceback in {folder / 'failures' / f'{number:05d}.txt'})")
+    if found.complete:
+        typer.echo(f"Next: noshadow reference score {folder} --audit AUDIT")
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def write_table(table: pd.DataFrame, out: Path | None) -> None:
+    """One row a record, to the file that was asked for."""
+    if out is None:
+        return
+    try:
+        table.to_parquet(out, index=False) if out.suffix == ".parquet" else table.to_csv(out, index=False)
+    except OSError as error:
+        raise InputError(f"reference score: --out must be writable; got '{out}' ({error}). Choose another place.") from error
+
+
+def print_truth(truth: GroundTruth, references: References, audit: Path | None) -> None:
+    """The attacks, the agreement of scores with them, parity, what is missing and the notes."""
+    console = Console(highlight=False, soft_wrap=True)
+    table = Table(title=f"Attacks with {truth.models} reference models on {truth.records} records", title_justify="left")
+    levels = sorted({rate.fpr for row in truth.attacks for rate in row.rates}, reverse=True)
+    for name in ("attack", "on", "AUC", *(f"TPR @ FPR {level:g}" for level in levels)):
+        table.add_column(name, justify="left" if name in ("attack", "on") else "right")
+    for row in truth.attacks:
+        rates = {rate.fpr: f"{rate.tpr:.3f} ({rate.low:.3f}–{rate.high:.3f})" for rate in row.rates}
+        ends = f"{row.auc:.3f} ({row.auc_interval[0]:.3f}–{row.auc_interval[1]:.3f})"
+        table.add_row(row.attack, row.attacked, ends, *(rates.get(level, "") for level in levels))
+    console.print(table)
+    if truth.agreement:
+        console.print(_agreement(truth))
+        console.print(
+            "The noise ceiling is the attack's agreement with itself on two halves of the models; a score without noise may pass it."
+        )
+    if truth.parity is not None:
+        console.print(harmless(truth.parity["sentence"]))
+    for name, reason in truth.not_applicable.items():
+        console.print(f"{harmless(name)}: {sentence(harmless(reason))}")
+    for note in truth.notes:
+        console.print(f"Note: {sentence(harmless(note))}")
+    console.print(f"Added to {harmless(audit)}, report rebuilt." if audit else f"Read from {harmless(references.folder)}.")
+
+
+def _agreement(truth: GroundTruth) -> Table:
+    """Spearman and recall of the top 1 % in the top 5 % against LiRA's d′, best score first, the noise ceiling last."""
+    fewest = min(row["targets"] for row in truth.agreement)
+    rows = [row for row in truth.agreement if row["attack"] == "lira_d" and row["targets"] == fewest]
+    ceiling = [row for row in truth.ceiling if row["attack"] == "lira_d"]
+    what = "this model" if fewest == 1 else f"{fewest} reference models"
+    table = Table(title=f"Agreement with LiRA's d′ ({what})", title_justify="left")
+    for name in ("score", "Spearman", "top 1 % in top 5 %"):
+        table.add_column(name, justify="left" if name == "score" else "right")
+    spearman = {row["score"]: row for row in (*rows, *ceiling) if row["metric"] == "spearman"}
+    recall = {row["score"]: row for row in (*rows, *ceiling) if row["metric"] == "recall" and (row["top"], row["keep"]) == (0.01, 0.05)}
+    order = sorted(spearman, key=lambda name: (name == "noise ceiling", -(spearman[name]["value"] or -2.0)))
+    for name in order:
+        table.add_row(harmless(name), _cell(spearman[name]), _cell(recall[name]))
+    return table
+
+
+def _cell(row: Mapping[str, Any]) -> str:
+    if row["value"] is None:
+        return harmless(row["note"])
+    return f"{row['value']:.3f}" + ("" if row["low"] is None else f" ({row['low']:.3f}–{row['high']:.3f})")

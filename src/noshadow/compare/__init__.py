@@ -1,6 +1,0 @@
-"""compare(): what changed between two audits, and whether it is more than noise."""
-
-from noshadow.compare.entry import compare
-from noshadow.compare.result import Change, Comparison, Mover
-
-__all__ = ["Change", "Comparison", "Mover", "compare"]

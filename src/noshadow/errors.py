@@ -1,0 +1,25 @@
+"""The house's exceptions, and the one sentence they are raised with.
+
+Every message is one sentence of the form "function: argument must rule; got value. Next step." Nothing heavy is imported here: the
+command line starts with it.
+"""
+
+from typing import NoReturn
+
+
+class InputError(ValueError):
+    """An argument breaks a rule; the message says which, what came and what to do."""
+
+
+class NumericalError(RuntimeError):
+    """A computation failed and was not papered over."""
+
+
+class NotApplicable(Exception):
+    """A requested quantity does not exist for this model or data; the message says why."""
+
+
+def refuse(owner: str, argument: str, rule: str, got: object, hint: str = "") -> NoReturn:
+    """Raise the house's one-sentence InputError."""
+    tail = f" {hint}" if hint else ""
+    raise InputError(f"{owner}: {argument} must {rule}; got {got}.{tail}")

@@ -1,6 +1,0 @@
-"""Coded statements drawn from an Audit (NS001 …), with their thresholds."""
-
-from noshadow.findings.draw import findings, flagged_records, most_severe
-from noshadow.findings.rules import RULES, Rule
-
-__all__ = ["RULES", "Rule", "findings", "flagged_records", "most_severe"]

@@ -250,6 +250,7 @@ def _provenance(seen: View, train: Signals, options: Options, scores: RecordScor
     asked = {name: getattr(options, name) for name in ("task", "damping", "weight_decay", "fpr", "seed")}
     stamp: dict[str, Any] = {
         "arguments": asked | {"layers": options.layers, "call": options.owner},
+        "inputs": dict(seen.inputs),
         "head": seen.head or ("given as arrays" if seen.not_applicable is None else "none was read"),
         "class_names": None if seen.class_names is None else list(seen.class_names),
         "hashes": {"train": _hashes(train), "test": _hashes(seen.test), "weights": seen.weights_sha256 or None},

@@ -1,6 +1,8 @@
 """What a model and its two splits are turned into before any score is computed."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from noshadow.checks import Array, refuse
 from noshadow.signals import Signals
@@ -24,6 +26,7 @@ class View:
         not_applicable: why record scores do not exist for this model, or None.
         notes: sentences a reader of the results needs to know.
         weights_sha256: hex digest of the trained parameters (of a pipeline: of its last step).
+        inputs: facts about how model and data were read that findings are drawn from, by name; JSON-ready.
     """
 
     train: Signals
@@ -39,6 +42,7 @@ class View:
     not_applicable: str | None
     notes: tuple[str, ...]
     weights_sha256: str
+    inputs: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

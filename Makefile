@@ -10,14 +10,19 @@ WORKERS ?= auto
 WORK ?= calibration-work
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 
-.PHONY: demo test check format lint types docs benchmarks calibration papers screenshot clean
+.PHONY: demo test test-skipped check format lint types docs benchmarks calibration papers screenshot clean
 
 demo: $(STAMP)
 	$(BIN)/noshadow demo --out $(DEMO) --force
 
 # One process a core, one thread each; a file's tests stay in one process, since clusters and trained models are shared there.
+# Tests that need an extra are skipped, naming it; NOSHADOW_SKIPPED=FILE keeps a list of them, which `make test-skipped` runs with all extras.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations=20
 test: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	$(PYTEST)
+
+test-skipped: $(STAMP)
+	NOSHADOW_REQUIRE_EXTRAS=1 $(PYTEST) @$(NOSHADOW_SKIPPED)
 
 check: lint types test docs
 

@@ -162,11 +162,17 @@ def test_completion_loads_nothing_heavy():
     assert "noshadow.cli" in loaded and not set(HEAVY) & loaded
 
 
-def test_help_starts_at_once():
+def processor_seconds(*arguments):
+    """User and system time of one run of Python."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-m", "noshadow", "--help"], capture_output=True, check=True)
+    subprocess.run([sys.executable, *arguments], capture_output=True, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_help_starts_at_once():
+    # The least of three: a busy machine adds to processor time through its caches, never takes away.
+    assert min(processor_seconds("-m", "noshadow", "--help") for _ in range(3)) < 0.5
 
 
 @pytest.fixture(scope="module")

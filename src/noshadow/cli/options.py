@@ -1,11 +1,12 @@
 """The command line's application, and the options that several commands share."""
 
-import importlib.metadata
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from noshadow import __version__
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -19,7 +20,7 @@ app = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        typer.echo(f"noshadow {importlib.metadata.version('noshadow')}")
+        typer.echo(f"noshadow {__version__}")
         raise typer.Exit
 
 

@@ -156,11 +156,17 @@ def test_the_task_is_inferred_where_that_is_not_a_guess(outputs, targets, task):
         (ONE, [0.0, 1.0, 1.0, 0.0], "one output meets targets 0.0 and 1.0"),
         (TWO, SOFT, "target rows sum to one"),
         (ONE, [0, 1, 2, 0], "integer targets do not settle it"),
-        (TWO, [[0, 1], [1, 1], [0, 0], [1, 0]], "integer targets do not settle it"),
     ],
 )
 def test_the_task_is_asked_for_where_a_guess_could_be_wrong(outputs, targets, match):
     refused(f"task must be named when {match}; got 'auto'. Pass task=", checks.resolved_task, "auto", outputs, np.asarray(targets), "f")
+
+
+@pytest.mark.parametrize("kind", [float, int, bool])
+def test_columns_of_zeros_and_ones_are_several_labels(kind):
+    labels = np.array([[0, 1], [1, 1], [0, 0], [1, 0]]).astype(kind)
+    refused("targets must be one label per record; got 2 columns of 0 and 1. Multi-label", checks.resolved_task, "auto", TWO, labels, "f")
+    assert checks.resolved_task("regression", TWO, labels, "f") == "regression"
 
 
 def test_a_named_task_is_taken_and_an_unknown_one_refused():

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 LARGEST = 1e100
 TASKS = ("regression", "classification", "binary")
+ONE_LABEL = "Multi-label heads are not supported: audit one label at a time as task='binary' (docs/how-to/multi-label.md)."
 
 
 @contextmanager
@@ -156,8 +157,8 @@ def resolved_task(task: str, outputs: Array, targets: Array, owner: str) -> str:
     """The task named, or inferred from dtypes and shapes where that is not a guess.
 
     Float targets mean regression; integers with m ≥ 2 outputs classification; integers 0/1 with one
-    output binary. Anything else is asked for, and so are two look-alikes that a guess would get wrong:
-    floats 0.0/1.0 beside one output (a BCE head) and rows that sum to one (soft labels).
+    output binary. Anything else is asked for, and so are look-alikes that a guess would get wrong: floats 0.0/1.0
+    beside one output (a BCE head), rows that sum to one (soft labels) and several columns of 0 and 1 (multi-label).
     """
     require_choice(task, ("auto", *TASKS), owner, "task")
     if task != "auto":
@@ -166,6 +167,7 @@ def resolved_task(task: str, outputs: Array, targets: Array, owner: str) -> str:
     one_output = outputs.shape[1] == 1
     if integers and targets.ndim == 1 and not one_output:
         return "classification"
+    require_one_label(targets, owner)
     zero_one = bool(np.isin(targets, (0, 1)).all())
     if integers and one_output and zero_one:
         return "binary"
@@ -188,6 +190,14 @@ def resolved_task(task: str, outputs: Array, targets: Array, owner: str) -> str:
             "Pass task='classification' (soft labels) or task='regression'.",
         )
     return "regression"
+
+
+def require_one_label(targets: Array, owner: str) -> None:
+    """Refuse several columns of 0 and 1 that are not one-hot rows, unless the caller says what they are."""
+    several = targets.ndim == 2 and targets.shape[1] > 1 and bool(np.isin(targets, (0, 1)).all())
+    if several and bool((targets.sum(1) != 1).any()):
+        got = f"{targets.shape[1]} columns of 0 and 1"
+        refuse(owner, "targets", "be one label per record", got, f"{ONE_LABEL} If they are measured numbers, pass task='regression'.")
 
 
 def require_output_columns(outputs: Array, task: str, owner: str) -> None:
@@ -220,7 +230,7 @@ def soft_targets(targets: Array, classes: int, owner: str) -> Array:
             "targets",
             "be labels or rows of probabilities that sum to one",
             f"row {row} with sum {sums[row]:g}",
-            "Multi-label heads are not supported: audit one label at a time as task='binary'.",
+            ONE_LABEL,
         )
     rows: Array = targets / sums[:, None]
     # Rows of one 1 and zeros are labels, and labels keep their digits as p → 1.
@@ -230,7 +240,7 @@ def soft_targets(targets: Array, classes: int, owner: str) -> Array:
 def integer_labels(targets: Array, classes: int, owner: str) -> Array:
     """Integer labels in 0 … classes − 1, at least two of them present."""
     if targets.ndim != 1:
-        refuse(owner, "targets", "be 1-dimensional labels", f"shape {targets.shape}", "Multi-label heads are not supported.")
+        refuse(owner, "targets", "be 1-dimensional labels", f"shape {targets.shape}", ONE_LABEL)
     if targets.dtype.kind == "f":
         refuse(owner, "targets", "be integers in classification", f"dtype {targets.dtype}", "Cast the labels, or pass task='regression'.")
     labels = targets.astype(np.int64)
@@ -247,7 +257,7 @@ def binary_targets(targets: Array, owner: str) -> Array:
     if targets.ndim == 2 and targets.shape[1] == 1:
         targets = targets[:, 0]
     if targets.ndim != 1:
-        refuse(owner, "targets", "be 1-dimensional beside one output", f"shape {targets.shape}", "Multi-label heads are not supported.")
+        refuse(owner, "targets", "be 1-dimensional beside one output", f"shape {targets.shape}", ONE_LABEL)
     values = targets.astype(np.float64)
     outside = (values < 0) | (values > 1)
     if outside.any():

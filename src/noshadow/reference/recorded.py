@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from torch import Tensor, nn
 
-from noshadow.checks import Array, as_array, refuse, require_output_columns, resolved_task
+from noshadow.checks import Array, as_array, refuse, require_one_label, require_output_columns, resolved_task
 from noshadow.losses import correct_predictions, record_losses, record_margins, task_targets
 from noshadow.reference.pool import Pool
 from noshadow.reference.queries import Query
@@ -60,6 +60,8 @@ def record_arrays(model: object, pool: Pool, reading: Reading) -> tuple[dict[str
 
 def require_one_statistic(pool: Pool, reading: Reading) -> None:
     """Queries and several residuals a record would share one axis: refused before anything is trained."""
+    if reading.task == "auto":
+        require_one_label(pool.targets, reading.owner)
     several = pool.targets.ndim == 2 and (reading.task == "regression" or (reading.task == "auto" and pool.targets.dtype.kind == "f"))
     if reading.queries and several:
         got = f"{len(reading.queries)} beside {pool.targets.shape[1]} outputs"

@@ -78,6 +78,23 @@ def with_splits(**changes):
     return made(provenance={"scores": SCORES, "splits": SPLITS | changes})
 
 
+def with_inputs(**facts):
+    return made(provenance={"scores": SCORES, "splits": SPLITS, "inputs": facts})
+
+
+HEAD_OUTPUTS = {
+    "layer": "head",
+    "ending": "",
+    "output": "",
+    "used": "model",
+    "records": 400,
+    "differing": 3,
+    "largest": 0.25,
+    "first": {"split": "train", "row": 8},
+    "train_rows": [8, 190],
+}
+
+
 def with_risk(audit, **changes):
     return replace(audit, model_risk=replace(audit.model_risk, **changes))
 
@@ -86,7 +103,7 @@ def test_a_quiet_audit_passes_everything_that_applies():
     drawn = ns.findings(made())
     assert [finding.code for finding in drawn] == CODES == sorted(CODES) and len(set(CODES)) == len(CODES) == len(CHECKS)
     assert {finding.status for finding in drawn} == {"passed", "not applicable"}
-    assert [finding.code for finding in drawn if finding.status == "not applicable"] == ["NS003", "NS024", "NS030"]
+    assert [finding.code for finding in drawn if finding.status == "not applicable"] == ["NS003", "NS024", "NS030", "NS043"]
     assert not most_severe(drawn) and not flagged_records(made())
     for finding in drawn:
         assert finding.sentence and finding.rule and "{" not in finding.rule and finding.next_step == ""
@@ -122,6 +139,7 @@ FOUND = {
     "NS023": (lambda: with_scores(head_residual=0.01), 0.01),
     "NS024": (lambda: with_scores(method="projected", errors={"shift": 0.2}), 0.2),
     "NS030": (lambda: with_truth(FAR), 9.0),
+    "NS043": (lambda: with_inputs(head_outputs=HEAD_OUTPUTS), 3),
 }
 
 
@@ -146,6 +164,7 @@ def test_every_code_has_a_found_case():
         (lambda: with_scores(head_residual=0.001), "NS023"),
         (lambda: with_scores(method="ekfac", errors={"shift": 0.1}), "NS024"),
         (lambda: with_truth(NEAR), "NS030"),
+        (lambda: with_inputs(head_outputs=HEAD_OUTPUTS | {"differing": 0, "largest": 0.0, "train_rows": []}), "NS043"),
         (lambda: with_risk(made(), auc=0.6), "NS002"),
         (lambda: with_risk(made(), accuracy_gap=0.1, accuracy_gap_interval=(0.0, 0.2)), "NS004"),
         (lambda: with_risk(made(), auc=0.4, auc_interval=(0.3, 0.5)), "NS005"),
@@ -229,6 +248,15 @@ def test_label_suspects_have_high_loss_and_leverage():
     assert regression.status == ("found" if 9 * records["loss"].mean() < 3.0 else "passed")
     lost = replace(audit, records=records.drop(columns="leverage"))
     assert of(lost, "NS015").status == "skipped"
+
+
+def test_outputs_that_are_not_the_head_s_are_told_with_their_records():
+    finding = of(with_inputs(head_outputs=HEAD_OUTPUTS), "NS043")
+    assert finding.sentence == "The outputs of 3 of 400 records differ from 'head' by up to 0.25. Losses are of the model's own."
+    assert finding.records == ("r8", "r190") and finding.severity == "high"
+    asked = of(with_inputs(head_outputs=HEAD_OUTPUTS | {"used": "layer", "largest": None, "ending": "softmax"}), "NS043")
+    assert asked.sentence.endswith("differ from softmax of 'head'. The audit is of that layer, as asked for: layer='head'.")
+    assert of(made(), "NS043").status == "not applicable"
 
 
 def test_infinite_scores_dominate():

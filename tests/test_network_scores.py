@@ -499,8 +499,11 @@ class TwoHeads(nn.Module):
 def test_layers_the_output_does_not_depend_on_are_no_layers():
     x, y, _ = data()
     torch.manual_seed(0)
-    scores = ns.network_scores(TwoHeads().double(), (x, y), damping=0.3, layers="last")
+    model = TwoHeads().double()
+    scores = ns.network_scores(model, (x, y), damping=0.3, layers="last", output=0)
     assert scores.layers == ("head",)
+    with pytest.raises(ns.InputError, match=r"exactly one tensor that fits the targets; got '0' \(8, 3\), '1' \(8, 7\)\. Pass output="):
+        ns.network_scores(model, (x, y), damping=0.3, layers="last")
     assert any("2 trainable parameter tensors do not reach the output" in note for note in scores.notes)
     assert (scores.shift > 0).all()
 

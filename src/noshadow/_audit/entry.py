@@ -40,6 +40,7 @@ class Target:
     loss_traces: object = None
     train_fn: Callable[..., object] | None = None
     test_groups: Sequence[object] | None = None
+    output: str | int = "auto"
 
 
 def audit(
@@ -50,6 +51,7 @@ def audit(
     task: str = "auto",
     layers: str | int = "last",
     layer: str = "auto",
+    output: str | int = "auto",
     damping: float | str = "auto",
     weight_decay: float | None = None,
     fpr: float | str = "auto",
@@ -74,7 +76,9 @@ def audit(
         task: "auto", "regression", "classification" or "binary".
         layers: "last" (exact), "all", or the number k of last layers with trainable parameters, by `network_scores` (an
             nn.Module only): the columns are then those of a Gauss–Newton step over these layers.
-        layer: name of the head to use instead of the one found.
+        layer: name of the head to audit instead of the model's own output.
+        output: of a model that returns several tensors (a tuple, dict or object), the name or position of its output, or "auto" for
+            the one that fits the targets and that a Linear gives; where more than one may be meant they are listed and refused.
         damping: "auto" (the training's own λ if known) or λ ≥ 0 on the sum over records.
         weight_decay: of the optimiser, for mean(loss) + (wd/2)‖θ‖²; gives λ.
         fpr: "auto" or the false-positive level of the attack in question.
@@ -108,7 +112,7 @@ def audit(
         refuse("audit", "layers", "be 'last' for a model that is no nn.Module", repr(layers), "Its last layer is scored exactly.")
     traces = given_traces(loss_traces, "audit")
     if is_causal_lm(model):
-        require_language_arguments(options, layer=(layer, "auto"), sample_weight=(sample_weight, None))
+        require_language_arguments(options, layer=(layer, "auto"), output=(output, "auto"), sample_weight=(sample_weight, None))
         belongings = Belongings(ids, groups, test_groups, traces)
         return audit_language_model(model, train, test, options, belongings, batch_size=batch_size, device=device)
     started = time.perf_counter()
@@ -119,6 +123,7 @@ def audit(
         task=task,
         weight_decay=weight_decay,
         layer=layer,
+        output=output,
         batch_size=batch_size,
         device=device,
         progress=progress,
@@ -136,6 +141,7 @@ def audit(
             task=settled,
             layers=layers,
             layer=layer,
+            output=output,
             damping=damping,
             weight_decay=weight_decay,
             sample_weight=seen.sample_weight,
@@ -211,8 +217,8 @@ def audit_signals(
 
 def audit_target(target: Target, **options: Any) -> Audit:
     """Audit what a user's function returned; options complete what the target states and may not contradict it."""
-    stated = {name: getattr(target, name) for name in ("task", "weight_decay", "ids", "groups", "test_groups", "loss_traces")}
-    for name, open_value in (("task", "auto"), ("weight_decay", None)):
+    stated = {name: getattr(target, name) for name in ("task", "weight_decay", "ids", "groups", "test_groups", "loss_traces", "output")}
+    for name, open_value in (("task", "auto"), ("weight_decay", None), ("output", "auto")):
         asked = options.pop(name, open_value)
         if stated[name] == open_value:
             stated[name] = asked

@@ -43,10 +43,12 @@ def reference_columns(target: Target, model: object, rows: Array, *, train_only:
 
 
 def _audited_module(target: Target, model: nn.Module, unseen: object, rows: Array, seed: int) -> Audit:
-    seen = view(model, target.train, unseen, task=target.task, progress=False, seed=seed, owner="audit")
+    seen = view(model, target.train, unseen, task=target.task, output=target.output, progress=False, seed=seed, owner="audit")
     pool = [split for split in (seen.train, seen.test) if len(split)]
-    parts: list[Any] = [np.concatenate([getattr(split, name) for split in pool])[rows] for name in ("features", "outputs", "targets")]
-    chosen, decay = Signals(*parts), target.weight_decay
+    # The inputs of a head that did not run for some record are not known.
+    held = [name for name in ("features", "outputs", "targets") if all(getattr(split, name) is not None for split in pool)]
+    parts: dict[str, Any] = {name: np.concatenate([getattr(split, name) for split in pool])[rows] for name in held}
+    chosen, decay = Signals(**({"features": None} | parts)), target.weight_decay
     task = resolved_task(seen.task, chosen.outputs, chosen.targets, "audit")
     seen = replace(
         seen,
@@ -55,6 +57,7 @@ def _audited_module(target: Target, model: nn.Module, unseen: object, rows: Arra
         task=task,
         damping=None if decay is None else weight_decay_damping(decay, len(rows), chosen.outputs.shape[1], task),
         damping_source="" if decay is None else f"weight_decay={decay:g} of the training objective",
+        inputs={},  # facts about splits that are mixed here
     )
     options = Options(target.task, "auto", decay, "auto", seed, False, "audit")
     return audit_view(seen, options, ids=None, groups=None, loss_traces=None, signal_seconds=0.0)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from noshadow._findings import model_checks, record_checks, trust_checks
+from noshadow._findings import input_checks, model_checks, record_checks, trust_checks
 from noshadow._findings.outcome import Limits, Outcome
 from noshadow._findings.rules import RULES, Rule
 from noshadow.checks import Array, refuse
@@ -32,6 +32,7 @@ CHECKS: Mapping[str, Callable[[Audit, Limits], Outcome]] = {
     "NS023": trust_checks.head_not_linear,
     "NS024": trust_checks.approximate_scores,
     "NS030": model_checks.target_unlike_references,
+    "NS043": input_checks.outputs_not_of_the_head,
 }
 
 

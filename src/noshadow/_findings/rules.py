@@ -183,4 +183,13 @@ RULES = (
         "Train the reference models as the target was trained (epochs, learning rate, augmentation, number of records).",
         {"deviations": 4.0},
     ),
+    Rule(
+        "NS043",
+        "outputs-not-of-the-head",
+        "high",
+        "more than {records} records get another output from the model than from its head",
+        "Find out what follows the last Linear (a clamp, a ReLU, a temperature, an abstention), and score through it with layers='all' "
+        "(--layers all) or the head by itself with layer= (--layer).",
+        {"records": 0.0},
+    ),
 )

@@ -32,6 +32,10 @@ def audit(
         str, typer.Option("--layers", help="For functions: 'last' (exact), 'all', or how many last layers to score together.")
     ] = "last",
     layer: Annotated[str, typer.Option("--layer", help="For functions: name of the head to use instead of the one found.")] = "auto",
+    output: Annotated[
+        str,
+        typer.Option("--output", help="For functions: name or position of the output of a model that returns several tensors."),
+    ] = "auto",
     damping: Annotated[float | None, typer.Option("--damping", help="λ on the sum over records; default: the training's own.")] = None,
     weight_decay: Annotated[float | None, typer.Option("--weight-decay", help="Weight decay of the training, gives λ.")] = None,
     intercept: Annotated[bool, typer.Option("--intercept/--no-intercept", help="For files: whether the head has a bias.")] = True,
@@ -70,11 +74,14 @@ def audit(
                 target_of(what, "audit"),
                 layers=int(layers) if layers.isdigit() else layers,
                 layer=layer,
+                output=output,
                 loss_traces=loss_traces,
                 **options,
             )
         if layer != "auto":
             raise InputError(f"audit: --layer must come with a module:function; got '{what}'. A file holds one layer's signals.")
+        if output != "auto":
+            raise InputError(f"audit: --output must come with a module:function; got '{what}'. A file holds one output's signals.")
         if layers != "last":
             raise InputError(f"audit: --layers must be 'last' for a file of signals; got '{layers}'. Pass a module:function.")
         train, test, held = load_splits(what)

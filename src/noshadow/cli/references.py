@@ -121,6 +121,7 @@ def train(
         model=target.model,
         ids=target.ids,
         task=target.task,
+        output=target.output,
         models=models,
         fraction=fraction,
         seed=seed,

@@ -85,7 +85,8 @@ def job_manifest(
             "extra_models": job.extra_models,
             "batch_size": reading.batch_size,
             "device": None if reading.device is None else str(reading.device),
-        },
+        }
+        | ({} if reading.output == "auto" else {"output": reading.output}),
         "hashes": job.pool.hashes | {"weights": weights},
         "source": source_digest(job.train_fn),
         "engine_reason": reason,

@@ -28,6 +28,7 @@ class Reading:
     batch_size: int = 256
     device: object = None
     owner: str = "train_references"
+    output: str | int = "auto"
 
 
 def record_arrays(model: object, pool: Pool, reading: Reading) -> tuple[dict[str, Array], str]:
@@ -97,8 +98,8 @@ def _collected(model: object, pool: Pool, reading: Reading, transform: Callable[
     blocks: list[Array] = []
     start, settled = 0, "auto"
     for data, count in zip(pool.splits, pool.counts, strict=True):
-        options = {"task": reading.task, "batch_size": reading.batch_size, "device": reading.device, "owner": reading.owner}
-        signals, settled = collect_outputs(model, data, transform=transform, **options)  # type: ignore[arg-type]
+        options = {name: getattr(reading, name) for name in ("task", "batch_size", "device", "owner", "output")}
+        signals, settled = collect_outputs(model, data, transform=transform, **options)
         if not np.array_equal(signals.targets, pool.targets[start : start + count]):
             hint = "Number the classes 0 … m − 1, and let no transform change a target from pass to pass."
             refuse(reading.owner, "targets", "be the same for every model", "others from this model's view of the data", hint)

@@ -63,6 +63,7 @@ def train_references(
     extra_models: int = 0,
     batch_size: int = 256,
     device: object = None,
+    output: str | int = "auto",
     settings: Mapping[str, Any] | None = None,
     progress: bool = True,
 ) -> References:
@@ -96,6 +97,7 @@ def train_references(
         extra: `extra(model, indices, seed)` gives further columns, a dict of arrays (n,) or (len(indices),), of the first
             `extra_models` models.
         batch_size: records in one forward pass. device: where nn.Modules are read.
+        output: of modules that return several tensors, the name or position of the output, or "auto"; as in `audit`.
         settings: what decides the training, when `train_fn` is a function: plain values that a second start must match.
         progress: draw a bar on a terminal.
 
@@ -115,7 +117,7 @@ def train_references(
     path = Path(folder)
     _require_arguments(train_fn, traces, workers, threads=threads, attempts=attempts, batch_size=batch_size, extra_models=extra_models)
     chosen = _engine(train_fn, engine, stack)
-    reading = Reading(task, checked_queries(queries, OWNER), keep_outputs, batch_size, device, OWNER)
+    reading = Reading(task, checked_queries(queries, OWNER), keep_outputs, batch_size, device, OWNER, output)
     with disk(path, models, OWNER):
         resumes = require_own_folder(path, OWNER)
     records = record_pool(train, test, pool=pool, ids=ids, owner=OWNER)

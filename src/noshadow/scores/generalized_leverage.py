@@ -64,6 +64,7 @@ def generalized_leverage(
     damping_scale: str = "sum",
     weight_decay: float | None = None,
     layer: str = "auto",
+    output: str | int = "auto",
     precision: str = "float64",
     preconditioner_rank: int | str = "auto",
     unvectorised: str = "refuse",
@@ -95,6 +96,7 @@ def generalized_leverage(
         damping_scale: "sum" over records, or "mean" as published.
         weight_decay: of the training objective mean(loss) + (wd/2)‖θ‖².
         layer: name of the nn.Linear whose output counts, "auto" for the model's own.
+        output: of a model that returns several tensors, the name or position of its output, or "auto"; as in `audit`.
         precision: "float64", or "float32" for the products of the iteration (convolutions run several times faster); whether
             a solve converged is judged in float64 all the same.
         preconditioner_rank: random vectors with which the Gauss–Newton curvature is sketched to speed the solves up, "auto" for
@@ -132,7 +134,8 @@ def generalized_leverage(
     solver = checked_solver(tolerance, max_iterations, curvature, precision, preconditioner_rank, max_memory, seed, progress, owner)
     asked = checked_damping(damping, damping_scale, weight_decay, owner)
     require_whole(batch_size, owner, "batch_size", low=1)
-    view = network_view(model, train, layers=layers, layer=layer, unvectorised=unvectorised, device=device, seed=seed, owner=owner)
+    how: dict[str, Any] = {"unvectorised": unvectorised, "batch_size": batch_size, "device": device, "seed": seed, "owner": owner}
+    view = network_view(model, train, layers=layers, layer=layer, output=output, **how)
     with view as (network, records):
         problem = network_problem(network, records, task=task, outputs="all", sample_weight=None, batch_size=batch_size, progress=progress)
         value, source = sum_damping(asked, problem)
@@ -169,6 +172,7 @@ def network_influence(
     damping_scale: str = "sum",
     weight_decay: float | None = None,
     layer: str = "auto",
+    output: str | int = "auto",
     precision: str = "float64",
     preconditioner_rank: int | str = "auto",
     unvectorised: str = "refuse",
@@ -186,7 +190,7 @@ def network_influence(
     Args:
         points: k records to score, usually training records; (X, y), a map-style Dataset or a DataLoader.
         damping: λ ≥ 0, or "auto": that of `weight_decay`, which must then be given.
-        model, train, task, layers, tolerance, max_iterations, curvature, damping_scale, weight_decay, layer, precision,
+        model, train, task, layers, tolerance, max_iterations, curvature, damping_scale, weight_decay, layer, output, precision,
             preconditioner_rank, unvectorised, batch_size, max_memory, device, progress, seed: as in `generalized_leverage`.
 
     Returns:
@@ -213,7 +217,8 @@ def network_influence(
     solver = checked_solver(tolerance, max_iterations, curvature, precision, preconditioner_rank, max_memory, seed, progress, owner)
     asked = checked_damping(damping, damping_scale, weight_decay, owner)
     require_whole(batch_size, owner, "batch_size", low=1)
-    view = network_view(model, train, layers=layers, layer=layer, unvectorised=unvectorised, device=device, seed=seed, owner=owner)
+    how: dict[str, Any] = {"unvectorised": unvectorised, "batch_size": batch_size, "device": device, "seed": seed, "owner": owner}
+    view = network_view(model, train, layers=layers, layer=layer, output=output, **how)
     with view as (network, records):
         problem = network_problem(network, records, task=task, outputs="all", sample_weight=None, batch_size=batch_size, progress=progress)
         value, source = sum_damping(asked, problem)

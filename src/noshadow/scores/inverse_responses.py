@@ -15,7 +15,7 @@ from noshadow.scores.network_problem import NetworkProblem
 from noshadow.scores.nystrom import nystrom_preconditioner, sketch_rank
 from noshadow.scores.solver_arguments import Solver
 from noshadow.views.loading import Batch, Records, records_of
-from noshadow.views.network import Network
+from noshadow.views.network import Network, require_agreement
 from noshadow.views.torch import seed_everything
 
 # Vectors of p numbers held for each right-hand side while it is being solved.
@@ -66,6 +66,8 @@ def points_of(network: Network, points: object, problem: NetworkProblem, *, seed
     if records.count == 0:
         refuse(owner, "points", "hold at least one record", "none")
     batches, outputs, targets = [], [], []
+    seed_everything(seed)
+    require_agreement(network, records)
     seed_everything(seed)
     for batch in records.batches(1):
         args, kwargs = network.inputs(batch)

@@ -45,6 +45,7 @@ def network_scores(
     outputs: str = "auto",
     dimension: int = 2048,
     layer: str = "auto",
+    output: str | int = "auto",
     sample_weight: object = None,
     unvectorised: str = "refuse",
     batch_size: int = 128,
@@ -71,7 +72,8 @@ def network_scores(
         weight_decay: of the training objective mean(loss) + (wd/2)‖θ‖².
         method: "dual" (exact, n² numbers twice), "projected" (approximate, any n) or "auto" (dual where it fits).
         outputs: "margin", "all" or "auto" (margin for hard labels, all otherwise).
-        dimension: of the projected gradients. layer: name of the nn.Linear whose output counts.
+        dimension: of the projected gradients. layer: name of the nn.Linear whose output counts; "auto": the model's own output.
+        output: of a model that returns several tensors, the name or position of its output, or "auto"; as in `audit`.
         sample_weight: (n,) ≥ 0, scales each record's loss, gradient and curvature.
         unvectorised: "refuse" models that torch.func cannot run over many records at once, or "loop" over records.
         batch_size: records in one pass. device: where to run. max_memory: bytes for the kernel and its inverse.
@@ -103,10 +105,8 @@ def network_scores(
     settings = NetworkSettings(method, dimension, max_memory, seed, OWNER)
     require_whole(batch_size, OWNER, "batch_size", low=1)
     _require_damping(damping, OWNER)
-    with network_view(model, train, layers=layers, layer=layer, unvectorised=unvectorised, device=device, seed=seed, owner=OWNER) as (
-        network,
-        records,
-    ):
+    how: dict[str, Any] = {"unvectorised": unvectorised, "batch_size": batch_size, "device": device, "seed": seed, "owner": OWNER}
+    with network_view(model, train, layers=layers, layer=layer, output=output, **how) as (network, records):
         problem = network_problem(
             network, records, task=task, outputs=outputs, sample_weight=sample_weight, batch_size=batch_size, progress=progress
         )
@@ -129,6 +129,7 @@ def damping_sweep(
     layers: str | int = "all",
     method: str = "auto",
     outputs: str = "auto",
+    output: str | int = "auto",
     dimension: int = 2048,
     batch_size: int = 128,
     max_memory: float = 3e9,
@@ -160,7 +161,7 @@ def damping_sweep(
     settings = NetworkSettings(method, dimension, max_memory, seed, owner)
     require_whole(batch_size, owner, "batch_size", low=1)
     _require_damping(damping, owner)
-    with network_view(model, train, layers=layers, seed=seed, owner=owner) as (network, records):
+    with network_view(model, train, layers=layers, output=output, batch_size=batch_size, seed=seed, owner=owner) as (network, records):
         problem = network_problem(
             network, records, task=task, outputs=outputs, sample_weight=None, batch_size=batch_size, progress=progress
         )

@@ -14,6 +14,7 @@ from noshadow.traces.callbacks import lightning_callback, transformers_callback
 from noshadow.traces.files import save_traces
 from noshadow.traces.forward import module_losses
 from noshadow.views import view
+from noshadow.views.head import Source
 from noshadow.views.loading import records_of
 from noshadow.views.view import Settings
 
@@ -33,6 +34,7 @@ class LossTraces:
         device: where to run an nn.Module; it returns to its own device after each recording. None: where it is.
         ids: (n,) unique integers or strings; the audit then matches records by id. None: by position.
         layer: name of the nn.Linear to read, or "auto" for the one that produces the model's output.
+        output: of a model that returns several tensors, the name or position of its output, or "auto"; as in `audit`.
 
     Raises:
         InputError: an argument breaks a rule.
@@ -58,16 +60,18 @@ class LossTraces:
         device: object = None,
         ids: object = None,
         layer: str = "auto",
+        output: str | int = "auto",
     ) -> None:
         require_choice(task, ("auto", *TASKS), "LossTraces", "task")
-        Settings(batch_size=batch_size, owner="LossTraces")  # refuses a wrong size now, not when training starts
+        Settings(batch_size=batch_size, output=output, owner="LossTraces")  # refuses a wrong size now, not when training starts
         if data is not None and not (isinstance(data, (tuple, list)) and len(data) == 2):
             records_of(data, "LossTraces", "data", seed=0)
         self._data, self._task = data, task
-        self._settings = Settings(layer=layer, batch_size=batch_size, device=device, progress=False, owner="LossTraces.record")
+        how: dict[str, Any] = {"layer": layer, "batch_size": batch_size, "device": device, "output": output}
+        self._settings = Settings(**how, progress=False, owner="LossTraces.record")
         self._ids = None if ids is None else _identifiers(ids)
         self._columns: list[Array] = []
-        self._head: nn.Linear | None = None
+        self._source: Source | None = None
 
     def __len__(self) -> int:
         """Number of recordings."""
@@ -102,7 +106,7 @@ class LossTraces:
         if self._data is None:
             refuse(owner, "data", "be given to LossTraces", "none", "Build LossTraces((X, y)), or append losses of your own.")
         if isinstance(model, nn.Module):
-            losses, self._head = module_losses(model, self._data, task=self._task, settings=self._settings, last_head=self._head)
+            losses, self._source = module_losses(model, self._data, task=self._task, settings=self._settings, last=self._source)
         elif isinstance(model, BaseEstimator):
             losses = self._estimator_losses(model)
         else:
@@ -158,7 +162,8 @@ class LossTraces:
 
     def _estimator_losses(self, model: BaseEstimator) -> Array:
         asked = self._settings
-        seen = view(model, self._data, None, task=self._task, layer=asked.layer, device=asked.device, progress=False, owner=asked.owner)
+        how: dict[str, Any] = {"layer": asked.layer, "output": asked.output, "device": asked.device, "owner": asked.owner}
+        seen = view(model, self._data, None, task=self._task, progress=False, **how)
         return record_losses(seen.train.outputs, task_targets(seen.train.outputs, seen.train.targets, seen.task, asked.owner), seen.task)
 
     def _add(self, losses: Array, owner: str) -> None:

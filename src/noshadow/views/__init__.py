@@ -37,6 +37,7 @@ def view(
     task: str = "auto",
     weight_decay: float | None = None,
     layer: str = "auto",
+    output: str | int = "auto",
     batch_size: int = 256,
     device: object = None,
     progress: bool = True,
@@ -52,6 +53,7 @@ def view(
         task: "auto", "regression", "classification" or "binary".
         weight_decay: ≥ 0, the optimiser's, for an nn.Module; a scikit-learn estimator holds its own penalty.
         layer: name of the nn.Linear to read, or "auto" for the one that produces the model's output.
+        output: of a model that returns several tensors, the name or position of its output, or "auto"; as in `audit`.
         batch_size: records in one forward pass.
         device: where to run an nn.Module; it returns to its own device afterwards. None: where it is.
         progress: draw a bar on a terminal.
@@ -70,7 +72,7 @@ def view(
         >>> seen.damping, seen.train.features.shape, len(seen.test)
         (0.5, (3, 1), 0)
     """
-    settings = Settings(layer=layer, batch_size=batch_size, device=device, progress=progress, seed=seed, owner=owner)
+    settings = Settings(layer, batch_size, device, progress, seed, owner, output)
     _require_rows_of_outputs(model, owner)
     if isinstance(model, nn.Module):
         return torch_view(model, train, test, task=task, weight_decay=weight_decay, settings=settings)
@@ -79,7 +81,9 @@ def view(
     return sklearn_view(model, train, test, task=task, weight_decay=weight_decay, settings=settings)
 
 
-def collect_signals(model: object, data: object, *, batch_size: int = 256, device: object = None, layer: str = "auto") -> Signals:
+def collect_signals(
+    model: object, data: object, *, batch_size: int = 256, device: object = None, layer: str = "auto", output: str | int = "auto"
+) -> Signals:
     """Features, outputs and targets of one split, in the data's own order.
 
     Features are the inputs of the last linear layer without the bias column, outputs its raw values (logits
@@ -91,12 +95,14 @@ def collect_signals(model: object, data: object, *, batch_size: int = 256, devic
         batch_size: records in one forward pass.
         device: where to run an nn.Module; it returns to its own device afterwards. None: where it is.
         layer: name of the nn.Linear to read, or "auto" for the one that produces the model's output.
+        output: of a model that returns several tensors, the name or position of its output, or "auto"; as in `audit`.
 
     Returns:
         Signals with n rows; its features are None for estimators without a linear head.
 
     Raises:
-        InputError: the model, the data or an argument cannot be read; one sentence says which and why.
+        InputError: the model, the data or an argument cannot be read; the model returns something else than its head's output for
+            some record; one sentence says which and why.
 
     Cost: one forward pass; memory is that of the signals and one batch.
 
@@ -107,7 +113,7 @@ def collect_signals(model: object, data: object, *, batch_size: int = 256, devic
         >>> signals.features.shape, signals.outputs.shape
         ((5, 4), (5, 3))
     """
-    settings = Settings(layer=layer, batch_size=batch_size, device=device, owner="collect_signals")
+    settings = Settings(layer=layer, batch_size=batch_size, device=device, owner="collect_signals", output=output)
     _require_rows_of_outputs(model, "collect_signals")
     if isinstance(model, nn.Module):
         return torch_signals(model, data, settings=settings)
@@ -124,13 +130,15 @@ def collect_outputs(
     transform: Transform | None = None,
     batch_size: int = 256,
     device: object = None,
+    output: str | int = "auto",
     progress: bool = False,
     owner: str = "collect_outputs",
 ) -> tuple[Signals, str]:
     """Outputs and targets of one split without features, in the data's own order, and the task the model settles.
 
     Outputs are raw logits or predictions, even when the model itself ends in a softmax or a sigmoid after its last Linear;
-    a module whose output no Linear gives is taken at its word, unless that word is probabilities.
+    a module whose output no Linear gives is taken at its word, unless that word is probabilities. So is a record for which the
+    model says something else than its head.
 
     Args:
         model: any nn.Module with one row of outputs per record, or a fitted scikit-learn estimator.
@@ -139,6 +147,7 @@ def collect_outputs(
         transform: changes the inputs of a batch before the model sees them.
         batch_size: records in one forward pass.
         device: where to run an nn.Module; it returns to its own device afterwards. None: where it is.
+        output: of a model that returns several tensors, the name or position of its output, or "auto"; as in `audit`.
         progress: draw a bar on a terminal.
         owner: the function named in error messages.
 
@@ -150,7 +159,7 @@ def collect_outputs(
 
     Cost: one forward pass; memory is that of the outputs and one batch.
     """
-    settings = Settings(batch_size=batch_size, device=device, progress=progress, owner=owner)
+    settings = Settings(batch_size=batch_size, device=device, progress=progress, owner=owner, output=output)
     _require_rows_of_outputs(model, owner)
     if isinstance(model, nn.Module):
         return module_outputs(model, data, task=task, transform=transform, settings=settings)

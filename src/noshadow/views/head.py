@@ -1,6 +1,6 @@
 """The Linear layer that produces a model's output, found by what actually runs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NoReturn
@@ -9,29 +9,41 @@ import torch
 from torch import Tensor, nn
 
 from noshadow.checks import refuse, users_code
+from noshadow.views.chosen_output import LOGITS, Part, Path, Ran, chosen_part, parts_of
+from noshadow.views.endings import ENDINGS, ending_of, ends_as
 from noshadow.views.loading import Batch, moved
+from noshadow.views.view import Settings
 
 CANDIDATES_NAMED = 12
-ENDINGS: Mapping[str, Callable[[Tensor], Tensor]] = {
-    "": lambda z: z,
-    "log_softmax": partial(torch.log_softmax, dim=-1),
-    "softmax": partial(torch.softmax, dim=-1),
-    "sigmoid": torch.sigmoid,
-}
-Ran = dict[nn.Linear, tuple[str, Tensor]]
+Layers = dict[nn.Linear, Ran]
 
 
 @dataclass(frozen=True)
 class Head:
-    """The Linear that is read, and what the model does to its output (`ending`, a key of ENDINGS)."""
+    """The Linear that is read, and what the model does to its output (`ending`, a key of ENDINGS).
+
+    `asked`: the caller named the Linear, so its own output counts, whatever the model makes of it.
+    """
 
     name: str
     layer: nn.Linear
     ending: str
     notes: tuple[str, ...]
+    asked: bool = False
 
     def __str__(self) -> str:
         return f"{described(self.name, self.layer)[:-1]}, {'without' if self.layer.bias is None else 'with'} bias)"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a model's outputs are read: the way to them in what it returns, and the Linear that gives them.
+
+    `path` is None when a Linear was named and nothing that the model returns can be held against it.
+    """
+
+    path: Path | None
+    head: Head | None
 
 
 def described(name: str, layer: nn.Linear) -> str:
@@ -47,87 +59,86 @@ def called(model: nn.Module, batch: Batch, device: torch.device, owner: str) -> 
         return model(*moved(batch.args, device, dtype), **moved(batch.kwargs, device, dtype))
 
 
-def found_head(model: nn.Module, batch: Batch, device: torch.device, *, layer: str, owner: str) -> Head:
-    """The Linear whose output is the model's output on a few records, or the one the caller names.
+def found_source(model: nn.Module, batch: Batch, device: torch.device, settings: Settings, *, headless: str = "refuse") -> Source:
+    """The output of a model on a few records, and the Linear that gives it, raw or under an ending, or that the caller names.
 
     Args:
         model: in eval mode, under no_grad.
         batch: a few records.
         device: where the model is.
-        layer: "auto", or the name of a Linear that runs.
-        owner: the function named in error messages.
+        settings: `layer`, "auto" or the name of a Linear that runs; `output`, "auto" or a name or position; `owner`.
+        headless: where no Linear gives the output, "refuse", take what is called "logits" alone, or "take" any output.
 
     Raises:
-        InputError: no Linear gives the output (the sentence names those that ran, in order), or its output is
-            not one row per record.
+        InputError: no output or more than one may be meant, no Linear gives it (the sentence names those that ran, in
+            order), or its output is not one row per record.
     """
-    head, final, ran = _sought(model, batch, device, layer=layer, owner=owner)
-    if head is None:
-        got = f"an output of shape {tuple(final.shape)} that none of them gives"
-        _refuse_head(owner, "model", "end in an nn.Linear, raw or under softmax, log_softmax or sigmoid", got, ran)
-    return head
-
-
-def head_or_none(model: nn.Module, batch: Batch, device: torch.device, *, layer: str, owner: str) -> Head | None:
-    """As `found_head`, but None when no Linear gives the model's output."""
-    return _sought(model, batch, device, layer=layer, owner=owner)[0]
-
-
-def first_tensor(output: object) -> Tensor | None:
-    """The tensor a model's output is, names as its logits, or holds first."""
-    logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
-    parts = output.values() if isinstance(output, Mapping) else output if isinstance(output, (tuple, list)) else ()
-    return next((value for value in (output, logits, *parts) if isinstance(value, Tensor)), None)
-
-
-def _sought(model: nn.Module, batch: Batch, device: torch.device, *, layer: str, owner: str) -> tuple[Head | None, Tensor, Ran]:
-    output, ran = _probed(model, batch, device, owner)
-    final = first_tensor(output)
-    if layer != "auto":
-        head = _named_head(model, final, ran, layer=layer, owner=owner)
-        return head, torch.empty(0) if final is None else final, ran
-    if final is None:
-        refuse(owner, "model", "return a tensor, a tuple or dict of tensors, or an object with .logits", type(output).__name__)
-    if not torch.isfinite(final).all():
+    owner = settings.owner
+    returned, ran = _probed(model, batch, device, owner)
+    if settings.layer != "auto":
+        return _named_source(model, returned, batch, ran, settings)
+    part = chosen_part(returned, batch.target, ran, output=settings.output, owner=owner)
+    if part is None:
+        refuse(owner, "model", "return a tensor, a tuple or dict of tensors, or an object with .logits", type(returned).__name__)
+    taken = headless == "take" or (headless == "logits" and (part.word in LOGITS or settings.output != "auto") and part.value.ndim == 2)
+    if not torch.isfinite(part.value).all():
+        if taken and headless == "logits":
+            return Source(part.path, None)
         refuse(owner, "model", "give finite outputs", "NaN or infinite values on the first records", "Check inputs and weights.")
-    tries = ((ending, linear, name) for ending in ENDINGS for linear, (name, raw) in reversed(ran.items()) if _ends_as(ending, raw, final))
-    match = next(tries, None)
-    if match is None:
-        return None, final, ran
-    ending, linear, name = match
-    _require_row_per_record(ran[linear][1], name, owner)
-    return Head(name, linear, ending, _ending_note(ending)), final, ran
+    tries = ((ending, linear) for ending in ENDINGS for linear, one in reversed(ran.items()) if ends_as(ending, one.raw, part.value))
+    ending, linear = next(tries, (None, None))
+    if linear is not None and ending is not None:
+        _require_row_per_record(ran[linear].raw, ran[linear].name, owner)
+        return Source(part.path, Head(ran[linear].name, linear, ending, _ending_note(ending)))
+    if not taken:
+        got = f"an output of shape {tuple(part.value.shape)} that none of them gives"
+        _refuse_head(owner, "model", "end in an nn.Linear, raw or under softmax, log_softmax or sigmoid", got, ran)
+    return Source(part.path, None)
 
 
-def _named_head(model: nn.Module, final: Tensor | None, ran: Ran, *, layer: str, owner: str) -> Head:
+def _named_source(model: nn.Module, returned: object, batch: Batch, ran: Layers, settings: Settings) -> Source:
+    layer, owner = settings.layer, settings.owner
     wanted = dict(model.named_modules(remove_duplicate=False)).get(layer)
     if not isinstance(wanted, nn.Linear) or wanted not in ran:
         idle = " that did not run" if isinstance(wanted, nn.Linear) else ""
         kind = "no such layer" if wanted is None else f"a {type(wanted).__name__}{idle}"
         _refuse_head(owner, "layer", "name an nn.Linear that runs", f"{layer!r} ({kind})", ran)
-    raw = ran[wanted][1]
+    raw = ran[wanted].raw
     _require_row_per_record(raw, layer, owner)
-    ending = None if final is None else next((e for e in ENDINGS if _ends_as(e, raw, final)), None)
+    parts = parts_of(returned)
+    if settings.output != "auto":
+        part = chosen_part(returned, batch.target, ran, output=settings.output, owner=owner)
+        parts = [] if part is None else [part]
+    part, ending = _given_by(raw, parts)
     if ending is None:
         note = f"The outputs are those of layer {layer!r}, as asked for; the model's own output differs from them."
-        return Head(layer, wanted, "", (note,))
-    return Head(layer, wanted, ending, _ending_note(ending))
+        return Source(None if part is None else part.path, Head(layer, wanted, "", (note,), asked=True))
+    return Source(None if part is None else part.path, Head(layer, wanted, ending, _ending_note(ending), asked=True))
+
+
+def _given_by(raw: Tensor, parts: Sequence[Part]) -> tuple[Part | None, str | None]:
+    """The part that a Linear's output is, and its ending; a single part and None when it is not."""
+    found = ((part, ending_of(raw, part.value)) for part in parts)
+    lone = parts[0] if len(parts) == 1 else None
+    return next(((part, ending) for part, ending in found if ending is not None), (lone, None))
 
 
 def _ending_note(ending: str) -> tuple[str, ...]:
     return (f"The model ends in a {ending}; the raw output of its head is used as logits.",) if ending else ()
 
 
-def _probed(model: nn.Module, batch: Batch, device: torch.device, owner: str) -> tuple[object, Ran]:
-    """The model's output, and each Linear that ran with its name and last output, in the order of these last runs."""
-    ran: Ran = {}
+def _probed(model: nn.Module, batch: Batch, device: torch.device, owner: str) -> tuple[object, Layers]:
+    """What the model returns, and each Linear that ran with its last input and output, in the order of these last runs."""
+    ran: Layers = {}
 
-    def note(name: str, layer: nn.Linear, _: object, output: Tensor) -> None:
+    def note(name: str, layer: nn.Linear, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor) -> None:
         ran.pop(layer, None)
+        given = args[0] if args else kwargs["input"]
         # Copied: a later operation in place would otherwise pass for the Linear's own output.
-        ran[layer] = (name, output.detach().clone())
+        ran[layer] = Ran(name, given.detach().clone(), output.detach().clone())
 
-    hooks = [m.register_forward_hook(partial(note, name)) for name, m in model.named_modules() if isinstance(m, nn.Linear)]
+    linears = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    hooks = [module.register_forward_hook(partial(note, name), with_kwargs=True) for name, module in linears]
     try:
         return called(model, batch, device, owner), ran
     finally:
@@ -138,24 +149,6 @@ def _probed(model: nn.Module, batch: Batch, device: torch.device, owner: str) ->
 def _has_integers(batch: Batch) -> bool:
     inputs = (*batch.args, *batch.kwargs.values())
     return any(isinstance(value, Tensor) and not value.is_floating_point() for value in inputs)
-
-
-def _ends_as(ending: str, raw: Tensor, final: Tensor) -> bool:
-    if ending.endswith("softmax") and raw.shape[-1] == 1:
-        return False
-    # A width of one may have been squeezed away or added.
-    if _without_last_one(raw.shape) != _without_last_one(final.shape):
-        return False
-    expected = ENDINGS[ending](raw).reshape(final.shape).double()
-    if not ending:
-        # Exact: a tanh of small values is the identity to any tolerance.
-        return torch.equal(expected, final.double())
-    tolerance = 1e-5 if raw.dtype in (torch.float32, torch.float64) else 1e-2
-    return torch.allclose(expected, final.double(), rtol=tolerance, atol=tolerance * 1e-2)
-
-
-def _without_last_one(shape: torch.Size) -> tuple[int, ...]:
-    return tuple(shape[:-1]) if len(shape) > 1 and shape[-1] == 1 else tuple(shape)
 
 
 def _require_row_per_record(raw: Tensor, name: str, owner: str) -> None:
@@ -169,8 +162,8 @@ def _require_row_per_record(raw: Tensor, name: str, owner: str) -> None:
         )
 
 
-def _refuse_head(owner: str, argument: str, rule: str, got: str, ran: Ran) -> NoReturn:
-    names = [described(name, layer) for layer, (name, _) in ran.items()]
+def _refuse_head(owner: str, argument: str, rule: str, got: str, ran: Layers) -> NoReturn:
+    names = [described(one.name, layer) for layer, one in ran.items()]
     more = "…, " if len(names) > CANDIDATES_NAMED else ""
     listed = f"ran in order: {more}{', '.join(names[-CANDIDATES_NAMED:])}" if names else "no nn.Linear ran"
     hint = "Name the head with layer=…" if names else "For model risk alone pass Signals(None, outputs, targets) to audit_signals."

@@ -13,7 +13,9 @@ from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from noshadow.checks import InputError, refuse, require_choice, users_code
-from noshadow.views.head import Head, called, first_tensor, head_or_none
+from noshadow.views.chosen_output import part_at
+from noshadow.views.forward import disagreement, forward_pass, head_agreement
+from noshadow.views.head import Head, Source, called, found_source
 from noshadow.views.layers import Layer, chosen_layers, ran_layers
 from noshadow.views.loading import Batch, Records, moved, records_of
 from noshadow.views.torch import PROBE_RECORDS, _present, _undisturbed, seed_everything
@@ -31,7 +33,7 @@ class Network:
         layers: the chosen layers, in the order in which they last started to run.
         parameters: name → float64 tensor of every chosen parameter.
         constants: name → float64 tensor of the other parameters and of floating buffers.
-        head: the Linear whose output is taken, None when the model's own output is.
+        source: where the outputs are: of the Linear whose output is taken, or without one the model's own.
         device: where it runs. owner: the function named in error messages.
         unvectorised: "refuse", or "loop" to go record by record where torch.func cannot.
         notes: what was left out, and why.
@@ -41,11 +43,16 @@ class Network:
     layers: tuple[Layer, ...]
     parameters: dict[str, Tensor]
     constants: dict[str, Tensor]
-    head: Head | None
+    source: Source
     device: torch.device
     owner: str
     unvectorised: str
     notes: tuple[str, ...]
+
+    @property
+    def head(self) -> Head | None:
+        """The Linear whose output is taken, None when the model's own output is."""
+        return self.source.head
 
     @property
     def size(self) -> int:
@@ -69,7 +76,7 @@ class Network:
         finally:
             if hook is not None:
                 hook.remove()
-        found = first_tensor(whole) if self.head is None else kept[0]
+        found = kept[0] if self.head is not None else part_at(whole, self.source.path or ())
         if found is None or found.ndim not in (1, 2):
             shape = "no tensor" if found is None else f"outputs of shape {tuple(found.shape)}"
             refuse(self.owner, "model", "give one row of outputs per record", shape, "Pool token-level outputs to one row per record.")
@@ -83,7 +90,9 @@ def network_view(
     *,
     layers: str | int,
     layer: str = "auto",
+    output: str | int = "auto",
     unvectorised: str = "refuse",
+    batch_size: int = 128,
     device: object = None,
     seed: int = 0,
     owner: str,
@@ -94,6 +103,8 @@ def network_view(
         model: an nn.Module. data: (X, y), a map-style Dataset or a DataLoader (its order is fixed by us).
         layers: "last", "all" or the number k of last parameterised layers, by the order in which they run.
         layer: name of the nn.Linear whose output counts, "auto" for the model's own.
+        output: of a model that returns several tensors, the name or position of its output, or "auto".
+        batch_size: records in the forward pass that compares the model's outputs with its head's.
         unvectorised: "refuse", or "loop" to differentiate record by record where torch.func cannot go over many at once.
         device: where to run. seed: repeats random transforms of the data. owner: the function named in error messages.
 
@@ -103,7 +114,7 @@ def network_view(
     require_choice(unvectorised, UNVECTORISED, owner, "unvectorised")
     if not isinstance(model, nn.Module) or isinstance(model, torch.jit.ScriptModule):
         refuse(owner, "model", "be a plain nn.Module", type(model).__name__, "Other models have record_scores of their last layer.")
-    settings = Settings(layer=layer, device=device, seed=seed, owner=owner)
+    settings = Settings(layer=layer, output=output, batch_size=batch_size, device=device, progress=False, seed=seed, owner=owner)
     records = _repeated(_present(records_of(data, owner, "train", seed=seed), owner, "train"), seed)
     with ExitStack() as stack:
         # A forward pass may leave things behind (caches, weight_norm's weight, counters): not in the user's own module.
@@ -113,12 +124,12 @@ def network_view(
         where = stack.enter_context(_undisturbed(model, settings))
         stack.enter_context(_plain_attention())
         probe = next(iter(records.batches(PROBE_RECORDS)))
-        head = head_or_none(model, probe, where, layer=layer, owner=owner)
+        source, changed = _agreed(model, found_source(model, probe, where, settings, headless="take"), records, where, settings)
         ran = ran_layers(model, partial(_run, model, probe, where, owner))
         double = {name: _doubled(tensor) for name, tensor in (*model.named_parameters(), *model.named_buffers())}
         trainable = {name: double[name] for name, parameter in model.named_parameters() if parameter.requires_grad}
         rest = {name: value for name, value in double.items() if name not in trainable}
-        whole = Network(model, ran, trainable, rest, head, where, owner, unvectorised, ())
+        whole = Network(model, ran, trainable, rest, source, where, owner, unvectorised, ())
         picked, notes = chosen_layers(model, ran, layers, idle=_idle_parameters(whole, probe), owner=owner)
         names = {name for item in picked for name in item.parameters}
         yield (
@@ -127,10 +138,34 @@ def network_view(
                 layers=picked,
                 parameters={name: value for name, value in double.items() if name in names},
                 constants={name: value for name, value in double.items() if name not in names},
-                notes=(*(head.notes if head else ()), *records.notes, *notes),
+                notes=(*(source.head.notes if source.head else ()), *changed, *records.notes, *notes),
             ),
             records,
         )
+
+
+def _agreed(model: nn.Module, source: Source, records: Records, device: torch.device, settings: Settings) -> tuple[Source, tuple[str, ...]]:
+    """The source, without its head when the model says something else of a record: then its own output is differentiated."""
+    if source.head is None or source.head.asked:
+        return source, ()
+    found = forward_pass(model, source, records, device, settings, "train", features=False)
+    differs = disagreement(source.head, head_agreement(source, {"train": found}))
+    if differs is None:
+        return source, ()
+    return replace(source, head=None), (f"The model's own output is scored: {differs}.",)
+
+
+def require_agreement(network: Network, records: Records) -> None:
+    """Refuse records on which the model says something else than the head whose output was scored."""
+    head, owner = network.head, network.owner
+    if head is None or head.asked:
+        return
+    settings = Settings(device=network.device, progress=False, owner=owner)
+    found = forward_pass(network.module, network.source, records, network.device, settings, "points", features=False)
+    differs = disagreement(head, head_agreement(network.source, {"points": found}))
+    if differs is not None:
+        hint = f"Pass layer={head.name!r} to score the output of that layer."
+        refuse(owner, "points", "get the output of the model's head, as the training records do", f"others: {differs}", hint)
 
 
 def _with_dense_gradients(model: nn.Module) -> None:

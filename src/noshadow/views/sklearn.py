@@ -89,7 +89,11 @@ def sklearn_signals(estimator: BaseEstimator, data: object, *, settings: Setting
 
 def _taken_apart(estimator: Any, settings: Settings) -> _Fitted:
     owner = settings.owner
-    for argument, value, rest in (("layer", settings.layer, "auto"), ("device", settings.device, None)):
+    for argument, value, rest in (
+        ("layer", settings.layer, "auto"),
+        ("output", settings.output, "auto"),
+        ("device", settings.device, None),
+    ):
         if value != rest:
             refuse(owner, argument, f"be {rest!r} for a scikit-learn estimator", repr(value))
     steps: list[Any] = []

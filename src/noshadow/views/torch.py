@@ -2,17 +2,18 @@
 
 import hashlib
 import random
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from noshadow.checks import Array, InputError, as_array, refuse, require_choice, require_number, resolved_task
-from noshadow.progress import tracked
+from noshadow.checks import ONE_LABEL, InputError, refuse, require_choice, require_number, resolved_task
 from noshadow.signals import Signals
-from noshadow.views.head import Head, called, described, found_head
+from noshadow.views.forward import Pass, disagreement, forward_pass, head_agreement
+from noshadow.views.head import Head, Source, described, found_source
 from noshadow.views.loading import Records, records_of
 from noshadow.views.view import Settings, View, no_records
 
@@ -27,17 +28,20 @@ def torch_view(model: nn.Module, train: object, test: object, *, task: str, weig
     train_records = _present(records_of(train, owner, "train", seed=settings.seed), owner, "train")
     test_records = None if test is None else records_of(test, owner, "test", seed=settings.seed)
     with _undisturbed(model, settings) as device:
-        head = _head(model, train_records, device, settings)
-        seen = _collected(model, head, train_records, device, settings, "train")
-        if test_records is None or test_records.count == 0:
-            unseen = no_records(seen)
-        else:
-            unseen = _collected(model, head, test_records, device, settings, "test")
+        source = _source(model, train_records, device, settings)
+        passes = {"train": _passed(model, source, train_records, device, settings, "train")}
+        if test_records is not None and test_records.count:
+            passes["test"] = _passed(model, source, test_records, device, settings, "test")
+    head = source.head
+    assert head is not None
+    agreement = head_agreement(source, passes)
+    seen = _signals(passes["train"])
+    unseen = _signals(passes["test"]) if "test" in passes else no_records(seen)
     settled = task
     if decay is not None or head.ending:
         settled = resolved_task(task, seen.outputs, seen.targets, owner)
         require_fitting_task(head, settled, owner)
-    damping, source = training_damping(decay, settled, *seen.outputs.shape)
+    damping, damping_source = training_damping(decay, settled, *seen.outputs.shape)
     return View(
         train=seen,
         test=unseen,
@@ -46,12 +50,13 @@ def torch_view(model: nn.Module, train: object, test: object, *, task: str, weig
         fit_intercept=head.layer.bias is not None,
         penalize_intercept=True,
         damping=damping,
-        damping_source=source,
+        damping_source=damping_source,
         sample_weight=None,
         class_names=None,
-        not_applicable=None,
+        not_applicable=_not_applicable(head, agreement),
         notes=(*head.notes, *train_records.notes),
         weights_sha256=_weights_sha256(model),
+        inputs={"head_outputs": agreement},
     )
 
 
@@ -59,7 +64,27 @@ def torch_signals(model: nn.Module, data: object, *, settings: Settings) -> Sign
     """The Signals of one split; arguments as in `collect_signals`."""
     records = _present(records_of(data, settings.owner, "data", seed=settings.seed), settings.owner, "data")
     with _undisturbed(model, settings) as device:
-        return _collected(model, _head(model, records, device, settings), records, device, settings, "data")
+        source = _source(model, records, device, settings)
+        found = _passed(model, source, records, device, settings, "data")
+    head = source.head
+    assert head is not None
+    differs = disagreement(head, head_agreement(source, {"data": found}))
+    if differs is not None and not head.asked:
+        hint = f"Pass layer={head.name!r} for the output of that layer; audit takes the model's own outputs for its losses."
+        refuse(settings.owner, "model", "return the output of its head for every record", f"another: {differs}", hint)
+    return _signals(found)
+
+
+def _not_applicable(head: Head, agreement: Mapping[str, Any]) -> str | None:
+    """Why a head that the model changes afterwards has no record scores, and what has."""
+    differs = disagreement(head, agreement)
+    if differs is None or head.asked:
+        return None
+    through = "" if head.ending in ("softmax", "sigmoid") else ", or layers='all' to score through what follows it"
+    return (
+        f"{differs}. Something behind the head changes them, and the closed form knows the head alone. Losses and model risk are of the "
+        f"model's own outputs. Pass layer={head.name!r} to audit the head by itself{through}."
+    )
 
 
 def _present(records: Records, owner: str, argument: str) -> Records:
@@ -97,7 +122,7 @@ def require_fitting_task(head: Head, task: str, owner: str) -> None:
             "model",
             "end in a softmax over its classes in classification",
             f"the sigmoid of {described(head.name, head.layer)}",
-            "Multi-label heads are not supported: audit one label at a time as task='binary'.",
+            ONE_LABEL,
         )
 
 
@@ -144,50 +169,19 @@ def seed_everything(seed: int) -> None:
     np.random.seed(seed % 2**32)  # noqa: NPY002 - random transforms of users' data sets may draw from it
 
 
-def _head(model: nn.Module, records: Records, device: torch.device, settings: Settings) -> Head:
+def _source(model: nn.Module, records: Records, device: torch.device, settings: Settings) -> Source:
     seed_everything(settings.seed)
     batch = next(iter(records.batches(min(PROBE_RECORDS, settings.batch_size))))
-    return found_head(model, batch, device, layer=settings.layer, owner=settings.owner)
+    return found_source(model, batch, device, settings)
 
 
-def _collected(model: nn.Module, head: Head, records: Records, device: torch.device, settings: Settings, argument: str) -> Signals:
-    """One forward pass: the last input and output of the head for each record, and the targets."""
-    owner, rows = settings.owner, 0
-    dtype = torch.float64 if head.layer.weight.dtype == torch.float64 else torch.float32
-    features, outputs = (np.empty((records.count, k), str(dtype)[6:]) for k in (head.layer.in_features, head.layer.out_features))
-    targets: list[Array] = []
-    last: list[tuple[Tensor, Tensor]] = []
-
-    def keep(_: object, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor) -> None:
-        given = args[0] if args else kwargs["input"]
-        last[:] = [(given.detach().to("cpu", dtype, copy=True), output.detach().to("cpu", dtype, copy=True))]
-
+def _passed(model: nn.Module, source: Source, records: Records, device: torch.device, settings: Settings, argument: str) -> Pass:
     seed_everything(settings.seed)
-    hook = head.layer.register_forward_hook(keep, with_kwargs=True)
-    total = -(-records.count // settings.batch_size)
-    steps = tracked(records.batches(settings.batch_size), f"Reading {argument}", total=total, show=settings.progress)
-    try:
-        with closing(steps) as batches:  # type: ignore[type-var]
-            for batch in batches:
-                target = as_array(batch.target, owner, f"{argument} targets")
-                last.clear()
-                called(model, batch, device, owner)
-                shape = tuple(last[0][1].shape) if last else "nothing"
-                size = len(target) if target.ndim else 0
-                if shape != (size, outputs.shape[1]) or rows + size > records.count:
-                    refuse(owner, "model", f"give one row of outputs per record ({size} in a batch)", f"{shape} from '{head.name}'")
-                features[rows : rows + size], outputs[rows : rows + size] = last[0][0].numpy(), last[0][1].numpy()
-                targets.append(target)
-                rows += size
-    finally:
-        hook.remove()
-    if rows != records.count:
-        refuse(
-            owner, argument, "give every record of its data set", f"{rows} rows from {records.count} records", "Does collate_fn drop some?"
-        )
-    stacked = np.concatenate(targets)
-    ids = None if records.rows is None else np.array(records.rows)
-    return Signals(features, outputs, stacked[:, 0] if stacked.ndim == 2 and stacked.shape[1] == 1 else stacked, ids)
+    return forward_pass(model, source, records, device, settings, argument, features=True)
+
+
+def _signals(found: Pass) -> Signals:
+    return Signals(found.features, found.outputs, found.targets, found.ids)
 
 
 def _weights_sha256(model: nn.Module) -> str:

@@ -421,7 +421,7 @@ def bad(array, place, value):
         ({"targets": LABELS.astype(float)}, "Labels of a classification must be integers"),
         ({"targets": np.ones(N, int)}, "targets must hold at least two classes; got only class 1"),
         ({"targets": RNG.integers(0, 2, (N, 3)), "task": "classification"}, "Multi-label heads are not supported"),
-        ({"targets": RNG.integers(0, 2, (N, 3))}, "task must be named when integer targets do not settle it"),
+        ({"targets": RNG.integers(0, 2, (N, 3))}, "targets must be one label per record; got 3 columns of 0 and 1. Multi-label"),
         ({"outputs": LOGITS[:, :1], "targets": (LABELS > 0).astype(float)}, "task must be named when one output meets targets 0.0 and 1.0"),
         ({"targets": RNG.dirichlet([1, 1, 1], N)}, "task must be named when target rows sum to one"),
         ({"task": "ranking"}, "task must be one of 'auto', 'regression', 'classification', 'binary'; got 'ranking'"),

@@ -176,6 +176,33 @@ def test_more_layers_are_asked_for_by_name_or_number(run, module, layers, stored
     assert audited.provenance["scores"]["method"] == "dual" and audited.provenance["scores"]["parameters"] == 12
 
 
+TWO_HEADS = """
+    import torch
+    import noshadow as ns
+
+    class TwoHeads(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.first, self.second = torch.nn.Linear(3, 5), torch.nn.Linear(3, 4)
+
+        def forward(self, x):
+            return {"first": self.first(x), "second": self.second(x)}
+
+    def build():
+        x, y = torch.randn(50, 3, generator=torch.Generator().manual_seed(1)), torch.arange(50) % 4
+        return ns.Target(TwoHeads(), (x[:30], y[:30]), (x[30:], y[30:]), weight_decay=0.1)
+"""
+
+
+@pytest.mark.parametrize("output", ["second", "1"])
+def test_one_of_two_outputs_is_named(run, fails, module, output):
+    name = module(TWO_HEADS)
+    fails(r"got 'first' \(8, 5\), 'second' \(8, 4\)\. Pass output=", "audit", f"{name}:build", "--out", "a")
+    assert run("audit", f"{name}:build", "--out", "a", "--output", output, "--quiet") == (0, "", "")
+    assert load("a").provenance["head"] == "Linear 'second' (3 → 4, with bias)"
+
+
 def test_what_a_users_function_prints_stays_out_of_the_result(run, module):
     name = module("print('imported')\n" + dedent(TARGET.format(more="")).replace("rng =", "print('epoch 1')\n    rng ="))
     code, out, err = run("audit", f"{name}:build", "--out", "a", "--json")
@@ -410,6 +437,7 @@ OBJECTS = np.array([{}] * 40, dtype=object)
         ({}, ("--seed", "-1"), "Invalid value for '--seed'"),
         ({}, ("--seed", str(2**70)), "seed must be a whole number"),
         ({}, ("--layers", "all"), "--layers must be 'last' for a file of signals; got 'all'"),
+        ({}, ("--output", "logits"), "--output must come with a module:function; got 'signals.npz'"),
         ({}, ("--depth", "3"), "No such option: --depth"),
         ({}, ("and", "more"), "unexpected extra argument.*[.] Try --help[.]$"),
     ],

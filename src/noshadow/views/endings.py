@@ -1,5 +1,6 @@
 """What a model does to the output of its last Linear: recognised on a few records, and held against every record after that."""
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -58,23 +59,25 @@ def row_differences(ending: str, raw: Tensor, own: Tensor) -> Tensor:
         raw: (n, m) output of the head.
         own: (n, m) output of the model. Probabilities are compared relative to their size, since a loss is their logarithm.
     """
-    if not ending and torch.equal(raw, own):
+    expected, given = ENDINGS[ending](raw), own
+    if torch.equal(expected, given):  # the usual case, at the price of the ending alone
         return torch.zeros(len(raw), dtype=torch.float64)
-    expected, given = ENDINGS[ending](raw).double(), own.double()
+    wide = torch.float64 if torch.float64 in (expected.dtype, given.dtype) else torch.float32
+    expected, given = expected.to(wide), given.to(wide)
     rounding = ENDING_ROUNDING[0 if raw.dtype in (torch.float32, torch.float64) else 1]
     smallest = torch.finfo(own.dtype if own.is_floating_point() else torch.float32).tiny
     if not ending:
         allowed = ROUNDING * expected.abs().amax(1, keepdim=True)
     elif ending == "log_softmax":
         # A probability that underflows has a logarithm of −∞, or one made of a few bits.
-        floor = torch.log(torch.tensor(smallest, dtype=torch.float64))
+        floor = math.log(smallest)
         expected, given = expected.clamp(min=floor), given.clamp(min=floor)
         allowed = rounding * expected.abs().clamp(min=1)
     else:
         allowed = rounding * torch.maximum(expected.abs(), given.abs()) + smallest
     same = (expected == given) | (expected.isnan() & given.isnan())
     gaps = torch.where(same, 0.0, (expected - given).abs().nan_to_num(nan=torch.inf))
-    return torch.where(same | (gaps <= allowed), 0.0, gaps).amax(1)
+    return torch.where(same | (gaps <= allowed), 0.0, gaps).amax(1).double()
 
 
 def logits_of(ending: str, own: Tensor, owner: str) -> Tensor:

@@ -82,8 +82,8 @@ def _not_applicable(head: Head, agreement: Mapping[str, Any]) -> str | None:
         return None
     through = "" if head.ending in ("softmax", "sigmoid") else ", or layers='all' to score through what follows it"
     return (
-        f"{differs}. Something behind the head changes them, and the closed form knows the head alone. Losses and model risk are of the "
-        f"model's own outputs. Pass layer={head.name!r} to audit the head by itself{through}."
+        f"{differs}, and the closed form knows the head alone (losses and model risk are of the model's own outputs; pass "
+        f"layer={head.name!r} to audit the head by itself{through})"
     )
 
 

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from noshadow import attacks, metrics, reference, theory
     from noshadow._audit import Target, audit, audit_signals
     from noshadow._compare import Comparison, compare
+    from noshadow._exposure import Exposure, exposure
     from noshadow._findings import findings
     from noshadow._lood import (
         LoodBounds,
@@ -47,6 +48,7 @@ _HOMES = {
     "Audit": "results",
     "Calibration": "results",
     "Comparison": "_compare",
+    "Exposure": "_exposure",
     "Finding": "results",
     "GeneralizedLeverage": "scores.leverage_matrices",
     "GroundTruth": "results",
@@ -73,6 +75,7 @@ _HOMES = {
     "collect_signals": "views",
     "compare": "_compare",
     "damping_sweep": "scores.network",
+    "exposure": "_exposure",
     "extrapolated_tnr": "tail",
     "extrapolated_tpr": "tail",
     "findings": "_findings",
@@ -113,6 +116,7 @@ __all__ = [
     "Audit",
     "Calibration",
     "Comparison",
+    "Exposure",
     "Finding",
     "GeneralizedLeverage",
     "GroundTruth",
@@ -139,6 +143,7 @@ __all__ = [
     "collect_signals",
     "compare",
     "damping_sweep",
+    "exposure",
     "extrapolated_tnr",
     "extrapolated_tpr",
     "findings",

@@ -1,0 +1,75 @@
+"""What the mixed model says about each record: the posterior of its separation, closed form, 2 × 2 algebra a record."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from noshadow._exposure.basis import Basis
+from noshadow._exposure.mixed_model import Fitted
+from noshadow._exposure.sufficient import Sides
+from noshadow.checks import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """Posteriors of n records under given coefficients.
+
+    Attributes:
+        levels: (2, n) OUT and IN level. separation: (n,) IN − OUT, mean. variance: (n,) of it, of (a, b) alone.
+        own: (n,) the part of the separation that the record's own margins add. gains: (2, n) share of each side's residual in it.
+        second: (2, 2) mean of the posterior second moments of (a, b), from which T is estimated anew.
+    """
+
+    levels: Array
+    separation: Array
+    variance: Array
+    own: Array
+    gains: Array
+    second: Array
+
+
+def expected_levels(basis: Basis, fitted: Fitted) -> Array:
+    """f(x) and g(x) of every record, (2, n)."""
+    found = np.empty((2, len(basis.scores)))
+    for part, x in basis.blocks():
+        found[:, part] = fitted.coefficients @ x.T
+    return found
+
+
+def posterior_of(sides: Sides, expected: Array, slopes: Array, variances: Array) -> Posterior:
+    """Posterior of every record's level and slope under given spreads.
+
+    (a, b) | margins ~ N(C Zᵀ W r, C), C = (T⁻¹ + ZᵀWZ)⁻¹, r the residuals of the two side means, W their precisions n/σ².
+
+    Args:
+        sides: of all records. expected: (2, n) f and g. slopes: (2, 2) T. variances: (2, n) σ² of each record's sides.
+
+    Cost: O(n).
+    """
+    f, g = expected
+    out, inside = sides.counts / variances
+    inverse = np.linalg.inv(slopes + 1e-10 * np.trace(slopes) * np.eye(2))
+    # C is the inverse of [[p, q], [q, s]].
+    p, q, s = inverse[0, 0] + out + inside, inverse[0, 1] + inside, inverse[1, 1] + inside
+    determinant = p * s - q * q
+    residuals = sides.means[0] - f, sides.means[1] - f - g
+    # Shares of the two residuals in a and in b: the rows of C Zᵀ W.
+    of_a = s * out / determinant, (s - q) * inside / determinant
+    of_b = -q * out / determinant, (p - q) * inside / determinant
+    a, b = (own[0] * residuals[0] + own[1] * residuals[1] for own in (of_a, of_b))
+    mixed = float((a * b - q / determinant).mean())
+    second = np.array([[float((a * a + s / determinant).mean()), mixed], [mixed, float((b * b + p / determinant).mean())]])
+    return Posterior(np.stack([f + a, f + a + g + b]), g + b, p / determinant, b, np.stack(of_b), second)
+
+
+def coefficient_variance(basis: Basis, fitted: Fitted, gains: Array) -> Array:
+    """Variance (n,) that the uncertainty of f and g adds to the separation, g − gain_out · f − gain_in · (f + g) in the coefficients.
+
+    Cost: O(np²).
+    """
+    found = np.empty(len(basis.scores))
+    for part, x in basis.blocks():
+        of_f, of_g = -gains[:, part].sum(0), 1 - gains[1, part]
+        both, mixed, single = (((x @ fitted.uncertainty[i, :, j, :]) * x).sum(1) for i, j in ((0, 0), (0, 1), (1, 1)))
+        found[part] = of_f**2 * both + 2 * of_f * of_g * mixed + of_g**2 * single
+    return np.maximum(found, 0.0)

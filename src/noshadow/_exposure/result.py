@@ -1,0 +1,83 @@
+"""Exposure: one rank and one honest number per record."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from noshadow.checks import Array, NotApplicable, require_number
+
+
+@dataclass(frozen=True, eq=False)
+class Exposure:
+    """What all evidence together says about each of n records; larger = riskier.
+
+    Attributes:
+        score: (n,) ranks the records. rule: name of what it is.
+        separation: (n,) posterior mean of μ_in − μ_out in units of the margins ("either": of its size). variance: (n,) of it.
+        d_prime: (n,) separation / √((spread_in² + spread_out²)/2). interval: (n, 2) of d_prime at `level`; NaN when order only.
+        spread_in, spread_out: (n,) standard deviations of the margins over models that had the record and that had not.
+        order_only: sizes are not identified; `reason` says what would identify them.
+        level: coverage of intervals. direction: "larger" or "either".
+        weights: name of a source → its share in what makes the separations differ between records; they sum to one.
+        notes: sentences a reader needs to know.
+    """
+
+    score: Array
+    rule: str
+    separation: Array
+    variance: Array
+    d_prime: Array
+    interval: Array
+    spread_in: Array
+    spread_out: Array
+    order_only: bool
+    reason: str
+    level: float
+    direction: str
+    weights: Mapping[str, float]
+    notes: tuple[str, ...]
+
+    def tpr(self, fpr: float) -> Array:
+        """Rate (n,) at which a threshold test on this record's margin finds it, at false-positive rate `fpr`.
+
+        Φ((b − z σ_out)/√(σ_in² + var b)), z = Φ⁻¹(1 − fpr), b the separation: the mean over its posterior. "either": the test calls a
+        member on both sides, with fpr/2 on each.
+
+        Raises:
+            NotApplicable: order only; the message says what would identify sizes. InputError: fpr outside (0, 1).
+        """
+        self._require_sizes()
+        return self._rate(self.separation, self.variance, fpr)
+
+    def tpr_interval(self, fpr: float) -> Array:
+        """Interval (n, 2) of `tpr` at `level`: rates at the ends of the separation's interval."""
+        self._require_sizes()
+        half = -ndtri((1 - self.level) / 2) * np.sqrt(self.variance)
+        low, high = self.separation - half, self.separation + half
+        nearest = np.maximum(low, 0.0) if self.direction == "either" else low
+        none = np.zeros_like(self.variance)
+        return np.column_stack([self._rate(nearest, none, fpr), self._rate(high, none, fpr)])
+
+    def _rate(self, separation: Array, variance: Array, fpr: float) -> Array:
+        rate = require_number(fpr, "Exposure.tpr", "fpr", low=0, high=1, low_open=True, high_open=True)
+        width = np.sqrt(self.spread_in**2 + variance)
+        if self.direction == "larger":
+            found: Array = ndtr((separation + ndtri(rate) * self.spread_out) / width)
+            return found
+        bar = ndtri(rate / 2) * self.spread_out
+        both: Array = ndtr((separation + bar) / width) + ndtr((bar - separation) / width)
+        return both
+
+    def _require_sizes(self) -> None:
+        if self.order_only:
+            raise NotApplicable(f"Exposure.tpr: rates need sizes, and this evidence gives the order only: {self.reason}")
+
+
+def shares(parts: Mapping[str, Array]) -> dict[str, float]:
+    """Share of each part in the variance of their sum: cov(part, sum)/var(sum); they sum to one. All 0 when nothing varies."""
+    total = np.sum(list(parts.values()), axis=0)
+    spread = float(total.var())
+    centred = total - total.mean()
+    return {name: float((part * centred).mean() / spread) if spread > 0 else 0.0 for name, part in parts.items()}

@@ -1,0 +1,95 @@
+"""Spreads of a record's margins over models: by side and by its levels, each record's own as far as it can be told."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import digamma, polygamma
+
+from noshadow._exposure.sufficient import Sides
+from noshadow.checks import Array
+
+CLIP = 2.0  # standard deviations of a level beyond which the spread no longer follows it: the extremes are the records that matter
+STEPS = 50
+LEAST_RECORDS = 200
+WIDEST = 1e6  # prior degrees of freedom from which a record's own spread says nothing
+
+
+@dataclass(frozen=True, eq=False)
+class Spreads:
+    """Variances of margins over models, OUT first.
+
+    Attributes:
+        level: (2, n) by side and the record's levels. record: (2, n) shrunk from the record's own to that.
+        free: (2, n) degrees of freedom behind `record`. prior: degrees of freedom of the prior. slopes: (2,) of log σ² in the two levels.
+    """
+
+    level: Array
+    record: Array
+    free: Array
+    prior: float
+    slopes: Array
+
+
+def spreads_of(sides: Sides, levels: Array, variances: Array) -> Spreads:
+    """Spreads by a gamma regression on the two levels, then each record's own shrunk to it by an inverse-gamma prior.
+
+    log σ²_side,i = c_side + d · (OUT level, IN level), the levels in standard deviations and clipped at two; squares around a record's
+    mean, with n − 1 degrees of freedom each, by iterated weighted least squares (a GLM with log link). The prior's degrees of freedom come
+    from the variance of log squares around the fit (Smyth 2004, the moment estimator of d₀).
+
+    Args:
+        sides: of all records. levels: (2, n) fitted OUT and IN levels. variances: (2,) of the mixed model, the start and, with fewer
+            than 200 records that have two margins on a side, the answer of that side.
+    """
+    width = levels.std(1, keepdims=True)
+    scaled = np.clip((levels - levels.mean(1, keepdims=True)) / np.where(width > 0, width, 1.0), -CLIP, CLIP)
+    free = np.maximum(sides.counts - 1, 0)
+    told = [side for side in (0, 1) if (free[side] > 0).sum() >= LEAST_RECORDS]
+    constants, slopes = np.log(variances), np.zeros(2)
+    if told:
+        constants, slopes = _gamma_fit(sides.squares, free, scaled, told, constants)
+    by_level = np.exp(constants[:, None] + (slopes @ scaled)[None])
+    prior = _prior_freedom(sides.squares, free, by_level, told)
+    if prior >= WIDEST:
+        return Spreads(by_level, by_level, np.full_like(free, np.inf), np.inf, slopes)
+    return Spreads(by_level, (prior * by_level + sides.squares) / (prior + free), prior + free, prior, slopes)
+
+
+def _gamma_fit(squares: Array, free: Array, scaled: Array, told: list[int], start: Array) -> tuple[Array, Array]:
+    """Constants of both sides and shared slopes by Newton's method on the gamma likelihood, weights n − 1."""
+    constants, slopes = start.copy(), np.zeros(2)
+    rows = [free[side] > 0 for side in told]
+    design = np.vstack(
+        [
+            np.column_stack([np.full(int(r.sum()), float(side == s)) for s in told] + [scaled[:, r].T])
+            for side, r in zip(told, rows, strict=True)
+        ]
+    )
+    weight = np.concatenate([free[side][r] for side, r in zip(told, rows, strict=True)])
+    mean_square = np.concatenate([squares[side][r] / free[side][r] for side, r in zip(told, rows, strict=True)])
+    numbers = np.concatenate([start[told], slopes])
+    # Fisher scoring with a log link has constant weights, so that one factorisation serves all steps.
+    information = (design * weight[:, None]).T @ design + 1e-9 * weight.sum() * np.eye(design.shape[1])
+    for _ in range(STEPS):
+        step = np.linalg.solve(information, design.T @ (weight * (mean_square * np.exp(-design @ numbers) - 1)))
+        numbers = numbers + np.clip(step, -1.0, 1.0)
+        if np.abs(step).max() < 1e-10:
+            break
+    constants[told] = numbers[: len(told)]
+    return constants, numbers[len(told) :]
+
+
+def _prior_freedom(squares: Array, free: Array, by_level: Array, told: list[int]) -> float:
+    """d₀ of the inverse-gamma prior: the variance of log squares beyond that of a χ² is ψ′(d₀/2)."""
+    left: list[Array] = []
+    for side in told:
+        seen = (free[side] > 0) & (squares[side] > 0)
+        half = free[side][seen] / 2
+        deviation = np.log(squares[side][seen] / by_level[side][seen]) - np.log(2.0) - digamma(half)
+        left.append((deviation - deviation.mean()) ** 2 - polygamma(1, half))
+    beyond = float(np.concatenate(left).mean()) if left else 0.0
+    if beyond <= polygamma(1, WIDEST / 2):
+        return WIDEST
+    root: float = brentq(lambda log_half: float(polygamma(1, np.exp(log_half))) - beyond, np.log(1e-3), np.log(WIDEST))
+    return float(min(max(2 * np.exp(root), 1.0), WIDEST))

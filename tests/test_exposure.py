@@ -1,0 +1,286 @@
+"""Exposure: the mixed model against statsmodels, a grid, LiRA's moments and simulation; what it refuses and where it gives order only."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import approx_fprime
+from scipy.stats import binom, norm
+from statsmodels.regression.mixed_linear_model import MixedLM
+
+import noshadow as ns
+from noshadow import InputError, NotApplicable
+from noshadow._exposure.basis import basis_of, normal_scores
+from noshadow._exposure.mixed_model import START, Form, _Problem, fitted_model
+from noshadow._exposure.posterior import posterior_of
+from noshadow._exposure.spread import spreads_of
+from noshadow._exposure.sufficient import Sides, _gathered, sides_of, sums_of
+
+SLOPES = np.array([[1.0, -0.4], [-0.4, 0.5]])
+SPREADS = (0.7, 0.5)  # OUT, IN
+
+
+def drawn(n, models, seed, *, slopes=SLOPES, spreads=SPREADS, leak=True, membership=None):
+    """Margins drawn from the model itself: the audited model's, covariates, references, membership, the true d′."""
+    rng = np.random.default_rng(seed)
+    first, second = rng.normal(size=(2, n))
+    f, g = 1 + 0.5 * first - 0.3 * second, 0.8 + 0.4 * first
+    a, b = rng.multivariate_normal([0, 0], slopes, n).T
+    inside = rng.random((models, n)) < 0.5 if membership is None else membership
+    slope, wide = (g + b, spreads) if leak else (np.zeros(n), (spreads[0], spreads[0]))
+    margins = f + a + slope + wide[1] * rng.normal(size=n)
+    references = f + a + inside * slope + np.where(inside, wide[1], wide[0]) * rng.normal(size=inside.shape)
+    truth = slope / np.sqrt((wide[0] ** 2 + wide[1] ** 2) / 2)
+    return margins, {"first": first, "second": second}, references, inside, truth
+
+
+def summed(covariates, references, inside):
+    return sums_of(sides_of(references, inside), basis_of(covariates, references.shape[1]))
+
+
+def test_the_slope_of_the_likelihood_is_its_derivative():
+    _, covariates, references, inside, _ = drawn(400, 3, 0)
+    for form in (Form(), Form(flat=True), Form(common_spread=True, flat=True)):
+        problem = _Problem(summed(covariates, references, inside), 1.3, form)
+        at = START[: 5 if form.flat else 7] + 0.1
+        numeric = approx_fprime(at, lambda numbers, it=problem: it.objective(numbers)[0], 1e-6)
+        # One-sided differences of a function of size 1e3 with steps of 1e-6: 1e-3 of the slopes' size.
+        np.testing.assert_allclose(problem.objective(at)[1], numeric, atol=1e-2)
+
+
+def test_variances_are_those_of_statsmodels():
+    _, covariates, references, inside, _ = drawn(300, 6, 1, spreads=(0.6, 0.6))
+    scores = {name: normal_scores(values)[0].astype(float) for name, values in covariates.items()}
+    models, n = references.shape
+    long = pd.DataFrame({"y": references.T.ravel(), "m": inside.T.ravel().astype(float), "record": np.repeat(np.arange(n), models)})
+    x = np.column_stack([np.ones(n), *scores.values()])[long["record"]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit = MixedLM(
+            long["y"],
+            np.hstack([x, x * long[["m"]].to_numpy()]),
+            groups=long["record"],
+            exog_re=np.column_stack([np.ones(len(long)), long["m"]]),
+        ).fit(reml=False, method=["bfgs", "cg"], gtol=1e-9, maxiter=2000)
+    basis = basis_of(covariates, n)
+    straight = type(basis)(basis.scores, basis.missing, basis.names, basis.missing_of, True, ())
+    ours = fitted_model(sums_of(sides_of(references, inside), straight), 1.0, Form(common_spread=True, flat=True))
+    # Both maximise the same likelihood; statsmodels stops at 1e-9 of the gradient.
+    np.testing.assert_allclose(ours.variances[0], fit.scale, rtol=1e-4)
+    np.testing.assert_allclose(ours.slopes, fit.cov_re, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(ours.coefficients.ravel(), fit.fe_params, atol=1e-4)
+
+
+def test_the_posterior_of_one_record_is_that_of_a_grid():
+    variances, expected = np.array([[0.49], [0.25]]), np.array([[0.4], [0.9]])
+    margins, members = np.array([0.1, -0.3, 1.9]), np.array([0, 0, 1])
+    sides = sides_of(margins[:, None], members[:, None].astype(bool))
+    found = posterior_of(sides, expected, SLOPES, variances)
+    a, b = np.meshgrid(np.linspace(-6, 6, 801), np.linspace(-5, 5, 801), indexing="ij")
+    inverse = np.linalg.inv(SLOPES)
+    log = -0.5 * (inverse[0, 0] * a**2 + 2 * inverse[0, 1] * a * b + inverse[1, 1] * b**2)
+    for margin, member in zip(margins, members, strict=True):
+        log -= 0.5 * (margin - expected[0] - a - member * (expected[1] + b)) ** 2 / variances[member]
+    mass = np.exp(log - log.max())
+    mass /= mass.sum()
+    mean = (mass * b).sum()
+    # A grid of 0.0125 on a smooth density: far below 1e-6.
+    assert found.separation[0] == pytest.approx(expected[1, 0] + mean, abs=1e-6)
+    assert found.variance[0] == pytest.approx((mass * (b - mean) ** 2).sum(), abs=1e-6)
+
+
+@pytest.mark.parametrize("models", [2, 4, 16])
+def test_intervals_cover_what_they_say_and_are_unbiased(models):
+    cover, bias = [], []
+    for seed in range(8):
+        margins, covariates, references, inside, truth = drawn(4000, models, seed)
+        found = ns.exposure(margins, covariates=covariates, references=references, membership=inside)
+        assert not found.order_only
+        cover.append(((truth > found.interval[:, 0]) & (truth < found.interval[:, 1])).mean())
+        bias.append((found.d_prime - truth).mean())
+    assert 0.88 <= np.mean(cover) <= 0.92
+    # Eight data sets of 4,000 records: the mean separation has a standard error of about 0.01 with two models.
+    assert abs(np.mean(bias)) < 0.03
+
+
+def test_rates_are_those_that_new_models_show():
+    margins, covariates, references, inside, truth = drawn(4000, 8, 5)
+    found = ns.exposure(margins, covariates=covariates, references=references, membership=inside)
+    assert ((found.tpr(0.01) < found.tpr(0.05)) & (found.tpr(0.05) <= 1)).all()
+    low, high = found.tpr_interval(0.05).T
+    assert ((low <= found.tpr(0.05) + 0.05) & (found.tpr(0.05) - 0.05 <= high)).all()
+    # The true rate of the threshold test on each record, in tenths of the predicted rate: calibrated to 0.04.
+    mean_width = np.sqrt((SPREADS[0] ** 2 + SPREADS[1] ** 2) / 2)
+    real = norm.sf((norm.isf(0.05) * SPREADS[0] - truth * mean_width) / SPREADS[1])
+    predicted = found.tpr(0.05)
+    for part in np.array_split(np.argsort(predicted), 10):
+        assert predicted[part].mean() == pytest.approx(real[part].mean(), abs=0.04)
+
+
+@pytest.mark.parametrize("models", [2, 4, 16])
+def test_without_a_leak_few_intervals_lie_above_zero(models):
+    margins, covariates, references, inside, _ = drawn(3000, models, 3, leak=False)
+    found = ns.exposure(margins, covariates=covariates, references=references, membership=inside)
+    assert (found.interval[:, 0] > 0).sum() <= binom.ppf(0.999, 3000, 0.05)
+
+
+def test_many_models_give_the_moments_of_lira():
+    margins, covariates, references, inside, _ = drawn(400, 256, 2)
+    own = np.random.default_rng(0).gamma(4, 0.25, 400) ** 0.5  # every record has a spread of its own
+    references = references.mean(0) + (references - references.mean(0)) * own
+    found = ns.exposure(margins, covariates=covariates, references=references, membership=inside)
+    success = ns.attacks.attack_success(references, inside, variance="record")
+    # 128 models a side leave 1/√128 of noise in each; a spread of its own is shrunk by a prior of some ten models.
+    np.testing.assert_allclose(found.d_prime, success.d_prime, atol=0.15, rtol=0.1)
+    assert np.corrcoef(found.d_prime, success.d_prime)[0, 1] > 0.995
+
+
+def test_affine_maps_and_the_order_of_models_change_nothing():
+    margins, covariates, references, inside, _ = drawn(800, 4, 6)
+    one = ns.exposure(margins, covariates=covariates, references=references, membership=inside)
+    moved = ns.exposure(3 * margins - 7, covariates=covariates, references=3 * references - 7, membership=inside)
+    # The optimiser stops at 1e-8 of the slope: five digits of the answer.
+    np.testing.assert_allclose(moved.d_prime, one.d_prime, atol=1e-4)
+    np.testing.assert_allclose(moved.separation, 3 * one.separation, atol=3e-4)
+    np.testing.assert_array_equal(np.argsort(moved.score, kind="stable")[-40:], np.argsort(one.score, kind="stable")[-40:])
+    turned = ns.exposure(margins, covariates=covariates, references=references[::-1], membership=inside[::-1])
+    np.testing.assert_allclose(turned.d_prime, one.d_prime, atol=1e-4)
+    stretched = ns.exposure(margins, covariates={k: np.exp(v) for k, v in covariates.items()}, references=references, membership=inside)
+    np.testing.assert_allclose(stretched.d_prime, one.d_prime, atol=1e-4)
+
+
+def test_covariates_say_what_few_models_cannot():
+    margins, covariates, references, inside, truth = drawn(3000, 2, 7)
+    bare = ns.exposure(np.random.default_rng(0).normal(size=3000), references=references, membership=inside)
+    told = ns.exposure(margins, covariates=covariates, references=references, membership=inside)
+    assert np.corrcoef(told.d_prime, truth)[0, 1] > np.corrcoef(bare.d_prime, truth)[0, 1] + 0.03
+    assert sum(told.weights.values()) == pytest.approx(1.0)
+    assert told.weights["first"] > 0.1 and abs(told.weights["second"]) < 0.1 and told.weights["references"] > 0.2
+
+
+def test_signed_residuals_have_sizes():
+    rng = np.random.default_rng(0)
+    n, models = 3000, 8
+    error, leverage = rng.normal(size=n), rng.beta(1, 3, n)
+    inside = rng.random((models, n)) < 0.5
+    noise = 0.2
+    references = error * np.where(inside, 1 - leverage, 1.0) + noise * rng.normal(size=(models, n))
+    margins = error * (1 - leverage) + noise * rng.normal(size=n)
+    truth = np.abs(error * leverage) / noise
+    found = ns.exposure(margins, covariates={"leverage": leverage}, references=references, membership=inside, direction="either")
+    assert (found.d_prime >= 0).all() and (found.interval[:, 0] >= 0).all()
+    assert np.corrcoef(found.d_prime, truth)[0, 1] > 0.85
+    cover = ((truth >= found.interval[:, 0]) & (truth <= found.interval[:, 1])).mean()
+    assert 0.85 <= cover <= 0.97
+    assert (found.tpr(0.05) >= 0.0499).all()
+    mirrored = ns.exposure(-margins, covariates={"leverage": leverage}, references=-references, membership=inside, direction="either")
+    np.testing.assert_allclose(mirrored.d_prime, found.d_prime, atol=1e-9)
+
+
+def test_the_spread_follows_the_levels():
+    rng = np.random.default_rng(1)
+    n, models = 4000, 8
+    levels = rng.normal(size=(2, n))
+    sides = Sides(
+        np.full((2, n), float(models)), levels, np.exp(0.6 * levels[1]) * rng.chisquare(models - 1, (2, n)) * np.array([[1.0], [0.25]])
+    )
+    found = spreads_of(sides, levels, np.array([1.0, 0.25]))
+    width = levels[1].std()
+    np.testing.assert_allclose(found.slopes, [0, 0.6 * width], atol=0.06)
+    middle = np.abs(levels).max(0) < 1
+    np.testing.assert_allclose(np.log(found.level[1, middle] / found.level[0, middle]), np.log(0.25), atol=0.05)
+    # Nothing is left for a record's own spread but what clipping took away.
+    assert found.prior > 10
+
+
+@pytest.mark.parametrize("pattern", ["one half", "complements", "two folds", "out only"])
+def test_where_sizes_are_not_identified_the_order_is_given_and_says_so(pattern):
+    rng = np.random.default_rng(4)
+    half = rng.random(3000) < 0.5
+    inside = {
+        "one half": half[None],
+        "complements": np.array([half, ~half]),
+        "two folds": np.array([half, ~half]),
+        "out only": np.zeros((2, 3000), bool),
+    }[pattern]
+    margins, covariates, references, inside, truth = drawn(3000, len(inside), 4, membership=inside)
+    found = ns.exposure(margins, covariates=covariates, references=references, membership=inside)
+    assert found.order_only and np.isnan(found.interval).all()
+    assert np.corrcoef(found.score, truth)[0, 1] > 0.4
+    with pytest.raises(NotApplicable, match=r"gives the order only: .* Two or more reference models on independent random halves"):
+        found.tpr(0.05)
+
+
+def test_without_references_the_order_is_that_of_shift():
+    margins, shift = np.random.default_rng(0).normal(size=(2, 50))
+    shift[3], shift[7] = np.inf, np.nan
+    found = ns.exposure(margins, covariates={"shift": shift})
+    assert found.order_only and found.rule == "shift" and found.score.argmax() == 3 and found.score.argmin() == 7
+    np.testing.assert_array_equal(ns.exposure(margins).score, -margins)
+    np.testing.assert_array_equal(ns.exposure(margins, direction="either").score, np.abs(margins))
+    with pytest.raises(NotApplicable, match="Two reference models on independent halves"):
+        found.tpr_interval(0.1)
+
+
+def test_missing_margins_infinite_covariates_and_records_that_no_model_had():
+    margins, covariates, references, inside, truth = drawn(2000, 6, 8)
+    rng = np.random.default_rng(0)
+    gone = rng.random(references.shape) < 0.3
+    gone[:, :5] = True
+    covariates["shift"] = np.where(rng.random(2000) < 0.1, np.inf, truth)
+    covariates["trace"] = np.where(rng.random(2000) < 0.5, np.nan, truth)
+    covariates["dull"] = np.ones(2000)
+    found = ns.exposure(margins, covariates=covariates, references=np.where(gone, np.nan, references), membership=inside)
+    assert np.isfinite(found.d_prime).all() and np.isfinite(found.interval).all()
+    assert found.notes == ("Covariate 'dull' does not vary and says nothing.",)
+    assert np.corrcoef(found.d_prime, truth)[0, 1] > 0.8
+    # What no model has seen is known by its covariates alone, and less well.
+    assert (found.variance[:5] > found.variance[5:].mean()).all()
+
+
+def test_counts_are_gathered_only_where_there_are_too_many_patterns():
+    np.testing.assert_array_equal(_gathered(np.array([0, 1, 2, 3, 4])), [0, 1, 2, 3, 4])
+    assert len(np.unique(_gathered(np.arange(300.0)))) < 30
+    _, covariates, references, inside, _ = drawn(2000, 200, 10)
+    sums = summed(covariates, references, inside)
+    assert len(sums.counts) <= 150 and sums.records.sum() == 2000
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"margins": np.zeros(5)}, "margins must hold at least 20 records; got 5"),
+        ({"membership": None}, "references and membership must be given together"),
+        ({"references": np.zeros((2, 5))}, r"references must be \(models, 60\) margins"),
+        ({"membership": np.zeros((2, 60))}, "membership must be .* booleans"),
+        ({"covariates": {"x": np.zeros(3)}}, r"covariates\['x'\] must be 60 numbers"),
+        ({"covariates": [1, 2]}, "covariates must be a dict"),
+        ({"direction": "smaller"}, "direction must be one of 'larger', 'either'"),
+        ({"level": 1.0}, "level must be a number"),
+        ({"membership": np.ones((2, 60), bool)}, "membership must leave most records out of some model; got one for 0%"),
+        ({"seed": -1}, "seed must be"),
+    ],
+)
+def test_bad_input_is_refused(change, match):
+    margins, covariates, references, inside, _ = drawn(60, 2, 11)
+    arguments = {"margins": margins, "covariates": covariates, "references": references, "membership": inside} | change
+    with pytest.raises(InputError, match=f"^exposure: {match}"):
+        ns.exposure(arguments.pop("margins"), **arguments)
+
+
+def test_references_that_are_no_other_models_margins_are_refused():
+    margins, _, references, inside, _ = drawn(300, 3, 12)
+    with pytest.raises(InputError, match="references must be other models; got the audited model itself as number 2"):
+        ns.exposure(margins, references=np.vstack([references[:2], margins]), membership=inside)
+    with pytest.raises(InputError, match="Are these losses"):
+        ns.exposure(margins, references=np.logaddexp(0, -references), membership=inside)
+    assert "on one scale" in ns.exposure(margins, references=100 * references, membership=inside).notes[0]
+    with pytest.raises(InputError, match="none of model 1"):
+        ns.exposure(margins, references=np.vstack([references[0], np.full(300, np.nan)]), membership=inside[:2])
+
+
+def test_few_records_give_an_order():
+    margins, covariates, references, inside, _ = drawn(20, 4, 13)
+    found = ns.exposure(margins, covariates=covariates, references=references, membership=inside)
+    assert found.order_only and np.isfinite(found.score).all()

@@ -7,6 +7,10 @@ from noshadow.linalg import (
     add_pair_gram,
     batched_cg,
     batched_spd_solve,
+    cholesky_condition,
+    cholesky_in_place,
+    cholesky_inverse,
+    one_norm,
     pair_form_values,
     pair_forms,
     pair_products,
@@ -52,6 +56,26 @@ def test_indefinite_matrices_fail_with_a_sentence():
         spd_inverse(np.array([[1.0, 2.0], [2.0, 1.0]]), "caller")
     with pytest.raises(NumericalError, match="caller: the curvature has 1 non-positive or infinite diagonal entries"):
         spd_inverse(np.diag([1.0, 0.0]), "caller")
+
+
+@pytest.mark.parametrize("size", [1, 7, 600])  # 600 crosses the strips of the norm and the mirroring block
+def test_a_factor_in_place_gives_inverse_and_condition(size):
+    matrix = random_spd(size, 1e4, np.random.default_rng(size))
+    norm, truth = one_norm(matrix), np.linalg.cond(matrix, 1)
+    assert norm == pytest.approx(np.linalg.norm(matrix, 1), rel=1e-13)
+    work = (matrix + matrix.T) / 2
+    factor, pivot = cholesky_in_place(work)
+    assert pivot == 0 and np.shares_memory(factor, work)
+    np.testing.assert_allclose(np.tril(factor) @ np.tril(factor).T, matrix, rtol=0, atol=1e-11 * norm)
+    assert truth / 3 <= cholesky_condition(factor, norm) <= truth * (1 + 1e-9)  # LAPACK estimates from below
+    inverse = cholesky_inverse(factor)
+    # backward error of Cholesky: eps × condition
+    np.testing.assert_allclose(inverse @ matrix, np.eye(size), atol=1e-10)
+    np.testing.assert_array_equal(inverse, inverse.T)
+
+
+def test_a_factor_names_the_row_at_which_it_fails():
+    assert cholesky_in_place(np.diag([1.0, 2.0, -1.0, 3.0]))[1] == 3
 
 
 def test_pair_products_follow_vech_order():
@@ -166,6 +190,22 @@ def test_too_few_iterations_are_reported_with_the_residual_they_left():
     assert found.iterations.tolist() == [3, 3]
     assert not found.converged.any()
     assert (found.residual > 1e-10).all()
+
+
+def test_conjugate_gradients_end_where_they_are_told_to():
+    matrices, right = spd_columns(2, 40, seed=5)
+    seen = []
+
+    def third(step, solution, residual):
+        seen.append(step)
+        # The recurrence's residual is the true one up to rounding this early.
+        torch.testing.assert_close(residual, right - apply(matrices, solution), rtol=1e-9, atol=1e-12)
+        return step == 3
+
+    stopped = batched_cg(lambda v: apply(matrices, v), right, tolerance=1e-12, max_iterations=50, stop=third)
+    plain = batched_cg(lambda v: apply(matrices, v), right, tolerance=1e-12, max_iterations=3)
+    assert seen == [1, 2, 3] and stopped.iterations.tolist() == [3, 3]
+    torch.testing.assert_close(stopped.solution, plain.solution, rtol=0, atol=0)
 
 
 def test_a_preconditioner_may_be_an_iteration_itself():

@@ -60,22 +60,51 @@ def spd_inverse(matrix: Array, owner: str, *, overwrite: bool = False) -> SpdInv
         )
     scale = 1.0 / np.sqrt(diagonal)
     scaled = _scaled_on_both_sides(matrix if overwrite else matrix.copy(), scale)
-    norm = max(float(np.abs(scaled[low : low + 256]).sum(1).max()) for low in range(0, len(scaled), 256))
+    norm = one_norm(scaled)
     for jitter in JITTER_LADDER:
         scaled.flat[:: len(scaled) + 1] = 1.0 + jitter
-        # Symmetric, so its transpose is the column-ordered matrix that LAPACK wants; factored in place, in one triangle.
-        factor, info = lapack.dpotrf(scaled.T, lower=1, clean=0, overwrite_a=1)
+        factor, info = cholesky_in_place(scaled)
         if info == 0:
             break
         _mirrored(scaled.T)  # the other triangle still holds the matrix
     else:
         raise NumericalError(f"{owner}: the curvature is not positive definite even with jitter {JITTER_LADDER[-1]:g}. Raise the damping.")
-    reciprocal_condition, _ = lapack.dpocon(factor, norm, uplo="L")
+    condition = cholesky_condition(factor, norm)
     lower, info = lapack.dpotri(factor, lower=1, overwrite_c=1)
     if info != 0:
         raise NumericalError(f"{owner}: inverting the Cholesky factor failed at pivot {info}. Raise the damping.")
     inverse = _mirrored(_scaled_on_both_sides(lower.T, scale))
-    return SpdInverse(inverse, jitter, float(1.0 / max(reciprocal_condition, np.finfo(float).tiny)))
+    return SpdInverse(inverse, jitter, condition)
+
+
+def one_norm(matrix: Array) -> float:
+    """Largest absolute row sum, which for a symmetric matrix is its 1-norm; in strips, so that no second matrix is made."""
+    return max(float(np.abs(matrix[low : low + 256]).sum(1).max()) for low in range(0, len(matrix), 256))
+
+
+def cholesky_in_place(matrix: Array) -> tuple[Array, int]:
+    """Cholesky factor of a symmetric row-ordered matrix in the matrix's own memory.
+
+    Returns:
+        (factor, pivot): the factor is column-ordered and in the lower triangle, the other triangle still holds the matrix. The
+        pivot is 0, or the 1-based number of the first row at which the matrix is not positive definite.
+    """
+    # Symmetric, so its transpose is the column-ordered matrix that LAPACK wants.
+    factor, pivot = lapack.dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
+    return factor, int(pivot)
+
+
+def cholesky_condition(factor: Array, norm: float) -> float:
+    """1-norm condition estimate of a matrix from its Cholesky factor and its 1-norm."""
+    reciprocal, _ = lapack.dpocon(factor, norm, uplo="L")
+    return float(1.0 / max(reciprocal, np.finfo(float).tiny))
+
+
+def cholesky_inverse(factor: Array) -> Array:
+    """Both triangles of a matrix's inverse, column-ordered, from its Cholesky factor, which is left untouched."""
+    inverse, _ = lapack.dpotri(factor, lower=1)
+    symmetric: Array = _mirrored(inverse.T).T
+    return symmetric
 
 
 def _scaled_on_both_sides(matrix: Array, scale: Array) -> Array:
@@ -240,6 +269,7 @@ def batched_cg(
     max_iterations: int,
     preconditioner: Callable[[torch.Tensor], torch.Tensor] | None = None,
     verified: bool = True,
+    stop: Callable[[int, torch.Tensor, torch.Tensor], bool] | None = None,
     owner: str = "batched_cg",
 ) -> IterativeSolution:
     """Solve Ax = b for k right-hand sides at once by (preconditioned) conjugate gradients, each with its own steps.
@@ -255,6 +285,7 @@ def batched_cg(
         tolerance: stop a column at ‖b − Ax‖ ≤ tolerance·‖b‖. max_iterations: products spent at most, beside the check.
         preconditioner: X ↦ M⁻¹X with M near A and positive definite, or None.
         verified: compute the residuals afresh at the end, for one more product.
+        stop: (step, solution, residual of the recurrence) → whether to end there, asked after each step; None: never.
         owner: whom an error names.
 
     Raises:
@@ -268,7 +299,7 @@ def batched_cg(
     direction, image, curvature = torch.zeros_like(right), torch.zeros_like(right), torch.ones_like(sizes)
     iterations, negative = torch.zeros(len(right), dtype=torch.int64), torch.zeros_like(active)
     least = torch.full_like(sizes, torch.inf)
-    for _ in range(max_iterations):
+    for step in range(1, max_iterations + 1):
         if not active.any():
             break
         conditioned = residual * _spread(active, residual)
@@ -285,11 +316,13 @@ def batched_cg(
         least = torch.where(active, torch.minimum(least, curvature / _inner(direction, direction)), least)
         negative |= active & (curvature <= 0)
         active = active & ~negative
-        step = _spread(torch.where(active, strength / curvature, 0.0), right)
-        solution.addcmul_(direction, step)
-        residual.addcmul_(image, step, value=-1)
+        length = _spread(torch.where(active, strength / curvature, 0.0), right)
+        solution.addcmul_(direction, length)
+        residual.addcmul_(image, length, value=-1)
         iterations += active
         active = active & (_inner(residual, residual).sqrt() > tolerance * sizes)
+        if stop is not None and stop(step, solution, residual):
+            break
     if verified:
         residual = right - product(solution)
     relative = _inner(residual, residual).sqrt() / sizes.where(sizes > 0, torch.ones_like(sizes))

@@ -230,7 +230,7 @@ def test_tiles_multiply_like_the_matrix_whatever_is_kept(monkeypatch, budget):
     x, right = torch.from_numpy(problem(n=100)[0]), torch.from_numpy(problem(n=100, outputs=5)[1])
     tiles = kernel_tiles(x, rbf, "test", max_bytes=budget)
     assert len(tiles.kept) == {0.0: 0, 30_000.0: 4, 1e9: 10}[budget]
-    torch.testing.assert_close(tiles_product(tiles, right), rbf(x, x) @ right, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(tiles_product(tiles, right.T), right.T @ rbf(x, x), rtol=1e-12, atol=1e-12)
 
 
 def test_the_preconditioner_stays_below_the_kernel():
@@ -255,6 +255,7 @@ def test_the_preconditioner_stays_below_the_kernel():
         ({"noise": 0.0}, InputError, "noise must be a number > 0"),
         ({"max_memory": 1e3}, InputError, "40 records must fit in max_memory"),
         ({"kernel": lambda a, b: -5 * rbf(a, b), "rank": 0}, NumericalError, "the kernel is not positive semi-definite"),
+        ({"kernel": lambda a, b: 1e9 * rbf(a, b), "noise": 1e-9, "rank": 40}, NumericalError, "the noise is too small beside .* rank=0"),
     ],
 )
 def test_bounds_refuse_bad_input(change, error, message):

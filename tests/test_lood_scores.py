@@ -256,6 +256,24 @@ def test_indefinite_matrices_are_refused_with_how_far(shift, noise, what):
         lood_scores((vectors * values) @ vectors.T, y, noise=noise)
 
 
+@pytest.mark.parametrize(("lowest", "noise"), [(-0.05, 0.1), (-0.5, 0.1), (0.02, 0.1), (0.0, 1e-4)])
+def test_the_smallest_eigenvalue_of_a_larger_matrix_is_found_from_above(lowest, noise):
+    rng = np.random.default_rng(7)
+    basis, _ = np.linalg.qr(rng.normal(size=(150, 150)))
+    values = np.concatenate([[lowest], np.geomspace(0.1, 50, 149)])
+    matrix = (basis * values) @ basis.T
+    matrix = (matrix + matrix.T) / 2
+    if lowest >= 0:
+        # 1e-8: the error is the square of a residual of 1e-3, relative to the eigenvalue plus noise; from above up to rounding.
+        assert -1e-12 <= lood_scores(matrix, rng.normal(size=150), noise=noise).smallest_eigenvalue - lowest <= 1e-8
+        return
+    with pytest.raises(InputError, match="smallest eigenvalue being at most") as refused:
+        lood_scores(matrix, rng.normal(size=150), noise=noise)
+    # The message has three digits; beyond the noise there is no factor, and 40 products of K itself come within a tenth.
+    stated = float(str(refused.value).split("at most ")[1].split(". ")[0])
+    assert lowest * (1 + 5e-3) <= stated <= lowest * (0.9 if -lowest > noise else 0.99)
+
+
 def test_rounding_of_a_singular_kernel_is_not_called_indefinite():
     x = np.random.default_rng(0).normal(size=(40, 2))
     scores = lood_scores(x @ x.T, x[:, 0], noise=0.1)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.linalg import eigh_tridiagonal, hessenberg
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -175,7 +176,7 @@ def _tanh_as_erfs(terms: int = 10) -> tuple[Array, Array]:
     """Scales b and weights w with tanh x = Σ w erf(bx) to 2e-8 everywhere, and its Gaussian expectations to 1e-11.
 
     tanh is a mixture of erf(x/(√2 K)) over K of Kolmogorov's law (Andrews and Mallows 1974). A fine trapezoid rule in log K is
-    exact to rounding; the Gauss rule of that discrete measure (Lanczos, then the eigenvalues of the Jacobi matrix) needs few terms.
+    exact to rounding; the Gauss rule of that discrete measure (eigenvalues of its Jacobi matrix) needs few terms.
     """
     log_k = np.arange(-50, 41) * 0.05
     k = np.exp(log_k)[:, None]
@@ -183,17 +184,11 @@ def _tanh_as_erfs(terms: int = 10) -> tuple[Array, Array]:
     small = math.sqrt(2 * math.pi) * (np.exp(-(odd**2) / (2 * k * k)) * (odd**2 / k**4 - 1 / k**2)).sum(1)
     large = 8 * ((-1.0) ** (j - 1) * j**2 * k * np.exp(-2 * j**2 * k * k)).sum(1)
     mass = np.where(k[:, 0] < 1, small, large) * k[:, 0]
-    basis = [np.sqrt(mass / mass.sum())]
-    jacobi = np.zeros((terms, terms))
-    for row in range(terms):
-        image = log_k * basis[-1]
-        jacobi[row, row] = image @ basis[-1]
-        for _ in range(2):  # once is not enough to keep the basis orthogonal to rounding
-            image = image - np.array(basis).T @ (np.array(basis) @ image)
-        if row + 1 < terms:
-            jacobi[row, row + 1] = jacobi[row + 1, row] = np.linalg.norm(image)
-        basis.append(image / np.linalg.norm(image))
-    nodes, vectors = np.linalg.eigh(jacobi)
+    # Householder's reduction of the nodes, bordered by the roots of their masses, keeps the first unit vector: Jacobi's matrix remains.
+    bordered = np.diag(np.concatenate([[0.0], log_k]))
+    bordered[0, 1:] = bordered[1:, 0] = np.sqrt(mass / mass.sum())
+    jacobi = hessenberg(bordered)[1 : terms + 1, 1 : terms + 1]
+    nodes, vectors = eigh_tridiagonal(jacobi.diagonal(), jacobi.diagonal(-1))
     return np.exp(-nodes) * _SQRT_HALF, vectors[0] ** 2
 
 

@@ -77,6 +77,7 @@ def ascended(
         better = trace[:, step] > highest
         highest = np.maximum(highest, trace[:, step])
         best[torch.from_numpy(better)] = at.detach()[torch.from_numpy(better)]
+        # Adam by hand: the first step of torch.optim's imports its compiler, which takes seconds.
         first = _FIRST_MOMENT * first + (1 - _FIRST_MOMENT) * gradient
         second = _SECOND_MOMENT * second + (1 - _SECOND_MOMENT) * gradient**2
         scale = rate * (_LAST_RATE + (1 - _LAST_RATE) * (1 + np.cos(np.pi * step / steps)) / 2)

@@ -1,12 +1,17 @@
-"""One factorisation of a Gaussian process's training matrix, shared by every group and query."""
+"""One factorisation of a Gaussian process's training matrix, shared by every group and query.
 
+A matrix that cannot be a kernel matrix is refused with what is wrong with it in numbers.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 import torch
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
+from scipy.sparse.linalg import LinearOperator, eigsh
 
-from noshadow._lood.cholesky import noisy_factor
 from noshadow._lood.inputs import (
     Kernel,
     input_rows,
@@ -17,8 +22,18 @@ from noshadow._lood.inputs import (
     target_columns,
 )
 from noshadow.checks import Array, refuse
+from noshadow.linalg import cholesky_condition, cholesky_in_place, cholesky_inverse, one_norm
 
+# How far from symmetric or positive semi-definite a matrix may be, relative to its largest diagonal entry: rounding
+# in its own precision, and quadrature in a kernel, stay below.
+_ASYMMETRY = {4: 1e-5, 8: 1e-10}
+_NEGATIVE = {4: 1e-4, 8: 1e-8}
 _STRIP = 256
+_DENSE = 64  # side up to which all eigenvalues are cheaper than an iteration
+# Vectors of ARPACK's basis, and the residual at which it stops: it then almost always needs that many products and no restart,
+# and the eigenvalue, whose error is the square of the residual's, has its digits.
+_BASIS = 40
+_RESIDUAL = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,19 +96,8 @@ def posterior_of(
     factor = noisy_factor(values, sigma2, owner, "kernel(x, x)")
     del values
     weights, _ = lapack.dpotrs(factor.lower, columns, lower=1)
-    inverse = _inverse(factor.lower) if with_inverse else None
+    inverse = cholesky_inverse(factor.lower) if with_inverse else None
     return Posterior(rows, columns, kernel, sigma2, factor.lower, np.ascontiguousarray(weights), inverse, factor.condition)
-
-
-def _inverse(lower: Array) -> Array:
-    """M⁻¹, both triangles, from its Cholesky factor."""
-    inverse, _ = lapack.dpotri(lower, lower=1)
-    for start in range(0, len(inverse), _STRIP):
-        stop = start + _STRIP
-        corner = np.tril(inverse[start:stop, start:stop])
-        inverse[start:stop, start:stop] = corner + np.tril(corner, -1).T
-        inverse[start:stop, stop:] = inverse[stop:, start:stop].T
-    return np.asarray(inverse)
 
 
 def require_same_problem(factor: object, x: object, y: object, kernel: Kernel, noise: float, owner: str) -> Posterior:
@@ -123,3 +127,87 @@ def solved(posterior: Posterior, right: Array) -> Array:
     """M⁻¹B."""
     solution, _ = lapack.dpotrs(posterior.factor, right, lower=1)
     return np.asarray(solution)
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyFactor:
+    """Cholesky factor of M = K + σ²I.
+
+    Attributes:
+        lower: (n, n) column-ordered; its lower triangle is the factor, the rest is scrap.
+        condition: 1-norm condition estimate of M.
+        smallest_eigenvalue: estimate, from above, of K's smallest eigenvalue.
+    """
+
+    lower: Array
+    condition: float
+    smallest_eigenvalue: float
+
+
+def noisy_factor(matrix: Array, noise: float, owner: str, argument: str) -> NoisyFactor:
+    """Factor K + σ²I in a private copy, refusing a K that is not symmetric or not positive semi-definite.
+
+    Raises:
+        InputError: the entries that differ most, the failed pivot, or the negative eigenvalue found.
+
+    Cost: ⅓n³ flops, one n × n matrix.
+    """
+    _require_symmetric(matrix, owner, argument)
+    n, diagonal = len(matrix), matrix.diagonal()
+    if diagonal.min() < 0:
+        row = int(diagonal.argmin())
+        refuse(owner, argument, "be positive semi-definite", f"{diagonal[row]:.3g} on the diagonal at row {row}")
+    work = np.array(matrix, dtype=np.float64, order="C")
+    work.flat[:: n + 1] += noise
+    norm = one_norm(work)
+    lower, failed = cholesky_in_place(work)
+    smallest = _smallest_eigenvalue(matrix, None if failed else lower, noise)
+    if failed:
+        _refuse_indefinite(smallest, f"a pivot ≤ 0 at row {failed - 1} of K + noise·I", owner, argument)
+    if smallest < -_tolerance(matrix, _NEGATIVE):
+        _refuse_indefinite(smallest, "a negative eigenvalue", owner, argument)
+    return NoisyFactor(lower, cholesky_condition(lower, norm), smallest)
+
+
+def _smallest_eigenvalue(matrix: Array, lower: Array | None, noise: float) -> float:
+    """Smallest eigenvalue of K from above: by the factor of K + σ²I, whose inverse it dominates, or without one by K itself."""
+    n = len(matrix)
+    if n <= _DENSE:
+        return float(np.linalg.eigvalsh(matrix.astype(np.float64))[0])
+    if lower is None:
+        # Less its norm, the eigenvalue is the largest in size, to which ARPACK's tolerance is relative.
+        norm = one_norm(matrix)
+        return _lowest(lambda v: matrix @ v - norm * v, n) + norm
+
+    def minus_inverse(v: Array) -> Array:
+        return -np.asarray(blas.dtrsv(lower, blas.dtrsv(lower, v, lower=1), lower=1, trans=1))
+
+    return -1.0 / _lowest(minus_inverse, n) - noise
+
+
+def _lowest(product: Callable[[Array], Array], n: int) -> float:
+    """Smallest eigenvalue of a symmetric operator, from above."""
+    operator = LinearOperator((n, n), lambda v: product(v.ravel()), dtype=np.float64)
+    start = np.random.default_rng(0).normal(size=n)
+    return float(eigsh(operator, k=1, which="SA", ncv=_BASIS, tol=_RESIDUAL, v0=start, return_eigenvectors=False)[0])
+
+
+def _require_symmetric(matrix: Array, owner: str, argument: str) -> None:
+    worst, where = 0.0, (0, 0)
+    for low in range(0, len(matrix), _STRIP):
+        strip = np.abs(matrix[low : low + _STRIP, low:] - matrix[low:, low : low + _STRIP].T)
+        row, column = np.unravel_index(strip.argmax(), strip.shape)
+        if strip[row, column] > worst:
+            worst, where = float(strip[row, column]), (low + int(row), low + int(column))
+    if worst > _tolerance(matrix, _ASYMMETRY):
+        got = f"entries {where} and {where[::-1]} that differ by {worst:.3g}"
+        refuse(owner, argument, "be symmetric", got, "Use (K + K.T) / 2 if the two should agree.")
+
+
+def _tolerance(matrix: Array, table: dict[int, float]) -> float:
+    return table[4 if matrix.dtype == np.float32 else 8] * float(np.abs(matrix.diagonal()).max())
+
+
+def _refuse_indefinite(eigenvalue: float, sign: str, owner: str, argument: str) -> NoReturn:
+    got = f"{sign}, the smallest eigenvalue being at most {eigenvalue:.3g}"
+    refuse(owner, argument, "be positive semi-definite", got, "Check the kernel, or raise the noise if this is rounding.")

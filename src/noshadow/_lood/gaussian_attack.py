@@ -136,7 +136,9 @@ def _auc_block(d: Array, t: Array, outputs: int) -> Array:
         return angle, 0.5 * bulk.sum(2)
 
     low, high = np.full((len(scale), 1), _LOWEST), np.full((len(scale), 1), 300.0)
-    for _ in range(16):  # log ρ rises with τ and θ falls in the end: find where the integrand has died out
+    # log ρ rises with τ and θ falls in the end: find where the integrand has died out. All records are halved together, since brentq
+    # takes one at a time, which took five times as long as the whole function.
+    for _ in range(16):
         middle = (low + high) / 2
         angle, log_radius = angle_and_log_radius(middle)
         dead = log_radius - np.log(np.clip(angle, 1e-300, 1)) > _NEGLIGIBLE
@@ -160,7 +162,7 @@ def _tpr_block(d: Array, t: Array, alpha: float, outputs: int) -> Array:
     # climbs to the root without passing it, the log of the distribution function being concave.
     central = np.sqrt(2 * special.gammaincinv(outputs / 2, alpha))
     threshold = np.maximum(special.ndtri(alpha), central - centre)
-    for _ in range(_NEWTON_STEPS):
+    for _ in range(_NEWTON_STEPS):  # SciPy's Newton would integrate twice a step, for the mass and for its slope
         mass, density = _mass_within(threshold, centre, threshold + centre, outputs)
         step = np.log(alpha / mass) * mass / density
         threshold = threshold + step

@@ -17,12 +17,27 @@ from noshadow._lood.inputs import (
     require_rows_match,
     target_columns,
 )
-from noshadow._lood.tiles import TILE_ROWS, kernel_tiles, partial_cholesky, tiles_product
+from noshadow._lood.tiles import TILE_ROWS, KernelTiles, kernel_tiles, partial_cholesky, tiles_product
 from noshadow.checks import Array, NumericalError, as_array, refuse, require_number, require_whole
+from noshadow.linalg import batched_cg
 from noshadow.progress import tracked
 
 OWNER = "lood_bounds"
 _BOUNDED_EVERY = 5
+# Relative residual at which a column rests: further steps would not move the solution, and squares of residuals would underflow.
+_SOLVED = 1e-30
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """M·V and P⁻¹·V for vectors as rows V, the right-hand sides Bᵀ, the groups in their order, outputs and σ²."""
+
+    product: Callable[[Tensor], Tensor]
+    precondition: Callable[[Tensor], Tensor]
+    right: Tensor
+    members: list[Array]
+    outputs: int
+    noise: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +103,7 @@ def lood_bounds(
 
     Raises:
         InputError: bad arrays, groups or options, vectors that would not fit in memory.
-        NumericalError: the kernel is not positive semi-definite.
+        NumericalError: the kernel is not positive semi-definite, or the noise so far below it that the preconditioner is not.
 
     Exact when: the bounds hold up to rounding of the residuals, about 1e-16·n^½ times the condition of M.
     Cost: n²/2 kernel values a step unless they fit in memory, 2n² flops a step and column of B; memory beside the
@@ -100,17 +115,14 @@ def lood_bounds(
     relative = require_number(tolerance, OWNER, "tolerance", low=0)
     most, width = require_whole(iterations, OWNER, "iterations", low=1), require_whole(rank, OWNER, "rank", low=0)
     members = _groups(groups, len(rows))
-    right = torch.cat([_unit_columns(np.concatenate(members), len(rows)), torch.from_numpy(columns)], 1)
-    vectors = 8.0 * len(rows) * (width + 6 * right.shape[1]) + 16.0 * TILE_ROWS**2
+    right = torch.cat([_unit_rows(np.concatenate(members), len(rows)), torch.from_numpy(columns.T)])
+    vectors = 8.0 * len(rows) * (width + 6 * len(right)) + 16.0 * TILE_ROWS**2
     require_memory(vectors, max_memory, OWNER, len(rows), "Raise max_memory, or pass fewer groups at a time.")
     with torch.no_grad():
         factor = partial_cholesky(rows, kernel, width, OWNER)
         tiles = kernel_tiles(rows, kernel, OWNER, max_bytes=max_memory - vectors)
-        precondition = _preconditioner(factor, sigma2)
-        state, steps = _solutions(
-            lambda v: tiles_product(tiles, v) + sigma2 * v, precondition, right, members, columns.shape[1], sigma2, relative, most, progress
-        )
-    low, high = state
+        problem = _Problem(_noisy_product(tiles, sigma2), _preconditioner(factor, sigma2), right, members, columns.shape[1], sigma2)
+        (low, high), steps = _bounds(problem, relative, most, progress)
     kept = sum(tile.numel() * (1 if row == column else 2) for (row, column), tile in tiles.kept.items())
     return LoodBounds(
         kl_low=low[:, 0],
@@ -133,75 +145,82 @@ def _groups(groups: Sequence[object], n: int) -> list[Array]:
     return [group_indices(as_array(group, OWNER, "groups"), n, OWNER, "groups") for group in groups]
 
 
-def _unit_columns(rows: Array, n: int) -> Tensor:
-    columns = torch.zeros((n, len(rows)), dtype=torch.float64)
-    columns[torch.from_numpy(rows), torch.arange(len(rows))] = 1.0
-    return columns
+def _unit_rows(places: Array, n: int) -> Tensor:
+    rows = torch.zeros((len(places), n), dtype=torch.float64)
+    rows[torch.arange(len(places)), torch.from_numpy(places)] = 1.0
+    return rows
+
+
+def _noisy_product(tiles: KernelTiles, noise: float) -> Callable[[Tensor], Tensor]:
+    """V ↦ V(K + σ²I), refused on a direction that no positive semi-definite kernel has."""
+
+    def product(vectors: Tensor) -> Tensor:
+        image = tiles_product(tiles, vectors).add_(vectors, alpha=noise)
+        if bool((torch.linalg.vecdot(vectors, image) < 0).any()):
+            raise NumericalError(f"{OWNER}: the kernel is not positive semi-definite (a direction with vᵀ(K + noise·I)v < 0). Check it.")
+        return image
+
+    return product
 
 
 def _preconditioner(factor: Tensor, noise: float) -> Callable[[Tensor], Tensor]:
-    """v ↦ (FFᵀ + σ²I)⁻¹v."""
+    """V ↦ V(FFᵀ + σ²I)⁻¹, refused where rounding leaves it indefinite: no bound would hold."""
     if not factor.shape[1]:
         return lambda v: v / noise
     inner = factor.T @ factor
     inner.diagonal().add_(noise)
     lower = torch.linalg.cholesky(inner)
-    return lambda v: (v - factor @ torch.cholesky_solve(factor.T @ v, lower)) / noise
+
+    def precondition(vectors: Tensor) -> Tensor:
+        image = (vectors - torch.cholesky_solve((vectors @ factor).T, lower).T @ factor.T) / noise
+        if bool(((torch.linalg.vecdot(vectors, image) <= 0) & vectors.any(1)).any()):
+            raise NumericalError(
+                f"{OWNER}: the noise is too small beside the kernel for a preconditioner in float64. Raise it, or pass rank=0."
+            )
+        return image
+
+    return precondition
 
 
-def _solutions(
-    product: Callable[[Tensor], Tensor],
-    precondition: Callable[[Tensor], Tensor],
-    right: Tensor,
-    members: list[Array],
-    outputs: int,
-    noise: float,
-    tolerance: float,
-    most: int,
-    show: bool,
-) -> tuple[tuple[Array, Array], int]:
-    """Conjugate gradients on all columns at once; bounds from true residuals, and the steps taken."""
-    solution, residual = torch.zeros_like(right), right.clone()
-    conditioned = precondition(residual)
-    direction, strength = conditioned.clone(), (residual * conditioned).sum(0)
-    step = 0
-    for step in tracked(range(1, most + 1), "conjugate gradients", show=show):
-        image = product(direction)
-        curvature = (direction * image).sum(0)
-        if bool((curvature < 0).any()):
-            raise NumericalError(f"{OWNER}: the kernel is not positive semi-definite (a direction with vᵀ(K + noise·I)v < 0). Check it.")
-        length = torch.where(curvature > 0, strength / curvature.where(curvature > 0, torch.ones_like(curvature)), 0.0)
-        solution += length * direction
-        residual -= length * image
-        conditioned = precondition(residual)
-        previous, strength = strength, (residual * conditioned).sum(0)
-        ratio = torch.where(previous > 0, strength / previous.where(previous > 0, torch.ones_like(previous)), 0.0)
-        direction = conditioned + ratio * direction
-        if step % _BOUNDED_EVERY == 0 and _tight(*_all_bounds(solution, residual, conditioned, members, outputs, noise), tolerance):
-            break
-    residual = right - product(solution)  # the recurrence's residual drifts; the bounds need the true one
-    return _all_bounds(solution, residual, precondition(residual), members, outputs, noise), step
+def _bounds(problem: _Problem, tolerance: float, most: int, show: bool) -> tuple[tuple[Array, Array], int]:
+    """Bounds from the true residuals of conjugate gradients, stopped once they are tight; and the steps taken."""
+    bar = tracked(range(most), "conjugate gradients", show=show)
+
+    def tight(step: int, solution: Tensor, residual: Tensor) -> bool:
+        next(bar, None)
+        return step % _BOUNDED_EVERY == 0 and _tight(*_all_bounds(problem, solution, residual), tolerance)
+
+    found = batched_cg(
+        problem.product,
+        problem.right,
+        tolerance=_SOLVED,
+        max_iterations=most,
+        preconditioner=problem.precondition,
+        verified=False,
+        stop=tight,
+        owner=OWNER,
+    )
+    residual = problem.right - problem.product(found.solution)  # the recurrence's residual drifts; the bounds need the true one
+    return _all_bounds(problem, found.solution, residual), int(found.iterations.max())
 
 
 def _tight(low: Array, high: Array, tolerance: float) -> bool:
     return bool(np.isfinite(high).all() and (high - low <= tolerance * high).all())
 
 
-def _all_bounds(
-    solution: Tensor, residual: Tensor, conditioned: Tensor, members: list[Array], outputs: int, noise: float
-) -> tuple[Array, Array]:
+def _all_bounds(problem: _Problem, solution: Tensor, residual: Tensor) -> tuple[Array, Array]:
     """(low, high), each (g, 2): KL and mean distance of each group."""
-    z, r, p = solution.numpy(), residual.numpy(), conditioned.numpy()
-    target_error = max(float((r[:, -outputs:] * p[:, -outputs:]).sum()), 0.0)
-    low, high = np.empty((len(members), 2)), np.empty((len(members), 2))
+    z, r, p, outputs = solution.numpy(), residual.numpy(), problem.precondition(residual).numpy(), problem.outputs
+    target_error = max(float((r[-outputs:] * p[-outputs:]).sum()), 0.0)
+    low, high = np.empty((len(problem.members), 2)), np.empty((len(problem.members), 2))
     start = 0
-    for g, rows in enumerate(members):
+    for g, rows in enumerate(problem.members):
         own = slice(start, start + len(rows))
         start += len(rows)
-        inner = z[rows, own] + z[:, own].T @ r[:, own]
-        gap = r[:, own].T @ p[:, own]
-        weights = z[rows, -outputs:] + z[:, own].T @ r[:, -outputs:]
-        low[g], high[g] = _group_bounds((inner + inner.T) / 2, (gap + gap.T) / 2, weights, target_error, noise)
+        inner = z[own][:, rows].T + z[own] @ r[own].T
+        gap = r[own] @ p[own].T
+        weights = z[-outputs:, rows].T + z[own] @ r[-outputs:].T
+        low[g], high[g] = _group_bounds((inner + inner.T) / 2, (gap + gap.T) / 2, weights, target_error, problem.noise)
     return low, high
 
 

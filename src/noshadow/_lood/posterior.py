@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import blas, lapack
 
-from noshadow._lood.cholesky import noisy_factor
 from noshadow._lood.divergence import variance_excess
+from noshadow._lood.factor import noisy_factor
 from noshadow._lood.gaussian_attack import likelihood_ratio_auc, likelihood_ratio_tpr
 from noshadow._lood.inputs import require_memory, require_noise, target_columns
 from noshadow.checks import Array, floating, numeric_array, refuse, require_number, require_same_length, require_squarable

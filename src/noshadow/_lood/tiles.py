@@ -33,26 +33,26 @@ def kernel_tiles(x: Tensor, kernel: Kernel, owner: str, *, max_bytes: float) -> 
     return tiles
 
 
-def tiles_product(tiles: KernelTiles, right: Tensor) -> Tensor:
-    """K·right for right (n, m).
+def tiles_product(tiles: KernelTiles, vectors: Tensor) -> Tensor:
+    """V·K for vectors as rows V (m, n): thin products run about twice as fast that way round.
 
     Cost: 2n²m flops, and n²/2 kernel values less those kept.
     """
-    # Vectors as rows: thin products run about twice as fast that way round.
-    across = right.T.contiguous()
-    out = torch.zeros_like(across)
+    out = torch.zeros_like(vectors)
     for row, column in _corners(len(tiles.x)):
         tile = tiles.kept.get((row, column))
         tile = _tile(tiles, row, column) if tile is None else tile
         rows, columns = slice(row, row + TILE_ROWS), slice(column, column + TILE_ROWS)
-        out[:, rows] += across[:, columns] @ tile.T
+        out[:, rows] += vectors[:, columns] @ tile.T
         if row != column:
-            out[:, columns] += across[:, rows] @ tile
-    return out.T.contiguous()
+            out[:, columns] += vectors[:, rows] @ tile
+    return out
 
 
 def partial_cholesky(x: Tensor, kernel: Kernel, rank: int, owner: str) -> Tensor:
     """F (n, r), r ≤ rank, with 0 ⪯ FFᵀ ⪯ K(x, x): the pivoted Cholesky factor, stopped early.
+
+    LAPACK's pivoted factorisation needs the whole matrix; this one asks the kernel for r of its n columns.
 
     Cost: n·r kernel values, n·r² flops.
     """

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scipy import integrate, special
 from scipy.spatial.distance import cdist
 
-from noshadow._lood import recursion
+from noshadow._lood import networks
 from noshadow._lood.activations import ACTIVATIONS, expectation
 from noshadow._lood.expectation_table import expectation_table
 from noshadow._lood.kernels import laplace_kernel, nngp_kernel, rbf_kernel
@@ -263,7 +263,7 @@ def test_large_kernels_are_interpolated_and_agree_with_small_ones(name, options,
         used.append(expectation_table(*arguments))
         return used[-1]
 
-    monkeypatch.setattr(recursion, "expectation_table", counted)
+    monkeypatch.setattr(networks, "expectation_table", counted)
     rng = np.random.default_rng(2)
     x = rng.standard_normal((150, 8))
     x *= rng.uniform(0.9, 1.1, (150, 1)) / np.linalg.norm(x, axis=1, keepdims=True)
@@ -436,7 +436,7 @@ def test_relu_preserves_the_diagonal_at_weight_variance_two():
 def test_tiles_make_no_difference(options, monkeypatch):
     x, z = (np.random.default_rng(seed).standard_normal((n, 8)) for seed, n in ((0, 23), (1, 10)))
     whole = nngp_kernel(x, depth=2, **options), nngp_kernel(x, z, depth=2, **options)
-    monkeypatch.setattr(recursion, "_TILE_NUMBERS", 100)
+    monkeypatch.setattr(networks, "_TILE_NUMBERS", 100)
     torch.testing.assert_close(nngp_kernel(x, depth=2, **options), whole[0], rtol=1e-13, atol=1e-14)
     torch.testing.assert_close(nngp_kernel(x, z, depth=2, **options), whole[1], rtol=1e-13, atol=1e-14)
 
@@ -478,10 +478,10 @@ def test_a_kernel_that_does_not_fit_is_refused_before_it_is_allocated():
 
 
 def test_radial_kernels_that_do_not_fit_are_refused(monkeypatch):
-    monkeypatch.setattr(recursion, "available_memory", lambda: 1e6)
+    monkeypatch.setattr(networks, "available_memory", lambda: 1e6)
     with pytest.raises(InputError, match=r"rbf_kernel: the kernel must fit in 0.001 GB of memory; got 1000 × 1000 pairs"):
         rbf_kernel(np.zeros((1000, 2)), length_scale=1.0)
-    monkeypatch.setattr(recursion, "available_memory", lambda: None)
+    monkeypatch.setattr(networks, "available_memory", lambda: None)
     assert rbf_kernel(np.zeros((2, 2)), length_scale=1.0).shape == (2, 2)
 
 

@@ -7,8 +7,8 @@ from noshadow._lood.groups import LoodResult, lood
 from noshadow._lood.iterative import LoodBounds, lood_bounds
 from noshadow._lood.join import with_lood
 from noshadow._lood.kernels import laplace_kernel, nngp_kernel, rbf_kernel
-from noshadow._lood.posterior import LoodScores, lood_scores
 from noshadow._lood.query import QueryResult, optimal_query, query_lood
+from noshadow._lood.scores import LoodScores, lood_scores
 from noshadow._lood.theory import (
     KernelFlatness,
     LeastStationary,

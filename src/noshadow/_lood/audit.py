@@ -12,12 +12,11 @@ import pandas as pd
 import torch
 from scipy.sparse.linalg import eigsh
 
+from noshadow._lood.architectures import KernelChoice, kernel_choice, sweep_cells, sweep_rows
 from noshadow._lood.data_set import NORMALIZATIONS, DataSet, copies, data_set, normalized, plane
 from noshadow._lood.inputs import require_memory, require_noise
 from noshadow._lood.join import joined_with
-from noshadow._lood.kernel_choice import KernelChoice, kernel_choice
-from noshadow._lood.posterior import LoodScores, lood_scores
-from noshadow._lood.sweep import sweep_cells, sweep_rows
+from noshadow._lood.scores import LoodScores, lood_scores
 from noshadow._lood.theory import kernel_flatness
 from noshadow.checks import Array, require_choice, require_number
 from noshadow.results import Audit, LoodAudit

@@ -57,6 +57,23 @@ def query_rows(queries: object, x: torch.Tensor, owner: str, argument: str = "qu
     return rows
 
 
+def box_of(bounds: tuple[object, object] | None, shape: torch.Size, owner: str) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Lowest and highest allowed value of every feature, or None for no bounds."""
+    if bounds is None:
+        return None
+    if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
+        refuse(owner, "bounds", "be a pair (low, high)", repr(bounds))
+    ends = []
+    for name, end in zip(("low", "high"), bounds, strict=True):
+        array = as_array(end, owner, "bounds")
+        if array.dtype.kind not in "biuf" or np.isnan(array).any() or array.shape not in ((), tuple(shape)):
+            refuse(owner, "bounds", f"be numbers or arrays of a record's shape {tuple(shape)}", f"{name} of shape {array.shape}")
+        ends.append(torch.from_numpy(np.broadcast_to(array, tuple(shape)).astype(np.float64)))
+    if bool((ends[0] >= ends[1]).any()):
+        refuse(owner, "bounds", "have low < high everywhere", f"{float((ends[1] - ends[0]).min()):g} between them")
+    return ends[0], ends[1]
+
+
 def group_indices(differing: object, n: int, owner: str, argument: str = "differing") -> Array:
     """The differing group as distinct row numbers (s,), in the order given, fewer than all records."""
     given = np.atleast_1d(as_array(differing, owner, argument))

@@ -7,9 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noshadow._lood.activations import ACTIVATIONS, Activation
-from noshadow._lood.convolution import as_images, convolutional_network, image_sizes
-from noshadow._lood.recursion import Network, network_kernel, require_room, tiled
+from noshadow._lood.activations import ACTIVATIONS
+from noshadow._lood.networks import as_images, convolutional_network, dense_network, image_sizes, network_kernel, require_room, tiled
 from noshadow.checks import as_array, numeric_array, refuse, require_choice, require_number, require_squarable, require_whole
 
 ARCHITECTURES = ("fc", "conv")
@@ -89,7 +88,7 @@ def nngp_kernel(
         network = convolutional_network(ACTIVATIONS[activation], layers, weight, bias, filter_size=size, shape=shape)
     else:
         rows, columns = _flat(rows, columns, owner)
-        network = _dense_network(ACTIVATIONS[activation], layers, weight, bias)
+        network = dense_network(ACTIVATIONS[activation], layers, weight, bias)
     return network_kernel(rows, columns, network, owner, memory_limit=limit)
 
 
@@ -165,19 +164,6 @@ def _flat(x: Tensor, z: Tensor | None, owner: str) -> tuple[Tensor, Tensor | Non
     if rows.shape[1] != columns.shape[1]:
         refuse(owner, "x and z", "have records of one size", f"shapes {tuple(x.shape)} and {tuple(z.shape)}")
     return rows, columns
-
-
-def _dense_network(activation: Activation, depth: int, weight_variance: float, bias_variance: float) -> Network:
-    def products(rows: Tensor, columns: Tensor) -> Tensor:
-        return rows @ columns.T / rows.shape[1]
-
-    def squares(rows: Tensor) -> Tensor:
-        return torch.einsum("nd,nd->n", rows, rows) / rows.shape[1]
-
-    def unchanged(covariance: Tensor) -> Tensor:
-        return covariance
-
-    return Network(activation, weight_variance, bias_variance, products, squares, (unchanged,) * (depth + 1))
 
 
 class _SquaredDistance(torch.autograd.Function):

@@ -6,11 +6,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noshadow._lood.ascent import OBJECTIVES, OWNER, ascended, box_of, starting_queries
 from noshadow._lood.divergence import variance_excess
 from noshadow._lood.factor import Posterior
-from noshadow._lood.inputs import Kernel, input_rows, query_rows
-from noshadow._lood.objective import JITTER, QueryMoments, QueryProblem, query_moments, query_problem, set_divergences
+from noshadow._lood.inputs import Kernel, box_of, input_rows, query_rows
+from noshadow._lood.objective import (
+    JITTER,
+    OBJECTIVES,
+    OWNER,
+    QueryMoments,
+    QueryProblem,
+    ascended,
+    query_moments,
+    query_problem,
+    set_divergences,
+    starting_queries,
+)
 from noshadow.checks import Array, require_choice, require_number, require_whole, whole_seed
 
 _DEFAULT_RATE = 0.2

@@ -8,9 +8,8 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from noshadow._lood.ascent import box_of
 from noshadow._lood.factor import Posterior, posterior_of, solved
-from noshadow._lood.inputs import Kernel, group_indices, input_rows, kernel_values, target_columns
+from noshadow._lood.inputs import Kernel, box_of, group_indices, input_rows, kernel_values, target_columns
 from noshadow.checks import Array, numeric_array, refuse, require_whole, whole_seed
 
 _POLISHED = 3

@@ -1,0 +1,143 @@
+"""Kernels by name: which options each has, its matrix of a data set, and a sweep over activations and depths."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.spatial.distance import pdist
+
+from noshadow._lood.activations import ACTIVATIONS
+from noshadow._lood.kernels import laplace_kernel, nngp_kernel, rbf_kernel
+from noshadow._lood.scores import lood_scores
+from noshadow._lood.theory import kernel_flatness
+from noshadow.checks import Array, InputError, refuse, require_choice, require_whole
+from noshadow.progress import tracked
+
+Cell = tuple[str, int]
+_NETWORK: dict[str, Any] = {"depth": 2, "activation": "relu", "weight_variance": 2.0, "bias_variance": 0.0}
+# Options of each kernel with their values when not given; None must be given, or be read off the inputs.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "fc": _NETWORK,
+    "conv": _NETWORK | {"filter_size": 3, "image_shape": None},
+    "rbf": {"length_scale": None},
+    "laplace": {"length_scale": None},
+}
+NETWORKS = ("fc", "conv")
+_SAMPLE = 400
+
+
+@dataclass(frozen=True)
+class KernelChoice:
+    """A kernel and all of its options.
+
+    Attributes:
+        name: "fc", "conv", "rbf" or "laplace". options: every option it has, JSON-ready.
+    """
+
+    name: str
+    options: dict[str, Any]
+
+    def matrix(self, x: torch.Tensor) -> Array:
+        """(n, n) float64 kernel matrix of the records."""
+        kernels: dict[str, Callable[..., torch.Tensor]] = {
+            "fc": nngp_kernel,
+            "conv": partial(nngp_kernel, architecture="conv"),
+            "rbf": rbf_kernel,
+            "laplace": laplace_kernel,
+        }
+        with torch.no_grad():
+            return kernels[self.name](x, **self.options).numpy()
+
+    def with_options(self, **changes: Any) -> "KernelChoice":
+        """The same kernel with other values of some options."""
+        return replace(self, options=self.options | changes)
+
+
+def kernel_choice(name: str, given: Mapping[str, Any], x: torch.Tensor, owner: str) -> KernelChoice:
+    """The named kernel with the options given (not None) and its defaults; options it does not have are refused.
+
+    Raises:
+        InputError: another kernel, an option of another one, no length scale, no shape of the images.
+    """
+    require_choice(name, tuple(OPTIONS), owner, "kernel")
+    # NumPy's scalars as Python's, which JSON holds.
+    asked = {option: value.item() if isinstance(value, np.generic) else value for option, value in given.items() if value is not None}
+    foreign = sorted(set(asked) - set(OPTIONS[name]))
+    if foreign:
+        owners = ", ".join(kernel for kernel, options in OPTIONS.items() if foreign[0] in options)
+        refuse(owner, foreign[0], f"come with a kernel that has it ({owners})", f"kernel '{name}'", "Leave it out.")
+    options = OPTIONS[name] | asked
+    if "length_scale" in options and options["length_scale"] is None:
+        sample = x.flatten(1)[:: max(len(x) // _SAMPLE, 1)][:_SAMPLE].numpy()
+        hint = f"The median distance between records is {float(np.median(pdist(sample))):.3g}."
+        refuse(owner, "length_scale", f"be given for kernel '{name}'", "none", hint)
+    if "image_shape" in options and options["image_shape"] is None:
+        if x.ndim != 4:
+            hint = "Store images as (n, channels, height, width), or name the shape, such as 3,32,32."
+            refuse(owner, "image_shape", "be given for kernel 'conv' when x is not (n, channels, height, width)", "none", hint)
+        options = options | {"image_shape": tuple(x.shape[1:])}
+    if isinstance(options.get("image_shape"), tuple):
+        options = options | {"image_shape": list(options["image_shape"])}  # as JSON will hold it
+    return KernelChoice(name, options)
+
+
+def sweep_cells(activations: Sequence[str], depths: Sequence[int], kernel: KernelChoice, owner: str) -> list[Cell]:
+    """Every pair of an activation and a depth, in the order given; none when neither is given.
+
+    Raises:
+        InputError: only one of the two is given, names or depths are unknown or repeated, or the kernel is no network.
+    """
+    names, layers = list(activations), list(depths)
+    if not names and not layers:
+        return []
+    if not names or not layers:
+        refuse(owner, "sweep_activations and sweep_depths", "be given together", "one of them")
+    if kernel.name not in NETWORKS:
+        refuse(owner, "kernel", f"be one of {', '.join(NETWORKS)} for a sweep", f"'{kernel.name}'", "It has no activation and no depth.")
+    for name in names:
+        require_choice(name, tuple(ACTIVATIONS), owner, "sweep_activations")
+    whole = [require_whole(depth, owner, "sweep_depths", low=0) for depth in layers]
+    for argument, values in (("sweep_activations", names), ("sweep_depths", whole)):
+        if len(set(values)) < len(values):
+            refuse(owner, argument, "name each value once", f"{values}")
+    return [(name, depth) for name in names for depth in whole]
+
+
+def sweep_rows(
+    x: torch.Tensor, y: Array, cells: Sequence[Cell], kernel: KernelChoice, *, noise: float, fpr: float, max_memory: float, progress: bool
+) -> tuple[dict[str, Any], ...]:
+    """One row a cell: mean, median and largest kl, mean auc, flatness of the kernel and condition, or the reason why there is none.
+
+    Cost: one kernel and one factorisation a cell; one kernel is held at a time.
+    """
+    return tuple(
+        {"activation": name, "depth": depth}
+        | _cell(x, y, kernel.with_options(activation=name, depth=depth), noise=noise, fpr=fpr, max_memory=max_memory)
+        for name, depth in tracked(cells, "Activations and depths", show=progress)
+    )
+
+
+def _cell(x: torch.Tensor, y: Array, kernel: KernelChoice, *, noise: float, fpr: float, max_memory: float) -> dict[str, Any]:
+    try:
+        matrix = kernel.matrix(x)
+        scores = lood_scores(matrix, y, noise=noise, fpr=fpr, max_memory=max_memory)
+    except InputError as error:
+        # A kernel that explodes or degenerates at one depth is an answer about that depth, not the end of the sweep.
+        return dict.fromkeys(("kl_mean", "kl_median", "kl_max", "auc_mean", "constant", "distance", "relative", "condition")) | {
+            "reason": str(error)
+        }
+    flat = kernel_flatness(matrix)
+    return {
+        "kl_mean": float(scores.kl.mean()),
+        "kl_median": float(np.median(scores.kl)),
+        "kl_max": float(scores.kl.max()),
+        "auc_mean": float(scores.auc.mean()),
+        "constant": flat.constant,
+        "distance": flat.distance,
+        "relative": flat.relative if np.isfinite(flat.relative) else None,
+        "condition": float(f"{scores.condition:.3g}"),
+        "reason": None,
+    }

@@ -27,19 +27,19 @@ test-skipped: $(STAMP)
 check: lint types test docs
 
 lint: $(STAMP)
-	$(BIN)/ruff format --check src tests examples benchmarks docs
-	$(BIN)/ruff check src tests examples benchmarks docs
+	$(BIN)/ruff format --check src tests examples benchmarks tools
+	$(BIN)/ruff check src tests examples benchmarks tools
 
 types: $(STAMP)
 	$(BIN)/mypy
 
 docs: $(STAMP)
-	$(BIN)/python docs/render_benchmarks.py --check
+	$(BIN)/python tools/render_benchmarks.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 format: $(STAMP)
-	$(BIN)/ruff format src tests examples benchmarks docs
-	$(BIN)/ruff check --fix src tests examples benchmarks docs
+	$(BIN)/ruff format src tests examples benchmarks tools
+	$(BIN)/ruff check --fix src tests examples benchmarks tools
 
 benchmarks: $(STAMP)
 	$(BIN)/pip install --quiet -c constraints.txt -e .[bench]
@@ -54,7 +54,7 @@ benchmarks: $(STAMP)
 	$(BIN)/python benchmarks/network.py
 	$(BIN)/python benchmarks/ekfac.py
 	$(BIN)/python benchmarks/shards.py
-	$(BIN)/python docs/render_benchmarks.py
+	$(BIN)/python tools/render_benchmarks.py
 
 # Reference models of 43 setups: hours on two cores; goes on where it stopped. DATA is the folder of the real data sets.
 calibration: $(STAMP)
@@ -64,7 +64,7 @@ calibration: $(STAMP)
 	$(BIN)/python -m benchmarks.tail_calibration.fit --ship
 	$(BIN)/python -m benchmarks.tail_calibration.records --work $(WORK) --ship
 	$(BIN)/python benchmarks/tail_extrapolation.py --work $(WORK)
-	$(BIN)/python docs/render_benchmarks.py
+	$(BIN)/python tools/render_benchmarks.py
 
 # The papers' tables re-made: hours on two cores; goes on where it stopped. QUICK=--quick shows that every setting runs.
 papers: $(STAMP)
@@ -76,11 +76,11 @@ ifndef QUICK
 	$(BIN)/python -m benchmarks.papers.early_stop --data $(DATA) --work $(WORK)
 	$(BIN)/python -m benchmarks.papers.sides --work $(WORK)
 	$(BIN)/python -m benchmarks.papers.peers --data $(DATA) --work $(WORK)
-	$(BIN)/python docs/render_benchmarks.py
+	$(BIN)/python tools/render_benchmarks.py
 endif
 
 screenshot: demo
-	$(BIN)/python docs/report_screenshot.py $(DEMO)/report.html docs/images
+	$(BIN)/python tools/report_screenshot.py $(DEMO)/report.html docs/images
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

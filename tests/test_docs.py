@@ -149,6 +149,10 @@ def test_every_public_name_is_on_the_api_page():
     assert set(shown) <= set(public), "the page names something that is not public"
 
 
+def test_the_site_is_pages_and_pictures_and_what_renders_them_is_elsewhere():
+    assert not list(DOCS.rglob("*.py")) and (ROOT / "tools" / "render_benchmarks.py").is_file()
+
+
 def test_every_page_is_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
     for page in DOCS.rglob("*.md"):

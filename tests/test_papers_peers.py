@@ -1,4 +1,4 @@
-"""The chart of docs/papers_peers_picture.py: every method is found on it, where its figures say, and can be read."""
+"""The chart of tools/papers_peers_picture.py: every method is found on it, where its figures say, and can be read."""
 
 import importlib
 import xml.etree.ElementTree as ET
@@ -23,7 +23,7 @@ LABELS = ["shift", "Newton", "loss", "cleanlab, in sample", "SHAPr (ART)", "RMIA
 
 @pytest.fixture
 def chart(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "docs"))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "tools"))
     return importlib.import_module("papers_peers_picture")
 
 

@@ -1,4 +1,4 @@
-"""Pictures of a report (needs Playwright and Chromium): `python docs/report_screenshot.py report.html FOLDER`.
+"""Pictures of a report (needs Playwright and Chromium): `python tools/report_screenshot.py report.html FOLDER`.
 
 Writes `report.png`, the first screen, and `report-themes.png`, the records in the light and the dark theme side by side.
 """

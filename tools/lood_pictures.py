@@ -1,4 +1,4 @@
-"""Charts of docs/lood.md as SVG, made from benchmarks/results/lood_figures.json by docs/render_benchmarks.py."""
+"""Charts of docs/lood.md as SVG, made from benchmarks/results/lood_figures.json by tools/render_benchmarks.py."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Charts of docs/papers.md as SVG, from benchmarks/results/papers/*.json and papers_pictures.json, by docs/render_benchmarks.py."""
+"""Charts of docs/papers.md as SVG, from benchmarks/results/papers/*.json and papers_pictures.json, by tools/render_benchmarks.py."""
 
 import json
 

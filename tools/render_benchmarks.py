@@ -1,6 +1,6 @@
 """Write docs/benchmarks.md, the measured parts of docs/scaling.md, docs/language_models.md, docs/calibration.md and docs/papers.md, and the marked figures of other pages from benchmarks/results/*.json.
 
-`python docs/render_benchmarks.py` writes; `--check` fails when a page does not say what the JSON says.
+`python tools/render_benchmarks.py` writes; `--check` fails when a page does not say what the JSON says.
 """
 
 import argparse
@@ -201,7 +201,7 @@ def page():
     lines = [
         "# Benchmarks",
         "",
-        "Made from `benchmarks/results/*.json` by `docs/render_benchmarks.py`; run them with `make benchmarks`. Nobody types these numbers.",
+        "Made from `benchmarks/results/*.json` by `tools/render_benchmarks.py`; run them with `make benchmarks`. Nobody types these numbers.",
         "",
         f"Machine: {machine(scores['peers']['environment'])}.",
         "",
@@ -337,7 +337,7 @@ def main():
         *((path, quoting(path.read_text())) for path in QUOTING),
     ):
         if check and (not path.exists() or path.read_text() != text):
-            sys.exit(f"{path.relative_to(ROOT)} does not say what benchmarks/results says: run python docs/render_benchmarks.py")
+            sys.exit(f"{path.relative_to(ROOT)} does not say what benchmarks/results says: run python tools/render_benchmarks.py")
         if not check:
             path.write_text(text)
 

@@ -67,8 +67,6 @@ def points_of(network: Network, points: object, problem: NetworkProblem, *, seed
         refuse(owner, "points", "hold at least one record", "none")
     batches, outputs, targets = [], [], []
     seed_everything(seed)
-    require_agreement(network, records)
-    seed_everything(seed)
     for batch in records.batches(1):
         args, kwargs = network.inputs(batch)
         with users_code(owner, "points must hold inputs that the model takes, like those of train"):
@@ -80,6 +78,8 @@ def points_of(network: Network, points: object, problem: NetworkProblem, *, seed
     m = problem.outputs.shape[1]
     if found.shape != (len(batches), m):
         refuse(owner, "points", f"give one row of {m} outputs each, as train's do", f"shape {found.shape} for {len(batches)} records")
+    seed_everything(seed)
+    require_agreement(network, records)
     return Points(tuple(batches), found, np.concatenate(targets), records.notes)
 
 

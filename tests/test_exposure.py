@@ -14,6 +14,7 @@ from noshadow import InputError, NotApplicable
 from noshadow._exposure.basis import basis_of, normal_scores
 from noshadow._exposure.mixed_model import START, Form, _Problem, fitted_model
 from noshadow._exposure.posterior import posterior_of
+from noshadow._exposure.result import shares
 from noshadow._exposure.spread import spreads_of
 from noshadow._exposure.sufficient import Sides, _gathered, sides_of, sums_of
 
@@ -156,7 +157,16 @@ def test_covariates_say_what_few_models_cannot():
     told = ns.exposure(margins, covariates=covariates, references=references, membership=inside)
     assert np.corrcoef(told.d_prime, truth)[0, 1] > np.corrcoef(bare.d_prime, truth)[0, 1] + 0.03
     assert sum(told.weights.values()) == pytest.approx(1.0)
-    assert told.weights["first"] > 0.1 and abs(told.weights["second"]) < 0.1 and told.weights["references"] > 0.2
+    assert told.weights["first"] > 0.1 and 0 <= told.weights["second"] < 0.1 and told.weights["references"] > 0.2
+
+
+def test_weights_of_unrelated_parts_are_their_variances_and_of_twins_alike():
+    rng = np.random.default_rng(0)
+    one, other = rng.normal(size=(2, 200_000))
+    found = shares({"one": 2 * one, "other": other, "nothing": np.zeros(200_000)})
+    assert found == pytest.approx({"one": 0.8, "other": 0.2, "nothing": 0.0}, abs=0.01)
+    assert shares({"one": one, "twin": one, "other": other}) == pytest.approx({"one": 0.4, "twin": 0.4, "other": 0.2}, abs=0.01)
+    assert shares({"nothing": np.ones(5)}) == {"nothing": 0.0}
 
 
 def test_signed_residuals_have_sizes():

@@ -76,8 +76,20 @@ class Exposure:
 
 
 def shares(parts: Mapping[str, Array]) -> dict[str, float]:
-    """Share of each part in the variance of their sum: cov(part, sum)/var(sum); they sum to one. All 0 when nothing varies."""
-    total = np.sum(list(parts.values()), axis=0)
-    spread = float(total.var())
-    centred = total - total.mean()
-    return {name: float((part * centred).mean() / spread) if spread > 0 else 0.0 for name, part in parts.items()}
+    """Share of each part in the variance of their sum, each ≥ 0, together 1; all 0 when nothing varies.
+
+    Parts that move together share what they have in common evenly: Johnson's relative weights (2000), squared correlations with the
+    nearest orthogonal parts times what those explain.
+    """
+    held = {name: part for name, part in parts.items() if part.std() > 0}
+    if not held:
+        return dict.fromkeys(parts, 0.0)
+    table = np.array(list(held.values()))
+    values, vectors = np.linalg.eigh(np.atleast_2d(np.corrcoef(table)))
+    kept = values > 1e-10 * values.max()
+    root = (vectors[:, kept] * np.sqrt(values[kept])) @ vectors[:, kept].T
+    inverse = (vectors[:, kept] / np.sqrt(values[kept])) @ vectors[:, kept].T
+    total = table.sum(0)
+    with_total = (table - table.mean(1, keepdims=True)) @ (total - total.mean()) / (len(total) * table.std(1) * max(total.std(), 1e-300))
+    weights = root**2 @ (inverse @ with_total) ** 2
+    return dict.fromkeys(parts, 0.0) | dict(zip(held, (weights / weights.sum()).tolist(), strict=True))

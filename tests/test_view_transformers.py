@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 import noshadow as ns
 from extras import extra
+from noshadow import views
 from noshadow.checks import NotApplicable
 from noshadow.views import is_causal_lm, sequence_features, sequence_losses
 from tiny_language_models import CONTEXT, VOCABULARY, gpt2, ragged, token_losses_by_hand
@@ -403,11 +404,11 @@ def test_a_head_that_cannot_be_read_says_why_and_leaves_the_losses(monkeypatch):
 
 
 def test_other_views_point_to_the_right_door():
-    for call in (ns.collect_signals, ns.views.collect_outputs, lambda model, data: ns.views.view(model, data, None)):
+    for call in (ns.collect_signals, views.collect_outputs, lambda model, data: views.view(model, data, None)):
         with pytest.raises(ns.InputError, match="must give one row of outputs per record; got the language model GPT2LMHeadModel"):
             call(gpt2(), [[1, 2]])
 
 
 def test_without_transformers_nothing_is_a_language_model_and_nothing_imports_it():
-    code = "import sys, torch, noshadow; print(noshadow.views.is_causal_lm(torch.nn.Linear(1, 1)), 'transformers' in sys.modules)"
+    code = "import sys, torch, noshadow.views; print(noshadow.views.is_causal_lm(torch.nn.Linear(1, 1)), 'transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split() == ["False", "False"]

@@ -102,7 +102,8 @@ def test_the_model_and_the_data_are_left_alone():
 
 
 def test_arrays_given_as_signals_are_left_alone():
-    held = [X.copy(), LOGITS.copy(), LABELS.copy(), RNG.random((40, 5))]
+    traces = np.column_stack([RNG.random((40, 4)), audit_signals(*splits()).records["loss"]])
+    held = [X.copy(), LOGITS.copy(), LABELS.copy(), traces]
     before = [a.copy() for a in held]
     train, test = (Signals(held[0][part], held[1][part], held[2][part]) for part in (A, B))
     audit_signals(train, test, loss_traces=held[3])
@@ -200,7 +201,7 @@ def test_groups_may_be_a_tensor():
 
 
 def test_loss_traces_add_their_interquartile_range():
-    traces = RNG.exponential(size=(40, 7))
+    traces = np.column_stack([RNG.exponential(size=(40, 6)), audit_signals(*splits()).records["loss"]])
     frame = pd.DataFrame(traces)
     expected = frame.quantile(0.75, axis=1) - frame.quantile(0.25, axis=1)
     for features in (X, None):
@@ -546,7 +547,7 @@ def test_a_curvature_that_vanishes_is_a_numerical_error():
 
 def test_a_target_is_audited_with_what_it_states():
     model, train, test = network(), (X[A].astype(np.float32), LABELS[A]), (X[B].astype(np.float32), LABELS[B])
-    traces = RNG.random((40, 3))
+    traces = np.column_stack([RNG.random((40, 2)), audit(model, train, test, progress=False).records["loss"]])
     target = Target(model, train, test, weight_decay=0.1, ids=np.arange(40) + 7, groups=np.array(["a", "b"] * 20), loss_traces=traces)
     result = audit_target(target, seed=3, progress=False, task="auto", weight_decay=None, layers="last")
     stated = audit(

@@ -173,7 +173,7 @@ def test_tokens_that_the_head_cannot_predict_are_refused(model):
 
 def test_ids_groups_and_traces_belong_to_sequences(model):
     ids, groups = [f"text-{k}" for k in range(60)], ["a", "b"] * 30
-    traces = np.random.default_rng(0).random((60, 4))
+    traces = np.column_stack([np.random.default_rng(0).random((60, 3)), ns.sequence_losses(model, TRAIN, progress=False).loss])
     result = ns.audit(model, TRAIN, TEST, ids=ids, groups=groups, loss_traces=traces, fpr=0.1, progress=False)
     assert result.records.columns.tolist() == ["id", "group", "tokens", "loss", *SCORED, "lt_iqr", "rank"]
     assert result.records["id"].tolist() == ids and result.records["group"].tolist() == groups and result.model_risk.fpr == 0.1

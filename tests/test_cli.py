@@ -122,7 +122,7 @@ def test_a_file_of_signals_becomes_a_folder(run, tmp_path, suffix):
     held = arrays()
     train = Signals(held["train_features"], held["train_outputs"], held["train_targets"], [f"é{i}" for i in range(40)])
     test = Signals(held["test_features"], held["test_outputs"], held["test_targets"])
-    traces = RNG.random((40, 4))
+    traces = np.column_stack([RNG.random((40, 3)), audit_signals(train, test).records["loss"]])
     save_splits(tmp_path / f"signals{suffix}", train, test, loss_traces=traces)
     code, out, err = run("audit", f"signals{suffix}", "--out", "made/here", "--fpr", 0.1, "--weight-decay", 0.01, "--seed", 3)
     assert (code, err) == (0, "") and "\x1b" not in out and "\r" not in out
@@ -250,18 +250,22 @@ def test_record_contents_come_from_a_function(run, signals, tmp_path):
     (tmp_path / f"{name}.py").write_text(
         dedent("""
         from noshadow import Target
+        LABELS = %r
         def texts():
             print("a word")
             return [f"note {i}" for i in range(40)]
         def target():
-            return Target(None, ([[i, 2 * i] for i in range(40)], None), None)
+            return Target(None, ([[i, 2 * i] for i in range(40)], LABELS), None)
         def loader():
             return Target(None, iter([]), None)
+        def backwards():
+            return Target(None, ([[i, 2 * i] for i in range(40)], LABELS[::-1]), None)
         def broken():
             raise KeyError("nothing here")
         def forgotten():
             texts()
         """)
+        % (LABELS[:40].tolist(),)
     )
     assert run("report", "a", "--show-records", f"{name}:texts") == (0, "a/report.html\n", "a word\n")
     assert "the texts of the 40 highest-ranked records" in Path("a/report.html").read_text(encoding="utf-8")
@@ -271,6 +275,10 @@ def test_record_contents_come_from_a_function(run, signals, tmp_path):
         ("broken", "must return record contents; it raised KeyError"),
         ("loader", r"the Target of --show-records must hold its training data as \(X, y\); got one with list_iterator"),
         ("nobody", "must be importable from here"),
+        (
+            "backwards",
+            r"the Target of --show-records must have the targets of the audit; got another target for \d+ of 40 records, the first",
+        ),
         ("forgotten", "the function of --show-records must return record contents; got None. Is a return missing"),
     ):
         code, out, err = run("report", "a", "--show-records", f"{name}:{function}")

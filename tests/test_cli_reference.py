@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -37,6 +38,11 @@ def target():
 
 def without_train_fn():
     return ns.Target(train_fn(np.arange(75), 0), (x[:75], y[:75]), (x[75:], y[75:]))
+
+
+def shuffled():
+    rows = np.random.default_rng(1).permutation(75)
+    return ns.Target(train_fn(np.arange(75), 0), (x[rows], y[rows]), (x[75:], y[75:]), ids=[f"flower-{row}" for row in range(75)])
 
 
 def failing(indices, seed):
@@ -90,6 +96,17 @@ def test_score_adds_ground_truth_to_the_audit_and_its_report(project):
     rebuilt = command(project, "report", "audit", "--quiet")
     assert rebuilt.returncode == 0
     assert "noise ceiling" in (project / "audit" / "report.html").read_text()
+
+
+def test_score_refuses_an_audit_whose_targets_contradict(project):
+    assert command(project, "audit", "users_flowers:shuffled", "--out", "shuffled", "--quiet").returncode == 0
+    before = {path.name: path.read_bytes() for path in (project / "shuffled").iterdir()}
+    refused = command(project, "reference", "score", "set", "--audit", "shuffled", "--no-shokri")
+    assert (refused.returncode, refused.stdout) == (2, "") and refused.stderr.count("\n") == 1
+    assert re.search(
+        r"reference score: audit must have the targets .*; got another target for \d+ of 75 records, the first 'flower-\d+'", refused.stderr
+    )
+    assert {path.name: path.read_bytes() for path in (project / "shuffled").iterdir()} == before
 
 
 def test_score_without_an_audit_prints_json_of_the_attacks(project):

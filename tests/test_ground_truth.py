@@ -73,7 +73,8 @@ def scored(digits):
 
 def test_columns_are_the_attacks_on_the_audits_own_records(digits, scored):
     audit, references = digits
-    rows = audited_rows(audit, references)
+    rows, notes = audited_rows(audit, references)
+    assert notes == ()
     truth = ns.attacks.attack_success(references.statistic, references.membership, attack="lira")
     np.testing.assert_array_equal(scored.records["lira_success"], truth.success[rows])
     np.testing.assert_array_equal(scored.records["lira_d"], truth.d_prime[rows])

@@ -126,7 +126,8 @@ def classified():
     outputs = features @ rng.normal(size=(5, 3)) + 2 * np.eye(3)[labels]
     train, test = (ns.Signals(features[s], outputs[s], labels[s]) for s in (slice(120), slice(120, None)))
     ids, groups = [f"person-{i}" for i in range(120)], [f"ward {i % 4}" for i in range(120)]
-    audit = ns.audit_signals(train, test, ids=ids, groups=groups, loss_traces=rng.random((120, 4)), progress=False)
+    traces = np.column_stack([rng.random((120, 3)), ns.audit_signals(train, test, progress=False).records["loss"]])
+    audit = ns.audit_signals(train, test, ids=ids, groups=groups, loss_traces=traces, progress=False)
     return replace(audit, provenance=audit.provenance | {"class_names": ["ash", "birch", "cedar"]})
 
 
@@ -342,7 +343,8 @@ def test_long_ids_are_cut_by_style_only(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"), [("a\u202eb", r"a\u202eb"), ("nul\x00\n", r"nul\u0000\u000a"), ("half \ud800", r"half \ud800")]
+    ("given", "expected"),
+    [("a\u202eb", "a⟨U+202E⟩b"), ("nul\x00\n", "nul⟨U+0000⟩⟨U+000A⟩"), ("half \ud800", "half ⟨U+D800⟩"), ("zero\u200b", "zero⟨U+200B⟩")],
 )
 def test_characters_that_deceive_or_break_a_page_are_spelled_out(given, expected, tmp_path):
     root = page_of(handmade([0.1, 0.2], [0.1, 0.3], ids=pd.Series([given, "plain"], dtype=object)), tmp_path)

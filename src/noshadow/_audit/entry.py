@@ -85,7 +85,7 @@ def audit(
         ids: record ids, row numbers by default. groups: a group name a training record. test_groups: of the test records;
             with both, `group_risk` says which group bears the risk.
         loss_traces: (n, epochs + 1) losses over training, a LossTraces or the path of its file; adds `lt_iqr`. Rows are
-            matched by id when the traces have ids, else by position.
+            matched by id when the traces have ids, else by position; the last recording must be the audited model's.
         sample_weight: (n,) weights the training used.
         batch_size: records per forward pass. device: where to run the model.
         progress: bars on a terminal. seed: of bootstrap intervals and of data transforms.

@@ -16,6 +16,7 @@ from noshadow import theory
 from noshadow._audit.notes import damping_notes, split_notes
 from noshadow._audit.risks import borne_risks, class_names, classified_rates, correct_of, has_soft_targets, measured_risk, nonmember_losses
 from noshadow._audit.splits import split_counts
+from noshadow._audit.tracing import traced
 from noshadow._findings import findings
 from noshadow.checks import (
     TASKS,
@@ -35,7 +36,6 @@ from noshadow.results import Audit
 from noshadow.scores.baselines import record_entropies
 from noshadow.scores.last_layer import record_scores
 from noshadow.scores.result import COLUMNS, RecordScores
-from noshadow.scores.traces import loss_trace_iqr
 from noshadow.signals import Signals
 from noshadow.tail.groups import named_groups
 from noshadow.traces import GivenTraces
@@ -112,10 +112,11 @@ def audit_view(
     identity = _identity_columns(train, targets, task, groups, owner)
     if seen.class_names is not None and task != "regression":
         identity["label"] = [seen.class_names[int(number)] for number in identity["target"]]
-    traces = {} if loss_traces is None else {"lt_iqr": loss_trace_iqr(loss_traces.in_order_of(train.ids, owner))}
+    members = record_losses(train.outputs, targets, task)
+    traces = traced(loss_traces, train.ids, members, targets, task, owner)
+    seen = replace(seen, notes=seen.notes + traces.notes, inputs=dict(seen.inputs) | traces.inputs)
     started = time.perf_counter()
     scores, absent = _scores(seen, train, task, options, layered_scores)
-    members = record_losses(train.outputs, targets, task)
     scored = time.perf_counter()
     test_names = group_names(test_groups, len(seen.test), owner, "test_groups").get("group")
     nonmembers, unseen = nonmember_losses(seen.test, task, owner)
@@ -139,7 +140,7 @@ def audit_view(
         else:
             extra, why = _predicted_tpr(scores, targets - train.outputs, options.fpr if risk is None else risk.fpr)
             table, absent = table | extra, absent | why
-    table |= traces
+    table |= traces.columns
     ranked_by = RANKED_BY if scores is not None else None
     if ranked_by is not None:
         table["rank"] = ranks(table[ranked_by])

@@ -15,12 +15,12 @@ from noshadow._audit.gather import _VERSIONS, RECORD_COLUMNS, Options, _timings,
 from noshadow._audit.notes import split_notes
 from noshadow._audit.risks import EMPTY, ONE, Pair, borne_risks
 from noshadow._audit.splits import _copies
+from noshadow._audit.tracing import Traced, traced
 from noshadow._findings import findings
 from noshadow.checks import Array, NotApplicable, refuse
 from noshadow.results import Audit, ModelRisk
 from noshadow.scores.result import RecordScores
 from noshadow.scores.sequences import TASK, sequence_scores
-from noshadow.scores.traces import loss_trace_iqr
 from noshadow.signals import record_ids
 from noshadow.tail import model_risk
 from noshadow.traces import GivenTraces
@@ -74,9 +74,10 @@ def audit_language_model(
     losses = (members.loss, np.empty(0) if others is None else others.loss)
     table = _identity(members, belongings, owner)
     test_names = group_names(belongings.test_groups, len(losses[1]), owner, "test_groups").get("group")
+    traces = traced(belongings.loss_traces, table["id"], members.loss, None, TASK, owner)
     read = time.perf_counter()
     scores, absent = _scores(head, options)
-    table = _scored_table(table, scores, belongings, owner)
+    table = _scored_table(table, scores, traces)
     scored = time.perf_counter()
     how: dict[str, Any] = {"fpr": options.fpr, "seed": options.seed}
     risk, risk_absent = _risk(losses, how)
@@ -92,8 +93,8 @@ def audit_language_model(
         task=TASK,
         ranked_by=None if scores is None else RANKED_BY,
         not_applicable=absent,
-        notes=(() if scores is None else scores.notes) + notes + _damping_notes(scores),
-        provenance=_provenance(model, members, others, table["id"], options, scores) | {"splits": splits},
+        notes=traces.notes + (() if scores is None else scores.notes) + notes + _damping_notes(scores),
+        provenance=_provenance(model, members, others, table["id"], options, scores) | {"splits": splits, "inputs": traces.inputs},
         timings=_timings(read - started, scored - read, time.perf_counter() - scored),
         group_risk=borne.get("group_risk", ()),
     )
@@ -140,10 +141,8 @@ def _scores(head: TokenHead | NotApplicable, options: Options) -> tuple[RecordSc
     return scores, {name: NO_GAPS for name in RECORD_COLUMNS if name not in SCORED}
 
 
-def _scored_table(table: dict[str, Any], scores: RecordScores | None, belongings: Belongings, owner: str) -> dict[str, Any]:
-    extra: dict[str, Any] = {} if scores is None else scores.columns()
-    if belongings.loss_traces is not None:
-        extra["lt_iqr"] = loss_trace_iqr(belongings.loss_traces.in_order_of(table["id"], owner))
+def _scored_table(table: dict[str, Any], scores: RecordScores | None, traces: Traced) -> dict[str, Any]:
+    extra: dict[str, Any] = ({} if scores is None else scores.columns()) | traces.columns
     return table | extra | ({} if scores is None else {"rank": ranks(extra[RANKED_BY])})
 
 

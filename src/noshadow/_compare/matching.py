@@ -3,13 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
 from noshadow.checks import Array
+from noshadow.joins import MOST_RELABELLED, held_by, join
 from noshadow.results import Audit
-
-MOST_RELABELLED = 0.01  # share of shared ids whose targets may differ before they are taken for other records
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,28 +33,18 @@ def matched(first: Audit, second: Audit) -> Matched:
     Ids alone are no proof, since they are row numbers unless somebody named the records: where more than one in a
     hundred shared ids has another target, the records are taken for different ones.
     """
-    names = [pd.Index(audit.records["id"].astype(str)) for audit in (first, second)]
-    places = names[1].get_indexer(names[0])
-    rows = np.flatnonzero(places >= 0)
-    others = places[rows]
-    relabelled = _different_targets(first.records.iloc[rows], second.records.iloc[others])
+    found = join(held_by(first.records), held_by(second.records), "compare")
+    shared, relabelled = len(found), 0 if found.relabelled is None else len(found.relabelled)
     reason = None
-    if not len(rows):
+    if not shared:
         reason = "the audits have no record id in common"
-    elif relabelled is None:
+    elif found.relabelled is None:
         reason = "their targets have different forms"
-    elif relabelled > MOST_RELABELLED * len(rows):
-        reason = f"{relabelled} of the {len(rows)} ids in common have another target, so they name other records"
+    elif relabelled > MOST_RELABELLED * shared:
+        first_id = found.names[found.relabelled[0]]
+        reason = f"{relabelled} of the {shared} ids in common have another target, so they name other records (the first: '{first_id}')"
     kept = slice(0, 0) if reason else slice(None)
-    return Matched(rows[kept], others[kept], len(rows), relabelled or 0, reason is None and _same_tests(first, second), reason)
-
-
-def _different_targets(first: pd.DataFrame, second: pd.DataFrame) -> int | None:
-    columns = [name for name in first.columns if str(name) == "target" or str(name).startswith("target_")]
-    if columns != [name for name in second.columns if str(name) == "target" or str(name).startswith("target_")]:
-        return None
-    a, b = (table[columns].to_numpy(np.float64) for table in (first, second))
-    return int((a != b).any(1).sum())
+    return Matched(found.first[kept], found.second[kept], shared, relabelled, reason is None and _same_tests(first, second), reason)
 
 
 def _same_tests(first: Audit, second: Audit) -> bool:

@@ -7,11 +7,13 @@ import numpy as np
 import pandas as pd
 
 from noshadow.checks import Array, refuse
+from noshadow.joins import MOST_RELABELLED, Join, held_by, join, require_agreement
 from noshadow.metrics import agreement_table
 from noshadow.results import Audit, LoodAudit
 
 PREFIX = "audit_"
 OURS = "lood_"
+SAME_IDS = "Give both the same ids."
 _COMPARED = ("kl", "mean_distance", "auc")
 _FEWEST = 3
 
@@ -23,7 +25,7 @@ def joined_with(found: LoodAudit, audit: Audit) -> LoodAudit:
     mean_distance and auc with every score of the audit come with a 95 % percentile interval over resampled records.
 
     Raises:
-        InputError: not an Audit, or no id in common.
+        InputError: not an Audit, no id in common, or another target for more than one in a hundred of the records in common.
 
     Cost: O(500 · n) a score.
     """
@@ -33,21 +35,21 @@ def joined_with(found: LoodAudit, audit: Audit) -> LoodAudit:
     found = _unjoined(found)
     theirs = audit.records.set_index(audit.records["id"].astype(str))
     ids = found.records["id"].astype(str)
-    matched = ids.isin(theirs.index).to_numpy()
-    if not matched.any():
+    paired = join(held_by(found.records), held_by(audit.records), owner)
+    if not len(paired):
         got = f"'{ids.iloc[0]}', … beside '{theirs.index[0]}', …"
-        refuse(owner, "audit", "share record ids with the data", got, "Give both the same ids.")
+        refuse(owner, "audit", "share record ids with the data", got, SAME_IDS)
+    differing = _differing_targets(paired, owner)
     rows = theirs.reindex(ids)
     columns = _score_columns(audit, rows)
     rank = {f"{PREFIX}rank": pd.array(rows["rank"], dtype="Int64")} if "rank" in theirs else {}
     table = found.records.assign(**rank, **columns)
-    differing = _differing_targets(table[matched], rows[matched])
     record = {
         "ranked_by": audit.ranked_by,
         "score": f"{PREFIX}{audit.ranked_by or 'loss'}",
-        "matched": int(matched.sum()),
-        "unmatched": int((~matched).sum()),
-        "unmatched_in_audit": len(theirs) - int(matched.sum()),
+        "matched": len(paired),
+        "unmatched": len(ids) - len(paired),
+        "unmatched_in_audit": len(theirs) - len(paired),
         "differing_targets": differing,
         "agreement": _agreement(table, list(columns)),
         "hashes": audit.provenance.get("hashes", {}),
@@ -68,7 +70,7 @@ def with_lood(audit: Audit, found: LoodAudit) -> Audit:
         A new Audit; the comparison, the kernel, the noise and the hashes of the data are in `provenance["lood"]`.
 
     Raises:
-        InputError: not an Audit, not a LoodAudit, or no id in common.
+        InputError: not an Audit, not a LoodAudit, no id in common, or other targets under the same ids.
 
     Cost: that of the comparison, O(500 · n) a score, unless `found` was joined with this audit.
     """
@@ -119,11 +121,11 @@ def _score_columns(audit: Audit, rows: pd.DataFrame) -> dict[str, Array]:
     return {f"{PREFIX}{name}": rows[name].to_numpy() for name in names}
 
 
-def _differing_targets(ours: pd.DataFrame, theirs: pd.DataFrame) -> int | None:
-    """Matched records whose targets are not equal; None where either side has no single target column."""
-    if "target" not in ours or "target" not in theirs:
-        return None
-    return int((~np.isclose(ours["target"].to_numpy(dtype=float), theirs["target"].to_numpy(dtype=float))).sum())
+def _differing_targets(paired: Join, owner: str) -> int | None:
+    """Joined records whose targets differ, None where they have other forms; more than a few are refused."""
+    if paired.relabelled is not None and len(paired.relabelled) > MOST_RELABELLED * len(paired):
+        require_agreement(paired, owner, "audit", "the data under the same ids", SAME_IDS)
+    return None if paired.relabelled is None else len(paired.relabelled)
 
 
 def _agreement(table: pd.DataFrame, names: list[str]) -> list[dict[str, Any]]:
@@ -162,4 +164,6 @@ def _notes(record: dict[str, Any], found: LoodAudit) -> tuple[str, ...]:
             f"{record['differing_targets']} of the {record['matched']} matched records have another target in the audit: "
             "are they the same records?"
         )
+    if record["differing_targets"] is None:
+        notes.append("the targets of the audit have another form than those of the data, so that they could not be compared")
     return tuple(notes)

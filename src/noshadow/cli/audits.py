@@ -8,6 +8,7 @@ import typer
 
 from noshadow.cli.options import Force, Json, Out, Quiet, Seed, Task, app
 from noshadow.errors import InputError
+from noshadow.visible import visible
 
 if TYPE_CHECKING:
     from noshadow.results import Audit
@@ -128,12 +129,12 @@ def report(
         if show_records is not None:
             from noshadow.cli.contents import contents_of
 
-            contents, ids = contents_of(show_records)
+            contents, ids = contents_of(show_records, audited)
         path = write_report(
             audited, out or folder / "report.html", show_records=contents, show_ids=ids, show_top=TOP if show_top is None else show_top
         )
     if not quiet:
-        typer.echo(path)
+        typer.echo(visible(path))
 
 
 @app.command(epilog="Example: noshadow gate my-audit --max-tnr 0.05 --max-auc 0.6")

@@ -7,8 +7,10 @@ import numpy as np
 import pandas as pd
 
 from noshadow._audit import Target
-from noshadow.checks import Array, InputError, refuse
+from noshadow.checks import Array, InputError, as_array, is_tensor, refuse
 from noshadow.cli.targets import returned_by
+from noshadow.joins import Held, held_by, join, require_agreement
+from noshadow.results import Audit
 from noshadow.signals import read_arrays
 
 OWNER = "report"
@@ -17,17 +19,18 @@ SUFFIXES = (".npy", ".npz", ".txt", ".csv", ".parquet")
 _IDS = "ids"
 
 
-def contents_of(what: str) -> tuple[Any, Any]:
+def contents_of(what: str, audited: Audit) -> tuple[Any, Any]:
     """Contents as `write_report` takes them, and their ids where they are apart: from a file, or from `package.module:function`.
 
-    A function takes no arguments and returns the contents, or the Target that `noshadow audit` takes, when its training data are (X, y).
+    A function takes no arguments and returns the contents, or the Target that `noshadow audit` takes, when its training data are (X, y);
+    its targets must then be those of the audit.
 
     Raises:
-        InputError: no such file, one that is not what its suffix says, or a function that raises.
+        InputError: no such file, one that is not what its suffix says, a function that raises, or a Target with other targets.
     """
     path = Path(what)
     if ":" in what and path.suffix not in SUFFIXES:
-        return _returned(what)
+        return _returned(what, audited)
     if path.suffix not in SUFFIXES:
         refuse(OWNER, ARGUMENT, f"end in {', '.join(SUFFIXES)} or name a package.module:function", f"'{what}'")
     if not path.is_file():
@@ -41,7 +44,7 @@ def contents_of(what: str) -> tuple[Any, Any]:
         raise InputError(f"{OWNER}: {ARGUMENT} must be a readable {path.suffix} file; got '{what}' ({reason}).") from error
 
 
-def _returned(what: str) -> tuple[Any, Any]:
+def _returned(what: str, audited: Audit) -> tuple[Any, Any]:
     made = returned_by(what, OWNER, "return record contents")
     if made is None or isinstance(made, bool):
         refuse(OWNER, f"the function of {ARGUMENT}", "return record contents", repr(made), "Is a return missing?")
@@ -50,7 +53,22 @@ def _returned(what: str) -> tuple[Any, Any]:
     if not isinstance(made.train, (tuple, list)) or len(made.train) != 2:
         got = f"one with {type(made.train).__name__}"
         refuse(OWNER, f"the Target of {ARGUMENT}", "hold its training data as (X, y)", got, "Return the contents themselves.")
+    _require_same_targets(made.train[1], made.ids, audited)
     return made.train[0], made.ids
+
+
+def _require_same_targets(y: Any, ids: Any, audited: Audit) -> None:
+    """Rows of contents are paired by position when they have no ids: the targets beside them tell whether that is right."""
+    targets = None if y is None else as_array(y, OWNER, "y of the Target") if is_tensor(y) else np.asarray(y)
+    if targets is None or targets.ndim not in (1, 2) or len(targets) != len(audited.records):
+        return
+    if targets.dtype.kind not in "biuf":
+        targets = np.unique(targets.astype(str), return_inverse=True)[1].reshape(targets.shape)  # as scikit-learn numbers classes
+    theirs = held_by(audited.records)
+    found = join(Held(theirs.ids if ids is None else np.asarray(ids), targets), theirs, OWNER)
+    if found.relabelled is not None:
+        hint = "Are the rows in another order? Return the data that were audited."
+        require_agreement(found, OWNER, f"the Target of {ARGUMENT}", "the audit", hint)
 
 
 def _archive(path: Path) -> tuple[Array, Array | None]:

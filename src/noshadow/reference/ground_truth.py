@@ -10,6 +10,8 @@ import pandas as pd
 
 from noshadow._findings import findings
 from noshadow.checks import Array, refuse
+from noshadow.joins import Held, held_by, join, loss_floor, require_agreement
+from noshadow.losses import hard_labels
 from noshadow.metrics import agreement_table, noise_ceiling
 from noshadow.reference.store import References
 from noshadow.reference.target_attacks import attacks_on_references, attacks_on_target, resolved_levels
@@ -61,7 +63,7 @@ def ground_truth(
     """
     chosen = options or AttackOptions()
     levels = resolved_levels(references, fpr)
-    rows = None if audit is None else audited_rows(audit, references)
+    rows, doubts = (None, ()) if audit is None else audited_rows(audit, references)
     truth = record_truth(references, chosen, levels=levels, progress=progress)
     absent = dict(truth.not_applicable)
     attacks = attacks_on_references(truth, levels)
@@ -83,7 +85,7 @@ def ground_truth(
         targets=targets,
         parity=references.parity(),
         not_applicable=absent,
-        notes=truth.notes + _sentences(references, rows),
+        notes=truth.notes + doubts + _sentences(references, rows),
         provenance=references.stamp() | {"noshadow": importlib.metadata.version("noshadow")},
     )
     return found, pd.DataFrame({"id": references.ids, "member": references.member} | truth.columns)
@@ -97,24 +99,37 @@ def with_ground_truth(audit: Audit, references: References, **options: Any) -> A
     found, table = ground_truth(references, audit, **options)
     columns = [name for name in table.columns if name not in ("id", "member")]
     kept = audit.records.drop(columns=[name for name in (*RANKED_TRUTHS, *OTHER_TRUTHS) if name in audit.records])
-    added = table.iloc[audited_rows(audit, references)][columns].set_index(kept.index)
+    added = table.iloc[audited_rows(audit, references)[0]][columns].set_index(kept.index)
     scored = replace(audit, records=pd.concat([kept, added], axis=1), ground_truth=found)
     return replace(scored, findings=findings(scored))
 
 
-def audited_rows(audit: Audit, references: References) -> Array:
-    """Where each of the audit's records stands in the pool, by id; refused unless both speak of the same model and records."""
+def audited_rows(audit: Audit, references: References) -> tuple[Array, tuple[str, ...]]:
+    """Where each of the audit's records stands in the pool, by id, and notes on losses that are not quite those stored.
+
+    Raises:
+        InputError: the audit is of another model or other records: by its weights, ids, targets or losses.
+    """
     owner = "reference score"
     expected, given = references.weights_sha256, audit.provenance.get("hashes", {}).get("weights")
     if expected and given and expected != given:
         refuse(owner, "audit", "be of the model these references were trained for", f"weights {given[:12]}, not {expected[:12]}")
-    places = {str(identifier): row for row, identifier in enumerate(references.ids.tolist()) if references.member[row]}
-    names = [str(identifier) for identifier in audit.records["id"]]
-    unknown = [name for name in names if name not in places]
-    if unknown or len(names) != len(places):
-        got = f"{len(names)} records, {len(unknown)} of them unknown there" + (f" (the first: '{unknown[0]}')" if unknown else "")
-        refuse(owner, "audit", f"hold the {len(places)} training records of the reference set", got, "Give both the same ids.")
-    return np.array([places[name] for name in names], dtype=np.int64)
+    members = np.flatnonzero(references.member)
+    targets = references.targets[members]
+    theirs = Held(
+        references.ids[members],
+        hard_labels(targets) if references.task == "classification" else targets,
+        None if references.target is None else np.asarray(references.target.loss)[members],
+    )
+    ours = held_by(audit.records, losses=True)
+    found = join(ours, theirs, owner, floor=loss_floor(targets, references.task))
+    unknown = np.delete(ours.ids, found.first)
+    if len(unknown) or len(ours.ids) != len(members):
+        got = f"{len(ours.ids)} records, {len(unknown)} of them unknown there" + (f" (the first: '{unknown[0]}')" if len(unknown) else "")
+        refuse(owner, "audit", f"hold the {len(members)} training records of the reference set", got, "Give both the same ids.")
+    hint = "Are the rows in another order? Audit the model on the data that the references were trained on, or give both the same ids."
+    notes = require_agreement(found, owner, "audit", "the reference set's target", hint)
+    return members[found.second], notes
 
 
 def _agreement(

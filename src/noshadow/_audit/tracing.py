@@ -1,0 +1,46 @@
+"""Loss traces beside the audited model: the column they add, once their last recording was compared with its losses."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from noshadow.checks import Array
+from noshadow.joins import Held, join, loss_floor, require_agreement
+from noshadow.scores.traces import loss_trace_iqr
+from noshadow.traces import GivenTraces
+
+_WHY = "was it made in training mode, on augmented records or before the last step?"
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """Columns for the record table, notes, and facts for `provenance["inputs"]`; all empty without traces."""
+
+    columns: dict[str, Array] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    inputs: dict[str, Any] = field(default_factory=dict)
+
+
+def traced(given: GivenTraces | None, ids: Array, losses: Array, targets: Array | None, task: str, owner: str) -> Traced:
+    """`lt_iqr` of the traces in the order of the records.
+
+    A trace ends with the loss of the finished model, so the last recording says whose trace it is: the same losses under other records,
+    or losses that have nothing to do with the audited ones, are refused. Others get a note with the rank correlation.
+
+    Args:
+        given: the traces, or None. ids: (n,) of the training records. losses: (n,) of the audited model.
+        targets: of the records, for the scale of squared losses. task: as audited. owner: the function named in error messages.
+
+    Raises:
+        InputError: traces of other records, in another order, or of another model.
+    """
+    if given is None:
+        return Traced()
+    ordered = given.in_order_of(ids, owner)
+    columns = {"lt_iqr": loss_trace_iqr(ordered)}
+    last = Held(ids, losses=ordered[:, -1])
+    found = join(last, Held(ids, losses=losses), owner, floor=loss_floor(targets, task))
+    hint = "Record the losses of train in its order, or give LossTraces and this call the same ids=."
+    notes = require_agreement(found, owner, "the last recording of loss_traces", "the audited model", hint)
+    assert found.losses is not None
+    fact = {"last_recording": found.losses.kind, "correlation": found.losses.correlation}
+    return Traced(columns, tuple(f"{note}: {_WHY}" for note in notes), {"loss_traces": fact})

@@ -345,15 +345,6 @@ def test_an_unfinished_report_does_not_block_overwriting(tmp_path):
     assert set(names(folder)) == FILES
 
 
-def test_saved_folders_follow_the_umask(tmp_path):
-    mask = os.umask(0o027)
-    try:
-        folder = made().save(tmp_path / "a")
-    finally:
-        os.umask(mask)
-    assert folder.stat().st_mode & 0o777 == 0o750
-
-
 def test_model_risk_goes_to_json_and_back():
     risk = made().model_risk
     assert ModelRisk.from_dict(json.loads(json.dumps(risk.to_dict(), allow_nan=False))) == risk

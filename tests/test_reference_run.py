@@ -403,7 +403,7 @@ def test_no_torn_file_is_left_when_writing_fails_halfway(tmp_path):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(OSError, match="No space"):
-        keeping.write_whole(tmp_path / "x", chunks())
+        keeping.write_private(tmp_path / "x", chunks())
     assert list(tmp_path.iterdir()) == []
 
 

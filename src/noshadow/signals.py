@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from noshadow.checks import Array, InputError, as_array, floating, numeric_array, refuse, require_same_length, require_squarable
+from noshadow.private_files import written_whole
 
 FIELDS = ("features", "outputs", "targets", "ids")
 SUFFIXES = (".npz", ".safetensors")
@@ -79,7 +80,7 @@ def save_splits(path: str | Path, train: Signals, test: Signals, *, loss_traces:
     """Write both splits to one `.npz` or `.safetensors` file that `noshadow audit` reads.
 
     Keys: `train_features, train_outputs, train_targets, train_ids` and the same for `test`, optional
-    `loss_traces`. Text ids go to safetensors as zero-padded UTF-8 rows.
+    `loss_traces`. Text ids go to safetensors as zero-padded UTF-8 rows. Whole or not at all; only the owner can read the file.
 
     Raises:
         InputError: another suffix, or a place that cannot be written.
@@ -89,11 +90,13 @@ def save_splits(path: str | Path, train: Signals, test: Signals, *, loss_traces:
         arrays["loss_traces"] = numeric_array(loss_traces, "save_splits", "loss_traces", ndim=2)
     suffix = _suffix(path, "save_splits")
     try:
-        if suffix == ".npz":
-            np.savez(path, **arrays)  # type: ignore[arg-type]
-        else:
-            packed = {k: _text_to_bytes(v) if v.dtype.kind in "US" else v for k, v in arrays.items()}
-            save_file({k: np.ascontiguousarray(v) for k, v in packed.items()}, str(path))
+        with written_whole(path) as partial:
+            if suffix == ".npz":
+                with partial.open("wb") as file:
+                    np.savez(file, **arrays)  # type: ignore[arg-type]
+            else:
+                packed = {k: _text_to_bytes(v) if v.dtype.kind in "US" else v for k, v in arrays.items()}
+                save_file({k: np.ascontiguousarray(v) for k, v in packed.items()}, str(partial))
     except (OSError, SafetensorError) as error:
         raise InputError(f"save_splits: path must be writable; got '{path}' ({error}). Choose another place.") from error
 

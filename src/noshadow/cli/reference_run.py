@@ -14,8 +14,10 @@ from rich.table import Table
 from noshadow._audit import Target, reference_columns
 from noshadow.checks import Array, InputError
 from noshadow.cli.printing import harmless, sentence
+from noshadow.private_files import write_private
 from noshadow.reference import References, status
 from noshadow.results import GroundTruth
+from noshadow.visible import visible
 
 
 def columns_of(target: Target, train_only: bool) -> Callable[..., Mapping[str, Array]]:
@@ -36,11 +38,11 @@ def print_status(folder: Path, *, quiet: bool, as_json: bool) -> None:
     if quiet:
         return
     left = "" if found.complete or found.remaining_seconds is None else f", about {_duration(found.remaining_seconds)} left"
-    typer.echo(f"{found.done} of {found.planned} models done{left}; {found.bytes / 1e6:,.1f} MB in {folder}")
+    typer.echo(f"{found.done} of {found.planned} models done{left}; {found.bytes / 1e6:,.1f} MB in {visible(folder)}")
     for number, reason in found.failed:
-        typer.echo(f"model {number} failed: {harmless(reason)} (traceback in {folder / 'failures' / f'{number:05d}.txt'})")
+        typer.echo(f"model {number} failed: {visible(reason)} (traceback in {visible(folder / 'failures' / f'{number:05d}.txt')})")
     if found.complete:
-        typer.echo(f"Next: noshadow reference score {folder} --audit AUDIT")
+        typer.echo(f"Next: noshadow reference score {visible(folder)} --audit AUDIT")
 
 
 def _duration(seconds: float) -> str:
@@ -53,8 +55,9 @@ def write_table(table: pd.DataFrame, out: Path | None) -> None:
     """One row a record, to the file that was asked for."""
     if out is None:
         return
+    content = table.to_parquet(index=False) if out.suffix == ".parquet" else table.to_csv(index=False).encode()
     try:
-        table.to_parquet(out, index=False) if out.suffix == ".parquet" else table.to_csv(out, index=False)
+        write_private(out, [content])
     except OSError as error:
         raise InputError(f"reference score: --out must be writable; got '{out}' ({error}). Choose another place.") from error
 
@@ -69,7 +72,7 @@ def print_truth(truth: GroundTruth, references: References, audit: Path | None) 
     for row in truth.attacks:
         rates = {rate.fpr: f"{rate.tpr:.3f} ({rate.low:.3f}–{rate.high:.3f})" for rate in row.rates}
         ends = f"{row.auc:.3f} ({row.auc_interval[0]:.3f}–{row.auc_interval[1]:.3f})"
-        table.add_row(row.attack, row.attacked, ends, *(rates.get(level, "") for level in levels))
+        table.add_row(harmless(row.attack), harmless(row.attacked), ends, *(rates.get(level, "") for level in levels))
     console.print(table)
     if truth.agreement:
         console.print(_agreement(truth))

@@ -1,6 +1,5 @@
-"""Files that are either whole or not there, and safetensors read without being loaded."""
+"""Arrays as safetensors files, and such files read without being loaded."""
 
-import contextlib
 import hashlib
 import json
 import os
@@ -11,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save
 
 from noshadow.checks import Array
+from noshadow.private_files import write_private
 
 UNFINISHED = re.compile(r"^\..+\.partial-\d+$")
 LARGEST_HEADER = 100_000_000
@@ -31,6 +30,7 @@ DTYPES = {
     "F32": "<f4",
     "F64": "<f8",
 }
+CODES = {np.dtype(name): code for code, name in DTYPES.items()}
 
 
 @dataclass(frozen=True)
@@ -47,29 +47,21 @@ class Layout:
         return np.memmap(self.path, dtype=dtype, mode="r", offset=offset, shape=shape)
 
 
-def write_whole(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
-    """Write a file under a temporary name, push it to the disk and rename it: killed at any point, no torn file stands there.
-
-    Raises:
-        OSError: as the system gives it; nothing is left behind.
-    """
-    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
-    try:
-        with partial.open("wb") as file:
-            for chunk in chunks:
-                file.write(chunk)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
-        raise
-
-
 def write_arrays(path: Path, arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> None:
-    """Write arrays as one safetensors file; as `write_whole`."""
-    write_whole(path, [save({name: np.ascontiguousarray(array) for name, array in arrays.items()}, dict(metadata))])
+    """Write arrays as one safetensors file, as `write_private` does; equal arrays and metadata give equal bytes.
+
+    The library's own writer puts metadata in an order that differs from run to run.
+    """
+    placed = sorted(((name, np.ascontiguousarray(array)) for name, array in arrays.items()), key=lambda item: (-item[1].itemsize, item[0]))
+    header: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))}
+    end = 0
+    for name, array in placed:
+        header[name] = {"dtype": CODES[array.dtype.newbyteorder("<")], "shape": array.shape, "data_offsets": [end, end + array.nbytes]}
+        end += array.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # arrays start at a multiple of their item size
+    contents = (array.astype(array.dtype.newbyteorder("<"), copy=False).data.cast("B") for _, array in placed if array.size)
+    write_private(path, chained(len(text).to_bytes(8, "little") + text, contents))
 
 
 def layout(path: Path) -> Layout:

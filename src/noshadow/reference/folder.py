@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from noshadow.checks import Array, refuse
-from noshadow.reference.files import UNFINISHED, Layout, chained, file_sha256, layout, npy_header, write_arrays, write_whole
+from noshadow.private_files import followed, make_private_folder, write_private
+from noshadow.reference.files import UNFINISHED, Layout, chained, file_sha256, layout, npy_header, write_arrays
 from noshadow.reference.manifest import plan_digest, read_manifest, require_same_plan
 from noshadow.reference.plan import Plan
 from noshadow.results.folder import strict_json
@@ -30,26 +31,29 @@ def create_folder(
 ) -> dict[str, Any]:
     """Write plan, membership, records and the target's arrays and task in one step; returns the manifest with their digests.
 
+    Only the owner can read them. Where `path` is a link, the folder it points to is made and the link stays.
+
     Raises:
         OSError: as the system gives it; nothing is left behind.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = followed(path)
+    make_private_folder(path.parent)
     partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
     shutil.rmtree(partial, ignore_errors=True)
     try:
         for name in ("", *INSIDE):
-            (partial / name).mkdir()
+            make_private_folder(partial / name)
         rows = (np.ascontiguousarray(row).data for row in drawn.membership)
-        write_whole(partial / MEMBERSHIP, chained(npy_header(np.dtype(bool), drawn.membership.shape), rows))
+        write_private(partial / MEMBERSHIP, chained(npy_header(np.dtype(bool), drawn.membership.shape), rows))
         buffer = io.BytesIO()
         np.savez(buffer, seeds=drawn.seeds, **records)  # type: ignore[arg-type]
-        write_whole(partial / RECORDS, [buffer.getvalue()])
+        write_private(partial / RECORDS, [buffer.getvalue()])
         written = {"membership": file_sha256(partial / MEMBERSHIP), "records": file_sha256(partial / RECORDS)}
         content = strict_json(manifest | {"hashes": manifest["hashes"] | written})
         stamped = read_manifest(content, path, "train_references")
         if target is not None:
             write_arrays(partial / TARGET, target[0], {"plan": plan_digest(stamped), "task": target[1], "model": "target"})
-        write_whole(partial / PLAN, [content])
+        write_private(partial / PLAN, [content])
         if path.is_dir():
             path.rmdir()
         partial.rename(path)

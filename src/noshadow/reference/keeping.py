@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from noshadow.checks import InputError
+from noshadow.private_files import write_private
 from noshadow.progress import tracked
-from noshadow.reference.files import UNFINISHED, layout, write_arrays, write_whole
+from noshadow.reference.files import UNFINISHED, layout, write_arrays
 from noshadow.reference.folder import INSIDE, TARGET, model_path, whole_models
 from noshadow.reference.manifest import FORMAT, plan_digest
 from noshadow.reference.work import Outcome
@@ -47,7 +48,7 @@ def keep_outcomes(
             with disk(path, models, owner):
                 if outcome.arrays is None or text:
                     failed[outcome.number] = text.splitlines()[0]
-                    write_whole(report, [text.encode()])
+                    write_private(report, [text.encode()])
                 else:
                     own = {
                         "model": str(outcome.number),

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from noshadow.checks import Array, InputError, refuse
-from noshadow.reference.files import Layout, chained, layout, npy_header, write_whole
+from noshadow.private_files import make_private_folder, write_private
+from noshadow.reference.files import Layout, chained, layout, npy_header
 from noshadow.reference.folder import TARGET, model_path, opened_manifest, stored_plan, whole_models
 from noshadow.reference.manifest import plan_digest
 from noshadow.reference.parity import loss_parity
@@ -234,10 +235,10 @@ def _stacked(references: References, name: str) -> Array:
         first = layout(paths[0]).array(name)
         rows = (np.ascontiguousarray(_row(path, name, first)).data.cast("B") for path in paths)
         try:
-            target.parent.mkdir(exist_ok=True)
+            make_private_folder(target.parent)
             for stale in target.parent.glob(f"{name}-*.npy"):
                 stale.unlink()
-            write_whole(target, chained(npy_header(first.dtype, (models, *first.shape)), rows))
+            write_private(target, chained(npy_header(first.dtype, (models, *first.shape)), rows))
         except OSError as error:
             raise InputError(f"References: folder must have room for stacked/{target.name}; got '{folder}' ({error}).") from error
     stacked: Array = np.load(target, mmap_mode="r", allow_pickle=False)

@@ -1,6 +1,5 @@
 """Folders that are either whole or not there: written under a temporary name, checked by digest when read."""
 
-import contextlib
 import errno
 import hashlib
 import json
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from noshadow.checks import InputError, refuse
+from noshadow.private_files import FOLDER_MODE, followed, make_private_folder, write_private
 
 
 @dataclass(frozen=True)
@@ -51,23 +51,25 @@ def digest(content: bytes) -> str:
 
 
 def require_writable_folder(folder: str | Path, *, overwrite: bool, owner: str, kind: FolderKind = AUDIT) -> Path:
-    """The path of a folder that may be created or, with `overwrite`, replaced.
+    """The path of a folder that may be created or, with `overwrite`, replaced; where a link leads when it is one.
 
-    An existing folder is only ever replaced when it is empty or holds one of its kind and nothing else.
+    An existing folder is only ever replaced when it is empty or holds one of its kind and nothing else, no links among it.
     """
     path = Path(folder)
     path = path if path.name not in ("", "..") else path.resolve()
     try:
+        path = followed(path)
         if path.exists() and not path.is_dir():
             refuse(owner, "folder", "be a folder", f"the file '{path}'")
-        held = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
+        held = {entry.name: entry.is_symlink() for entry in path.iterdir()} if path.is_dir() else {}
         above = next(parent for parent in (*path.absolute().parents, path) if parent.exists())
     except OSError as error:
         raise _unwritable(path, error, owner) from error
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
         refuse(owner, "folder", "be writable", f"'{path}' under '{above}'", "Choose another place.")
     own = {kind.manifest, kind.page, *kind.files}
-    foreign = sorted(name for name in held - own if not name.startswith(kind.unfinished_page))
+    foreign = sorted(name for name in held.keys() - own if not name.startswith(kind.unfinished_page))
+    foreign += sorted(f"the link {name}" for name, is_link in held.items() if is_link and name in own)
     if foreign or (held and kind.manifest not in held):
         got = f"'{path}' with {', '.join(foreign or sorted(held))}"
         refuse(owner, "folder", f"not exist yet, or hold {kind.noun} and nothing else", got)
@@ -85,27 +87,28 @@ def write_folder(
     owner: str,
     kind: FolderKind = AUDIT,
 ) -> Path:
-    """Write files and then the manifest with their digests, and move the whole into place.
+    """Write files and then the manifest with their digests, and move the whole into place; only their owner can read them.
 
-    A run that is killed leaves at most a folder named `.NAME.partial-…` beside the target, never a half audit; killed
-    between the two renames of an overwrite, the old audit is whole under `.NAME.retired-…`.
+    Where `folder` is a link, the folder it points to is written and the link stays. A run that is killed leaves at most a folder
+    named `.NAME.partial-…` beside the target, never a half audit; killed between the two renames of an overwrite, the old audit is
+    whole under `.NAME.retired-…`.
     """
     path = require_writable_folder(folder, overwrite=overwrite, owner=owner, kind=kind)
     stamped = dict(manifest) | {"files": {name: digest(content) for name, content in files.items()}}
     stamped["files"][kind.manifest] = _own_digest(stamped)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=f".{path.name}.partial-", dir=path.parent))
+        make_private_folder(path.parent)
+        partial = _beside(path, "partial")
         try:
             for name, content in (*files.items(), (kind.manifest, strict_json(stamped))):
-                _write_through(partial / name, content)
-            partial.chmod(0o777 & ~_umask())
+                write_private(partial / name, [content])
             _move_into_place(partial, path)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
     except OSError as error:
         raise _unwritable(path, error, owner) from error
-    return path
+    asked = Path(folder)
+    return asked if asked.is_symlink() else path
 
 
 def read_folder(
@@ -130,17 +133,13 @@ def read_folder(
 
 
 def write_file(path: str | Path, content: bytes, owner: str) -> Path:
-    """Replace one file in one step."""
+    """Replace one file in one step; only its owner can read it. Where the path is a link, the file it points to is replaced."""
     target = Path(path)
     if target.is_dir():
         refuse(owner, "path", "be a file", f"the folder '{target}'")
-    partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
     try:
-        _write_through(partial, content)
-        partial.replace(target)
+        write_private(target, [content])
     except OSError as error:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
         raise InputError(f"{owner}: path must be writable; got '{target}' ({error}). Choose another place.") from error
     return target
 
@@ -180,24 +179,18 @@ def _unwritable(path: Path, error: OSError, owner: str) -> InputError:
     return InputError(f"{owner}: folder must be writable; got '{path}' ({reason}). Choose another place.")
 
 
-def _write_through(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _beside(path: Path, kind: str) -> Path:
+    """A new folder beside the path, for its owner whatever the umask."""
+    folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.{kind}-", dir=path.parent))
+    folder.chmod(FOLDER_MODE)
+    return folder
 
 
 def _move_into_place(partial: Path, path: Path) -> None:
     if not path.exists():
         partial.rename(path)
         return
-    retired = Path(tempfile.mkdtemp(prefix=f".{path.name}.retired-", dir=path.parent))
+    retired = _beside(path, "retired")
     try:
         path.rename(retired / path.name)
         partial.rename(path)

@@ -1,21 +1,20 @@
 """The file of loss traces: `.npz` or `.safetensors` with the keys `loss_traces` and, when there are any, `ids`."""
 
-import contextlib
 import io
-import os
 from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import save
 
 from noshadow.checks import Array, InputError, numeric_array, refuse, require_same_length
+from noshadow.private_files import write_private
 from noshadow.signals import SUFFIXES, Signals, read_arrays
 
 KEYS = ("ids", "loss_traces")
 
 
 def save_traces(path: str | Path, loss_traces: Array, ids: Array | None) -> None:
-    """Write the file under a temporary name and rename it; text ids go to safetensors as zero-padded UTF-8 rows."""
+    """Write the file as `write_private` does; text ids go to safetensors as zero-padded UTF-8 rows."""
     owner = "LossTraces.save"
     arrays = {"loss_traces": loss_traces} | ({} if ids is None else {"ids": ids})
     if _suffix(path, owner) == ".npz":
@@ -25,18 +24,10 @@ def save_traces(path: str | Path, loss_traces: Array, ids: Array | None) -> None
     else:
         packed = {key: _text_as_bytes(value) if value.dtype.kind == "U" else value for key, value in arrays.items()}
         content = save({key: np.ascontiguousarray(value) for key, value in packed.items()})
-    target = Path(path)
-    partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
     try:
-        with partial.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(target)
+        write_private(path, [content])
     except OSError as error:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
-        raise InputError(f"{owner}: path must be writable; got '{target}' ({error}). Choose another place.") from error
+        raise InputError(f"{owner}: path must be writable; got '{path}' ({error}). Choose another place.") from error
 
 
 def load_loss_traces(path: str | Path) -> tuple[Array, Array | None]:

@@ -88,7 +88,7 @@ def test_the_table_holds_the_riskiest_records_in_order(found, html):
     top = found.records.sort_values("rank").head(20)
     for place, row in enumerate(top.itertuples(), start=1):
         assert page.data[f"rank-{place}"] == [row.kl, row.auc, row.tpr, row.mean_distance, row.loo_variance]
-    numbers = re.findall(r"alert\(1\)</script>\"'&\\u202e(\d+)", page.text.split("The first 20 of 80 records by KL")[1])
+    numbers = re.findall(r"alert\(1\)</script>\"'&⟨U\+202E⟩(\d+)", page.text.split("The first 20 of 80 records by KL")[1])
     assert numbers == [identifier.removeprefix(HOSTILE) for identifier in top["id"]]
 
 

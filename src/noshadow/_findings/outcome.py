@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from noshadow.checks import Array
+from noshadow.visible import visible
 
 Limits = Mapping[str, float]
 
@@ -45,5 +46,5 @@ def reason_of(text: str) -> str:
 
 def shortened(name: object, most: int = 60) -> str:
     """A name of the user's in quotes, cut where it would swamp a sentence."""
-    text = str(name)
+    text = visible(name)
     return f"'{text if len(text) <= most else text[: most - 1] + '…'}'"

@@ -20,7 +20,7 @@ def print_comparison(found: Comparison, out: Path | None) -> None:
         console.print(_table(found))
     elif found.changes:
         for change in found.changes:
-            console.print(f"{change.label}: {_number(change.before)} → {_number(change.after)}, {_difference(change)}")
+            console.print(f"{harmless(change.label)}: {_number(change.before)} → {_number(change.after)}, {_difference(change)}")
     console.print(f"Records: {found.shared} in both, {found.only_before} in the first only, {found.only_after} in the second only")
     if found.rank_correlation is not None:
         console.print(f"Rank correlation over shared records: {found.rank_correlation:.3f}")
@@ -28,9 +28,9 @@ def print_comparison(found: Comparison, out: Path | None) -> None:
         for words, moved in (("Entered", found.entered), ("Left", found.left)):
             console.print(f"{words} the top 1 %: {len(moved)}{_named(moved)}")
     for words, drawn in (("gained", found.gained), ("lost", found.lost)):
-        console.print(f"Findings {words}: {', '.join(f'{finding.code} {finding.name}' for finding in drawn) or 'none'}")
+        console.print(f"Findings {words}: {', '.join(harmless(f'{finding.code} {finding.name}') for finding in drawn) or 'none'}")
     for name, (before, after) in found.differences.items():
-        console.print(f"Differs: {name}: {_short(before)} | {_short(after)}")
+        console.print(f"Differs: {harmless(name)}: {_short(before)} | {_short(after)}")
     for name, reason in found.not_applicable.items():
         console.print(f"{harmless(name).capitalize()}: {sentence(harmless(reason))}")
     for note in found.notes:
@@ -44,7 +44,7 @@ def _table(found: Comparison) -> Table:
     for name in ("figure", "before", "after", "difference"):
         table.add_column(name, justify="left" if name == "figure" else "right")
     for change in found.changes:
-        table.add_row(change.label, _number(change.before), _number(change.after), _difference(change))
+        table.add_row(harmless(change.label), _number(change.before), _number(change.after), _difference(change))
     return table
 
 

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from noshadow._findings import findings, most_severe
 from noshadow.results import Audit, Finding, Interval
+from noshadow.visible import visible
 
 _TOP_FINDINGS = 5
 _TOP_RECORDS = 5
@@ -76,7 +77,9 @@ def _finding_lines(audited: Audit) -> list[str]:
     told = [f"Findings: {len(found)} found, {', '.join(counts)}"]
     for finding in found[:_TOP_FINDINGS]:
         colour = _COLOURS[finding.severity]
-        told.append(f"  [{colour}]{finding.code} {finding.severity}[/{colour}]  {finding.name}: {harmless(finding.sentence)}")
+        told.append(
+            f"  [{colour}]{harmless(finding.code)} {finding.severity}[/{colour}]  {harmless(finding.name)}: {harmless(finding.sentence)}"
+        )
     return told + ([f"  … and {len(found) - _TOP_FINDINGS} more in the report"] if len(found) > _TOP_FINDINGS else [])
 
 
@@ -84,7 +87,7 @@ def _print_records(audited: Audit, screen: Console) -> None:
     if audited.ranked_by is None:
         screen.print(f"Record scores: {harmless(audited.not_applicable['rank'])}")
         return
-    title = f"Most exposed records, by {audited.ranked_by}"
+    title = f"Most exposed records, by {harmless(audited.ranked_by)}"
     named = "label" if "label" in audited.records else "target"
     shown = [c for c in ("rank", "id", named, "loss", "leverage", audited.ranked_by) if c in audited.records]
     rows = _rows(audited.records.nsmallest(_TOP_RECORDS, "rank")[shown])
@@ -106,8 +109,8 @@ def _rows(records: pd.DataFrame) -> list[list[str]]:
 
 
 def harmless(value: object) -> str:
-    """Text of others without rich's markup or a terminal's control characters."""
-    return escape("".join(c if c.isprintable() else "�" for c in str(value)))
+    """Text of others for rich to print: no markup, nothing that steers a terminal or is not seen."""
+    return escape(visible(value))
 
 
 def sentence(text: str) -> str:

@@ -9,6 +9,7 @@ import typer
 
 from noshadow.cli.options import Json, Quiet, app
 from noshadow.errors import InputError
+from noshadow.visible import visible
 
 commands = typer.Typer(
     no_args_is_help=True,
@@ -102,7 +103,6 @@ def train(
 
     The indices are rows of train followed by test. Every finished model is on disk at once: stop and run again as you like.
     """
-    from noshadow.cli.printing import harmless
     from noshadow.cli.reference_run import columns_of, print_status
     from noshadow.cli.targets import target_of
     from noshadow.reference import mirrored, train_references
@@ -143,7 +143,7 @@ def train(
         () if backend is Backend.loky or address else (f"No --address was given: a {backend.value} cluster was started here for this run.",)
     )
     for note in () if quiet or as_json else (*trained.notes, *started):
-        typer.echo(f"Note: {harmless(note)}")
+        typer.echo(f"Note: {visible(note)}")
 
 
 @commands.command("status", epilog="Example: noshadow reference status references")

@@ -6,10 +6,10 @@ from typing import Any
 
 from markupsafe import Markup
 
+from noshadow.visible import visible
+
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _NARROW_SPACE = "\u202f"
-# C0 and C1 controls and lone surrogates do not survive HTML; bidirectional overrides make an id look like another one.
-_UNSHOWABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _WORD = re.compile(r"[a-z]{2,}[ :,]")
 _UTC_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
 
@@ -104,12 +104,10 @@ def timestamp(created: str) -> str:
 
 
 def shown(value: Any) -> Any:
-    r"""Text with characters that HTML cannot hold, or that reorder their neighbours, written as escapes.
+    r"""Text with characters that HTML cannot hold, that reorder their neighbours or are not seen written as codes.
 
     Example:
         >>> shown("ab\u202ecd\x00")
-        'ab\\u202ecd\\u0000'
+        'ab⟨U+202E⟩cd⟨U+0000⟩'
     """
-    if isinstance(value, Markup) or not isinstance(value, str):
-        return value
-    return _UNSHOWABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", value)
+    return value if isinstance(value, Markup) or not isinstance(value, str) else visible(value)

@@ -30,7 +30,9 @@ def users_code(owner: str, rule: str) -> Iterator[None]:
     except (InputError, NumericalError, NotApplicable):
         raise
     except Exception as error:
-        reason = (str(error).strip() or "no message").splitlines()[0].rstrip(".")
+        lines = (str(error).strip() or "no message").splitlines()
+        # A loader's worker hands over a whole traceback, which ends with what happened.
+        reason = lines[-1 if lines[0].startswith("Caught ") else 0].rstrip(".")
         raise InputError(f"{owner}: {rule}; got {type(error).__name__} ({reason}).") from error
 
 

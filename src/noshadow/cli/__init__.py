@@ -1,34 +1,38 @@
-"""The command line: parse, call, write. Exit 0 fine, 1 a gate said no, 2 wrong input, 3 a numerical failure."""
+"""The command line: parse, call, write. Exit 0 fine, 1 a gate said no, 2 wrong input, 3 a numerical failure, 70 an error of our own."""
 
+import io
+import os
 import sys
-
-import typer
+import traceback
 
 from noshadow.cli import audits, comparisons, lood, references
-from noshadow.cli.options import app
-from noshadow.errors import InputError, NumericalError
-
-# click's UsageError, wherever the installed typer keeps it.
-USAGE_ERROR: type[BaseException] = typer.BadParameter.__bases__[0]
+from noshadow.cli.failures import NOBODY_READS, STOPPED, told_failure
+from noshadow.cli.options import TRACEBACK, app
+from noshadow.visible import visible
 
 __all__ = ["app", "audits", "comparisons", "lood", "main", "references"]
 
 
 def main() -> None:
-    """Run a command and turn the house's exceptions into exit codes and one sentence."""
+    """Run a command; whatever it raises becomes an exit code and one sentence, with the traceback before it on request."""
+    arguments = [word for word in sys.argv[1:] if word != TRACEBACK]
+    with_traceback = len(arguments) < len(sys.argv) - 1 or os.environ.get("NOSHADOW_TRACEBACK", "0") not in ("", "0")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a console without our characters gets their codes
     try:
-        sys.exit(app(sys.argv[1:] or ["--help"], prog_name="noshadow", standalone_mode=False))
-    except USAGE_ERROR as error:
-        _fail(f"{error.format_message().removesuffix('.')}. Try --help.", 2)  # type: ignore[attr-defined]
-    except InputError as error:
-        _fail(error, 2)
-    except NumericalError as error:
-        _fail(error, 3)
-    except (typer.Abort, KeyboardInterrupt):
-        resumable = sys.argv[1:3] == ["reference", "train"]
-        _fail("stopped." + (" Every finished model is kept: run the same command to go on." if resumable else ""), 130)
-
-
-def _fail(error: Exception | str, code: int) -> None:
-    print(f"noshadow: {' '.join(str(error).split())}", file=sys.stderr)
+        code = app(arguments or ["--help"], prog_name="noshadow", standalone_mode=False)
+        if code == STOPPED:  # what typer makes of an interrupt
+            raise KeyboardInterrupt
+        sys.stdout.flush()
+    except BaseException as error:
+        code, sentence = told_failure(error, arguments)
+        if sentence is None:
+            raise
+        if code == NOBODY_READS:
+            # The flush at exit must not fail once more.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if with_traceback:
+            print(visible("".join(traceback.format_exception(error)), keep="\n"), end="", file=sys.stderr)
+        print(f"noshadow: {visible(' '.join(sentence.split()))}", file=sys.stderr)
     sys.exit(code)

@@ -8,13 +8,16 @@ import typer
 
 from noshadow import __version__
 
+TRACEBACK = "--traceback"
+
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     help="How exposed are the people in the training data of the model you just trained?\n\n"
     "Start with [bold]noshadow demo --out demo-audit[/bold], then audit your own model with [bold]noshadow audit[/bold].",
-    epilog="Exit codes: 0 fine · 1 a gate said no · 2 the input is wrong · 3 a numerical failure.",
+    epilog="Exit codes: 0 fine · 1 a gate said no · 2 the input is wrong · 3 a numerical failure · "
+    "70 an error in noshadow itself · 130 stopped.",
 )
 
 
@@ -27,6 +30,10 @@ def _version(asked: bool) -> None:
 @app.callback()
 def common(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    traceback: Annotated[
+        bool,
+        typer.Option(TRACEBACK, help="On an error, print its Python traceback too, as with NOSHADOW_TRACEBACK=1; anywhere in the line."),
+    ] = False,
 ) -> None:
     """Options before any command."""
 

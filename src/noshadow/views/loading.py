@@ -18,7 +18,7 @@ from torch.utils.data import (
     SubsetRandomSampler,
 )
 
-from noshadow.checks import Array, as_array, refuse, require_same_length
+from noshadow.checks import Array, as_array, refuse, require_same_length, users_code
 
 TARGET_KEYS = ("labels", "label", "targets", "target", "y")
 FORMS = "be (X, y), a map-style Dataset or a DataLoader"
@@ -153,9 +153,22 @@ def _records_of_loader(loader: DataLoader[Any], owner: str, argument: str, seed:
             timeout=loader.timeout,
             generator=torch.Generator().manual_seed(seed),
         )
-        return (_batch(item, owner, argument) for item in ordered)
+        return (_batch(item, owner, argument) for item in _items(ordered, owner, argument))
 
     return Records(len(kept), batches, _dropped_note(batch_sampler, len(kept)), _original_rows(kept))
+
+
+def _items(loader: DataLoader[Any], owner: str, argument: str) -> Iterator[object]:
+    """What a loader gives; what the data set or its collate_fn raises is told as theirs."""
+    end = object()
+    with users_code(owner, f"{argument} must give its records batch by batch"):
+        walk = iter(loader)
+    while True:
+        with users_code(owner, f"{argument} must give its records batch by batch"):
+            item = next(walk, end)
+        if item is end:
+            return
+        yield item
 
 
 def _original_rows(dataset: object) -> tuple[int, ...] | None:

@@ -42,8 +42,16 @@ def is_tensor(value: object) -> "TypeGuard[torch.Tensor]":
     return loaded is not None and isinstance(value, loaded.Tensor)
 
 
+def require_unmasked(value: object, owner: str, argument: str) -> None:
+    """Refuse a masked array with masked values: what stands behind a mask would be read as if it were there."""
+    if isinstance(value, np.ma.MaskedArray) and value.mask.any():
+        hint = "Drop these records, or fill the values in with .filled(…)."
+        refuse(owner, argument, "hold no masked values", f"{int(value.mask.sum())} of {value.size} masked", hint)
+
+
 def as_array(value: object, owner: str, argument: str) -> Array:
-    """Anything NumPy or torch accepts, as a NumPy array (no copy where none is needed)."""
+    """Anything NumPy or torch accepts, as a NumPy array (no copy where none is needed); masked values are refused."""
+    require_unmasked(value, owner, argument)
     if is_tensor(value):
         tensor = value.detach().cpu()
         # NumPy has no bfloat16, and few operations in float16.

@@ -4,7 +4,7 @@ import hashlib
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,17 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from noshadow.checks import Array, InputError, as_array, floating, numeric_array, refuse, require_same_length, require_squarable
+from noshadow.checks import (
+    Array,
+    InputError,
+    as_array,
+    floating,
+    numeric_array,
+    refuse,
+    require_same_length,
+    require_squarable,
+    require_unmasked,
+)
 from noshadow.private_files import written_whole
 
 FIELDS = ("features", "outputs", "targets", "ids")
@@ -29,7 +39,7 @@ class Signals:
             model has no linear head (record scores are then not applicable).
         outputs: (n, m) logits, or predictions of a regression.
         targets: (n,) integer labels, (n,) or (n, q) floats, or (n, m) rows of probabilities.
-        ids: (n,) unique integers or strings; row numbers unless given.
+        ids: (n,) unique integers or strings; row numbers unless given. has_ids: whether they were given.
 
     Example:
         >>> import noshadow as ns
@@ -42,6 +52,7 @@ class Signals:
     outputs: Array
     targets: Array
     ids: Array
+    has_ids: bool = field(init=False)
 
     def __init__(self, features: object, outputs: object, targets: object, ids: object = None) -> None:
         given = numeric_array(outputs, "Signals", "outputs", ndim=(1, 2))
@@ -57,6 +68,7 @@ class Signals:
         identifiers = record_ids(ids, n, "Signals")
         for name, array in (("features", x), ("outputs", out), ("targets", y), ("ids", identifiers)):
             object.__setattr__(self, name, None if array is None else _read_only(array))
+        object.__setattr__(self, "has_ids", ids is not None)
 
     def __len__(self) -> int:
         return len(self.outputs)
@@ -130,6 +142,7 @@ def record_ids(ids: object, n: int, owner: str) -> Array:
     """Ids of n records, (n,) unique integers or text; row numbers when None. `owner` complains."""
     if ids is None:
         return np.arange(n)
+    require_unmasked(ids, owner, "ids")
     given = as_array([str(i) for i in ids] if _are_objects(ids) else ids, owner, "ids")  # type: ignore[attr-defined]
     array = _text(given, owner) if given.dtype.kind in "US" else given
     if array.ndim != 1 or array.dtype.kind not in "iuU":

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtr, ndtri
 
-from noshadow.checks import Array, refuse, require_number, require_same_length, require_whole
+from noshadow.checks import Array, refuse, require_number, require_same_length, require_unmasked, require_whole
 from noshadow.metrics import error_budget
 from noshadow.results import GroupRisk
 from noshadow.tail.losses import resolved_level, sorted_losses
@@ -96,6 +96,7 @@ def _names(groups: object, argument: str) -> Array:
 
 def named_groups(groups: Iterable[object], owner: str, argument: str) -> list[str]:
     """Each record's group as text: 1 and 1.0 are one group, and so is everything that is missing (None, NaN)."""
+    require_unmasked(groups, owner, argument)
     held = groups.tolist() if hasattr(groups, "tolist") else list(groups)
     if any(isinstance(name, (list, tuple, np.ndarray)) for name in held):
         refuse(owner, argument, "hold one name a record", f"{type(held[0]).__name__}s")

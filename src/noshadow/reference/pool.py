@@ -13,7 +13,8 @@ from torch import Tensor
 from noshadow.checks import Array, InputError, as_array, refuse, require_choice, require_same_length
 from noshadow.signals import Signals
 from noshadow.views.loading import records_of
-from noshadow.views.sklearn import index_ids
+from noshadow.views.pairing import paired_targets
+from noshadow.views.row_names import index_ids
 
 BATCH = 256  # of the pass that hashes a data set; fixed, so that the digest does not depend on how the models are run
 
@@ -95,6 +96,7 @@ def record_pool(train: object, test: object, *, pool: str, ids: object, owner: s
 def _split(data: object, owner: str, argument: str, digest: Any) -> _Split:
     if isinstance(data, (tuple, list)) and len(data) == 2:
         inputs, y = data
+        y, notes = paired_targets(inputs, y, owner, argument)
         labels = as_array(y, owner, f"{argument} y") if isinstance(y, Tensor) else np.asarray(y)
         if labels.dtype == object:
             labels = labels.astype(str)
@@ -104,7 +106,7 @@ def _split(data: object, owner: str, argument: str, digest: Any) -> _Split:
             require_same_length(owner, X=range(rows), y=range(len(labels) if labels.ndim else 0))
             digest.update(f"|{name}|".encode())
             _hash_inputs(part, owner, argument, digest)
-        return _Split(_hashed_targets(labels, owner, argument, digest), index_ids(inputs), ())
+        return _Split(_hashed_targets(labels, owner, argument, digest), index_ids(inputs), notes)
     records = records_of(data, owner, argument, seed=0)
     targets = []
     for batch in records.batches(BATCH):

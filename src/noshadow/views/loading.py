@@ -2,7 +2,8 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,34 +17,49 @@ from torch.utils.data import (
     SequentialSampler,
     Subset,
     SubsetRandomSampler,
+    default_collate,
 )
 
 from noshadow.checks import Array, as_array, refuse, require_same_length, users_code
+from noshadow.views.batch import Batch as Batch
+from noshadow.views.batch import batch_of
+from noshadow.views.batch import moved as moved
+from noshadow.views.collating import Collated, collated
+from noshadow.views.pairing import paired_targets
+from noshadow.views.row_names import RowNames, index_names, row_numbers, rows_behind
 
-TARGET_KEYS = ("labels", "label", "targets", "target", "y")
 FORMS = "be (X, y), a map-style Dataset or a DataLoader"
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Arguments for one call of the model, and the targets of those records."""
-
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    target: Any
+KEEP_ORDER = "Use a collate_fn that keeps its records in order."
 
 
 @dataclass(frozen=True)
 class Records:
     """A split whose batches can be walked again and again in the same order.
 
-    rows: where each record stands in the data set behind Subsets and samplers, when that is not 0 … count − 1.
+    Attributes:
+        count: records in it.
+        batches: size → its batches, whose records stand in the data set's own order.
+        chosen: groups of places → the batches of each group, read anew.
+        names: what the data call the records; None where that is 0 … count − 1.
+        data_notes: what a reader must know of the data; reading_notes: of how they were read, filled while they are.
     """
 
     count: int
     batches: Callable[[int], Iterable[Batch]]
-    notes: tuple[str, ...] = ()
-    rows: tuple[int, ...] | None = None
+    chosen: Callable[[Sequence[Sequence[int]]], Iterator[list[Batch]]]
+    names: RowNames | None = None
+    data_notes: tuple[str, ...] = ()
+    reading_notes: list[str] = field(default_factory=list)
+
+    @property
+    def rows(self) -> Array | None:
+        """The records' ids in the data's own terms, (count,); None where they are row numbers."""
+        return None if self.names is None else self.names.ids
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is known once the records were read."""
+        return (*self.data_notes, *self.reading_notes)
 
 
 def records_of(data: object, owner: str, argument: str, *, seed: int) -> Records:
@@ -57,7 +73,7 @@ def records_of(data: object, owner: str, argument: str, *, seed: int) -> Records
         seed: of the workers of a loader.
 
     Raises:
-        InputError: the records have no fixed order (iterable data set, custom sampler) or no targets.
+        InputError: the records have no fixed order (iterable data set, custom sampler) or no targets, or X and y do not belong together.
     """
     if isinstance(data, (tuple, list)) and len(data) == 2:
         return _records_of_arrays(data[0], data[1], owner, argument)
@@ -71,20 +87,8 @@ def records_of(data: object, owner: str, argument: str, *, seed: int) -> Records
     return _records_of_loader(DataLoader(data), owner, argument, seed)  # type: ignore[arg-type]
 
 
-def moved(value: Any, device: torch.device, dtype: torch.dtype) -> Any:
-    """The value with every tensor in it on the device, floating ones in the model's dtype."""
-    if isinstance(value, Tensor):
-        return value.to(device, dtype) if value.is_floating_point() else value.to(device)
-    if isinstance(value, Mapping):
-        return {key: moved(item, device, dtype) for key, item in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(moved(item, device, dtype) for item in value))
-    if isinstance(value, (tuple, list)):
-        return type(value)(moved(item, device, dtype) for item in value)
-    return value
-
-
 def _records_of_arrays(inputs: object, targets: object, owner: str, argument: str) -> Records:
+    targets, notes = paired_targets(inputs, targets, owner, argument)
     y = as_array(targets, owner, f"{argument} y")
     if y.ndim == 0:
         refuse(owner, f"{argument} y", "have one row per record", "a single number")
@@ -98,12 +102,16 @@ def _records_of_arrays(inputs: object, targets: object, owner: str, argument: st
     for part in (*unnamed, *named.values()):
         require_same_length(owner, X=range(len(part)), y=range(len(y)))
 
-    def batches(size: int) -> Iterator[Batch]:
-        for start in range(0, len(y), size):
-            rows = slice(start, start + size)
-            yield Batch(tuple(_tensor(a[rows]) for a in unnamed), {k: _tensor(a[rows]) for k, a in named.items()}, y[rows])
+    def taken(rows: slice | list[int]) -> Batch:
+        return Batch(tuple(_tensor(a[rows]) for a in unnamed), {k: _tensor(a[rows]) for k, a in named.items()}, y[rows])
 
-    return Records(len(y), batches)
+    def batches(size: int) -> Iterator[Batch]:
+        return (taken(slice(start, start + size)) for start in range(0, len(y), size))
+
+    def chosen(groups: Sequence[Sequence[int]]) -> Iterator[list[Batch]]:
+        return ([taken(list(group))] for group in groups)
+
+    return Records(len(y), batches, chosen, index_names(inputs), notes)
 
 
 def _numeric(value: object, owner: str, argument: str) -> Array | Tensor:
@@ -137,28 +145,40 @@ def _records_of_loader(loader: DataLoader[Any], owner: str, argument: str, seed:
     if type(batch_sampler) is not BatchSampler:
         got = "automatic batching switched off" if batch_sampler is None else f"batch sampler {type(batch_sampler).__name__}"
         refuse(owner, argument, "have a fixed order of records", f"a DataLoader with {got}", "Wrap the data set in Subset or pass (X, y).")
-    chosen = _chosen_rows(batch_sampler.sampler, len(dataset), owner, argument)  # type: ignore[arg-type]
-    kept: Any = dataset if chosen is None else Subset(dataset, list(chosen))
+    chosen_rows = _chosen_rows(batch_sampler.sampler, len(dataset), owner, argument)  # type: ignore[arg-type]
+    kept: Any = dataset if chosen_rows is None else Subset(dataset, chosen_rows)
+    told: list[str] = []
+    read = partial(_read_in_order, loader, kept, seed=seed, owner=owner, argument=argument)
+    in_order = partial(_batches_in_order, told=told, owner=owner, argument=argument)
 
     def batches(size: int) -> Iterator[Batch]:
-        ordered = DataLoader(
-            kept,
-            batch_size=size,
-            shuffle=False,
-            drop_last=False,
-            collate_fn=loader.collate_fn,
-            num_workers=loader.num_workers,
-            worker_init_fn=loader.worker_init_fn,
-            multiprocessing_context=loader.multiprocessing_context,
-            timeout=loader.timeout,
-            generator=torch.Generator().manual_seed(seed),
-        )
-        return (_batch(item, owner, argument) for item in _items(ordered, owner, argument))
+        return (batch for group in in_order(read(batch_size=size, num_workers=loader.num_workers)) for batch in group)
 
-    return Records(len(kept), batches, _dropped_note(batch_sampler, len(kept)), _original_rows(kept))
+    def chosen(groups: Sequence[Sequence[int]]) -> Iterator[list[Batch]]:
+        return in_order(read(batch_sampler=[list(group) for group in groups], num_workers=min(loader.num_workers, 1)))
+
+    names = rows_behind(kept, owner, argument)
+    return Records(len(kept), batches, chosen, names, _dropped_note(batch_sampler, len(kept)), told)
 
 
-def _items(loader: DataLoader[Any], owner: str, argument: str) -> Iterator[object]:
+def _read_in_order(loader: DataLoader[Any], kept: Any, *, seed: int, owner: str, argument: str, **how: Any) -> Iterator[Collated]:
+    """A loader's data set collated by its collate_fn and its workers, in an order of ours."""
+    # torch's own function stacks records as they come; nobody else's is taken at its word.
+    trusted = loader.collate_fn is default_collate
+    ordered = DataLoader(
+        kept,
+        collate_fn=loader.collate_fn if trusted else partial(collated, collate=loader.collate_fn),
+        worker_init_fn=loader.worker_init_fn,
+        multiprocessing_context=loader.multiprocessing_context,
+        timeout=loader.timeout,
+        generator=torch.Generator().manual_seed(seed),
+        **how,
+    )
+    items = _items(ordered, owner, argument)
+    return (Collated(item, 0) for item in items) if trusted else items
+
+
+def _items(loader: DataLoader[Any], owner: str, argument: str) -> Iterator[Any]:
     """What a loader gives; what the data set or its collate_fn raises is told as theirs."""
     end = object()
     with users_code(owner, f"{argument} must give its records batch by batch"):
@@ -171,20 +191,40 @@ def _items(loader: DataLoader[Any], owner: str, argument: str) -> Iterator[objec
         yield item
 
 
-def _original_rows(dataset: object) -> tuple[int, ...] | None:
-    """Row numbers in the data set behind nested Subsets; None without a Subset, or when a row is taken twice."""
-    rows: list[int] | None = None
-    while type(dataset) is Subset:
-        own = [int(i) for i in dataset.indices]
-        rows = own if rows is None else [own[i] for i in rows]
-        dataset = dataset.dataset
-    return tuple(rows) if rows is not None and len(set(rows)) == len(rows) and min(rows, default=0) >= 0 else None
+def _batches_in_order(read: Iterator[Collated], *, told: list[str], owner: str, argument: str) -> Iterator[list[Batch]]:
+    """The batches of each group of records: one, or one a record where the collate_fn does not keep their order."""
+    for group in read:
+        whole = batch_of(group.whole, owner, argument)
+        rows = _row_count(whole.target)
+        if group.records and rows is not None and rows != group.records:
+            got = f"{rows} rows from {group.records} records"
+            refuse(owner, argument, "give every record of its data set", got, "Does collate_fn drop some, or repeat some?")
+        if group.alone is None:
+            yield [whole]
+            continue
+        if group.trouble:
+            got = f"a collate_fn that does not keep it, and fails on a single record ({group.trouble})"
+            refuse(owner, argument, "have batches in the order of its data set", got, KEEP_ORDER)
+        note = (
+            f"The collate_fn of {argument} does not give the same records in the same order in batches of another size (it sorts, mixes or "
+            "draws at random): each record was collated and run by itself."
+        )
+        told += [] if note in told else [note]
+        yield [batch_of(item, owner, argument) for item in group.alone]
 
 
-def _chosen_rows(sampler: object, rows: int, owner: str, argument: str) -> Sequence[int] | None:
+def _row_count(target: Any) -> int | None:
+    """Rows of a batch's targets, where they have any."""
+    if isinstance(target, (Tensor, np.ndarray)):
+        return len(target) if target.ndim else None
+    nested = isinstance(target, (list, tuple)) and any(isinstance(value, (Tensor, np.ndarray)) and value.ndim for value in target)
+    return len(target) if isinstance(target, (list, tuple)) and not nested else None
+
+
+def _chosen_rows(sampler: object, rows: int, owner: str, argument: str) -> list[int] | None:
     """Row numbers a sampler restricts the data to, sorted; None for all rows."""
     if type(sampler) is SubsetRandomSampler:
-        return sorted(int(i) for i in sampler.indices)
+        return sorted(row_numbers(sampler.indices, rows, owner, argument))
     whole = type(sampler) is SequentialSampler or (type(sampler) is RandomSampler and not sampler.replacement)
     if not whole or len(sampler) != rows:  # type: ignore[arg-type]
         part = f" over {len(sampler)} of {rows} records" if whole else ""  # type: ignore[arg-type]
@@ -201,19 +241,3 @@ def _dropped_note(batch_sampler: BatchSampler, rows: int) -> tuple[str, ...]:
     return (
         f"The loader drops its last incomplete batch in a fixed order: if it trained the model, the last {left} records were never seen.",
     )
-
-
-def _batch(item: object, owner: str, argument: str) -> Batch:
-    if isinstance(item, Mapping):
-        key = next((k for k in TARGET_KEYS if k in item), None)
-        if key is None:
-            refuse(owner, argument, f"give targets under one of the keys {', '.join(TARGET_KEYS)}", f"keys {', '.join(map(str, item))}")
-        return Batch((), {k: v for k, v in item.items() if k != key}, item[key])
-    if not isinstance(item, (tuple, list)) or len(item) < 2:
-        got = f"batches of {len(item)} element" if isinstance(item, (tuple, list)) else f"batches of type {type(item).__name__}"
-        refuse(owner, argument, "give batches (inputs, …, targets) or a dict with targets", got, "Add the targets to the data set.")
-    *inputs, target = item
-    if len(inputs) == 1 and isinstance(inputs[0], Mapping):
-        return Batch((), inputs[0], target)
-    nested = len(inputs) == 1 and isinstance(inputs[0], (tuple, list))
-    return Batch(tuple(inputs[0] if nested else inputs), {}, target)

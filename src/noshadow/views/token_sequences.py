@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 from noshadow.checks import Array, refuse
-from noshadow.views.loading import _original_rows
+from noshadow.views.row_names import rows_behind
 
 IGNORED = -100  # the label that transformers leaves out of its loss
 FORMS = "be token-id sequences, a dict with input_ids, or a map-style Dataset of such"
@@ -76,8 +76,8 @@ def token_sequences(data: object, vocabulary: Vocabulary, owner: str, argument: 
         tokens.append(inside)
         counts.append(_scored(inside, None if labels is None else labels[kept], owner, where))
     _require_something_to_score(tokens, counts, owner, argument)
-    rows = _original_rows(data)
-    return TokenSequences(tuple(tokens), tuple(counts), None if rows is None else np.array(rows))
+    names = rows_behind(data, owner, argument)
+    return TokenSequences(tuple(tokens), tuple(counts), None if names is None else names.ids)
 
 
 def _items(data: object, owner: str, argument: str) -> Iterator[tuple[Any, Any, Any]]:

@@ -46,7 +46,7 @@ def estimator_outputs(estimator: BaseEstimator, data: object, *, transform: Tran
     """Signals without features, and the estimator's task; arguments as in `collect_outputs`."""
     owner = settings.owner
     fitted = _taken_apart(estimator, settings)
-    X, y = _pair(data, owner, "data")
+    X, y, _ = _pair(data, owner, "data")
     if transform is not None:
         with users_code(owner, "queries must accept the data's inputs"):
             X = transform(X)

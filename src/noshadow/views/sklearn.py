@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy.sparse import issparse
 from scipy.special import expit
 from sklearn.base import BaseEstimator, is_classifier, is_regressor
@@ -19,7 +18,10 @@ from torch import Tensor
 
 from noshadow.checks import TASKS, Array, InputError, as_array, numeric_array, refuse, require_choice, require_same_length, users_code
 from noshadow.signals import Signals
+from noshadow.views.pairing import paired_targets
 from noshadow.views.penalty import Penalty, penalty_of
+from noshadow.views.repeated import compared, sampled_groups
+from noshadow.views.row_names import RowNames, index_ids, index_names, name_facts
 from noshadow.views.view import Settings, View, no_records
 
 LINEAR = (LogisticRegression, LinearRegression, Ridge, RidgeCV, MLPClassifier, MLPRegressor)
@@ -56,11 +58,17 @@ def sklearn_view(
     require_choice(task, ("auto", *TASKS), owner, "task")
     if task not in ("auto", fitted.task):
         refuse(owner, "task", f"be 'auto' or '{fitted.task}' for this {fitted.name}", repr(task))
-    X, y = _pair(train, owner, "train")
+    X, y, paired = _pair(train, owner, "train")
     seen, clipped = _signals(fitted, X, y, owner, "train")
+    again = {"train": _run_again(fitted, X, y, seen, owner, "train")}
     unseen, also_clipped = no_records(seen), 0
-    if test is not None and len(_pair(test, owner, "test")[1]):
-        unseen, also_clipped = _signals(fitted, *_pair(test, owner, "test"), owner, "test")
+    names: dict[str, RowNames | None] = {"train": index_names(X), "test": None}
+    if test is not None:
+        X_test, y_test, also_paired = _pair(test, owner, "test")
+        if len(y_test):
+            unseen, also_clipped = _signals(fitted, X_test, y_test, owner, "test")
+            again["test"] = _run_again(fitted, X_test, y_test, unseen, owner, "test")
+            names["test"], paired = index_names(X_test), (*paired, *also_paired)
     penalty = Penalty(None, "The model has no linear head to damp.") if fitted.headless else penalty_of(fitted.last, len(seen))
     digest, digest_notes = _weights_sha256(fitted.last, seen)
     class_weight = getattr(fitted.last, "class_weight", None) if fitted.headless is None else None
@@ -76,15 +84,17 @@ def sklearn_view(
         sample_weight=None if class_weight is None else compute_sample_weight(class_weight, y),
         class_names=None if fitted.task == "regression" else tuple(str(c) for c in fitted.last.classes_),
         not_applicable=fitted.headless or penalty.not_applicable,
-        notes=(*penalty.notes, *_clipped_note(clipped + also_clipped), *digest_notes),
+        notes=(*paired, *penalty.notes, *_clipped_note(clipped + also_clipped), *digest_notes),
         weights_sha256=digest,
+        inputs=name_facts(names) | {"run_again": again},
     )
 
 
 def sklearn_signals(estimator: BaseEstimator, data: object, *, settings: Settings) -> Signals:
     """The Signals of one split; arguments as in `collect_signals`."""
     fitted = _taken_apart(estimator, settings)
-    return _signals(fitted, *_pair(data, settings.owner, "data"), settings.owner, "data")[0]
+    X, y, _ = _pair(data, settings.owner, "data")
+    return _signals(fitted, X, y, settings.owner, "data")[0]
 
 
 def _taken_apart(estimator: Any, settings: Settings) -> _Fitted:
@@ -160,17 +170,19 @@ def _headless(last: Any) -> str | None:
     return None
 
 
-def _pair(data: object, owner: str, argument: str) -> tuple[Any, Array]:
+def _pair(data: object, owner: str, argument: str) -> tuple[Any, Array, tuple[str, ...]]:
+    """X, the labels in its order, and a note where that was not their own."""
     if not isinstance(data, (tuple, list)) or len(data) != 2:
         refuse(owner, argument, "be (X, y) for a scikit-learn estimator", type(data).__name__)
     X, y = (as_array(part, owner, argument) if isinstance(part, Tensor) else part for part in data)
+    y, notes = paired_targets(X, y, owner, argument)
     labels = np.asarray(y)
     labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
     if labels.ndim not in (1, 2):
         refuse(owner, f"{argument} y", "be 1- or 2-dimensional", f"shape {labels.shape}")
     rows = X.shape[0] if hasattr(X, "shape") else len(X)
     require_same_length(owner, X=range(rows), y=range(len(labels)))
-    return X, labels
+    return X, labels, notes
 
 
 def _signals(fitted: _Fitted, X: Any, y: Array, owner: str, argument: str) -> tuple[Signals, int]:
@@ -200,12 +212,17 @@ def _signals(fitted: _Fitted, X: Any, y: Array, owner: str, argument: str) -> tu
     return Signals(None, logs, targets, ids), int((probabilities < LEAST_PROBABILITY).sum())
 
 
-def index_ids(X: object) -> Array | None:
-    """A data frame's own index as record ids, where it says more than the row number and names each record once."""
-    index = getattr(X, "index", None)
-    if not isinstance(index, pd.Index) or isinstance(index, (pd.RangeIndex, pd.MultiIndex)) or not index.is_unique:
-        return None
-    return index.to_numpy() if index.dtype.kind in "iu" else np.array([str(label) for label in index])
+def _run_again(fitted: _Fitted, X: Any, y: Array, seen: Signals, owner: str, argument: str) -> dict[str, Any]:
+    """What becomes of some records when they are predicted again among others: a step may draw at random, or look at its whole batch."""
+    rows, outputs, targets = [], [], []
+    for group in sampled_groups(len(seen), len(seen)):
+        part = X.iloc[group] if hasattr(X, "iloc") else X[group] if hasattr(X, "shape") else [X[row] for row in group]
+        runs = [_signals(fitted, part, y[group], owner, argument)[0] for _ in range(2)]
+        rows += group
+        outputs.append([run.outputs for run in runs])
+        targets.append(runs[0].targets)
+    first, second = (Signals(None, np.concatenate(part), np.concatenate(targets)) for part in zip(*outputs, strict=True))
+    return compared(seen, np.array(rows), first, second, rounding=float(np.finfo(seen.outputs.dtype).eps))
 
 
 def _class_numbers(y: Array, classes: Array, owner: str, argument: str) -> Array:

@@ -4,6 +4,8 @@ import hashlib
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,8 @@ from noshadow.signals import Signals
 from noshadow.views.forward import Pass, disagreement, forward_pass, head_agreement
 from noshadow.views.head import Head, Source, described, found_source
 from noshadow.views.loading import Records, records_of
+from noshadow.views.repeated import run_again
+from noshadow.views.row_names import name_facts
 from noshadow.views.view import Settings, View, no_records
 
 PROBE_RECORDS = 8
@@ -32,11 +36,12 @@ def torch_view(model: nn.Module, train: object, test: object, *, task: str, weig
         passes = {"train": _passed(model, source, train_records, device, settings, "train")}
         if test_records is not None and test_records.count:
             passes["test"] = _passed(model, source, test_records, device, settings, "test")
+        seen = _signals(passes["train"])
+        unseen = _signals(passes["test"]) if "test" in passes else no_records(seen)
+        facts = _facts(model, source, {"train": (train_records, seen), "test": (test_records, unseen)}, device, settings)
     head = source.head
     assert head is not None
     agreement = head_agreement(source, passes)
-    seen = _signals(passes["train"])
-    unseen = _signals(passes["test"]) if "test" in passes else no_records(seen)
     settled = task
     if decay is not None or head.ending:
         settled = resolved_task(task, seen.outputs, seen.targets, owner)
@@ -54,10 +59,27 @@ def torch_view(model: nn.Module, train: object, test: object, *, task: str, weig
         sample_weight=None,
         class_names=None,
         not_applicable=_not_applicable(head, agreement),
-        notes=(*head.notes, *train_records.notes),
+        notes=(*head.notes, *train_records.notes, *(() if test_records is None else test_records.reading_notes)),
         weights_sha256=_weights_sha256(model),
-        inputs={"head_outputs": agreement},
+        inputs=facts | {"head_outputs": agreement},
     )
+
+
+def _facts(
+    model: nn.Module, source: Source, splits: dict[str, tuple[Records | None, Signals]], device: torch.device, settings: Settings
+) -> dict[str, Any]:
+    """How the records of both splits are named, and what became of some of them when they were read and run again."""
+    again = {}
+
+    def collect(argument: str, records: Records, seed: int) -> Signals:
+        return _signals(_passed(model, source, records, device, replace(settings, seed=seed, progress=False), argument))
+
+    for argument, (records, signals) in splits.items():
+        if records is not None and len(signals):
+            own = partial(collect, argument)
+            again[argument] = run_again(model, records, signals, own, batch_size=settings.batch_size, seed=settings.seed)
+    names = {argument: None if records is None else records.names for argument, (records, _) in splits.items()}
+    return name_facts(names) | {"run_again": again}
 
 
 def torch_signals(model: nn.Module, data: object, *, settings: Settings) -> Signals:

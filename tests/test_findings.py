@@ -23,6 +23,7 @@ from noshadow.report.page import page
 from noshadow.results import Audit, Finding
 from noshadow.scores import last_layer, network
 from noshadow.tail import model_risk
+from noshadow.views import repeated
 
 ROOT = Path(__file__).parents[1]
 CODES = [rule.code for rule in RULES]
@@ -35,6 +36,11 @@ SCORES = {
     "head_residual": 1e-9,
     "method": "exact",
     "errors": {},
+}
+INPUTS = {
+    "ids_in_both": {"count": 0, "first": []},
+    "run_again": {name: {"records": 64, "changed": 0, "size": 0.0, "sources": []} for name in ("test", "train")},
+    "repeated_rows": {"train": 0, "test": 0},
 }
 SPLITS = {"shared_with_test": 0, "copies": {"records": 0, "groups": 0, "largest": 1, "first_ids": []}, "reason": None}
 
@@ -60,7 +66,7 @@ def made(n=200, *, members=None, nonmembers=None, shift=None, **changes):
         "nonmember_losses": nonmembers,
         "task": "classification",
         "ranked_by": "shift",
-        "provenance": {"scores": SCORES, "splits": SPLITS},
+        "provenance": {"scores": SCORES, "splits": SPLITS, "inputs": INPUTS},
     }
     return Audit(**(fields | changes))
 
@@ -71,15 +77,15 @@ def of(audit, code):
 
 
 def with_scores(**changes):
-    return made(provenance={"scores": SCORES | changes, "splits": SPLITS})
+    return made(provenance={"scores": SCORES | changes, "splits": SPLITS, "inputs": INPUTS})
 
 
 def with_splits(**changes):
-    return made(provenance={"scores": SCORES, "splits": SPLITS | changes})
+    return made(provenance={"scores": SCORES, "splits": SPLITS | changes, "inputs": INPUTS})
 
 
-def with_inputs(**facts):
-    return made(provenance={"scores": SCORES, "splits": SPLITS, "inputs": facts})
+def with_inputs(**changes):
+    return made(provenance={"scores": SCORES, "splits": SPLITS, "inputs": INPUTS | changes})
 
 
 HEAD_OUTPUTS = {
@@ -120,6 +126,10 @@ def with_truth(found_parity):
     return made(ground_truth=truth)
 
 
+def changed(split, count, size, *sources):
+    return INPUTS["run_again"] | {split: {"records": 64, "changed": count, "size": size, "sources": list(sources)}}
+
+
 RNG = np.random.default_rng(0)
 FOUND = {
     "NS001": (lambda: made(members=RNG.exponential(0.01, 200), nonmembers=[1.0] * 150 + [0.0] * 50), 0.75),
@@ -129,6 +139,7 @@ FOUND = {
     "NS005": (lambda: with_risk(made(), auc=0.4, auc_interval=(0.3, 0.49)), 0.49),
     "NS006": (lambda: with_risk(made(), fpr=0.02), 4),
     "NS007": (lambda: with_splits(shared_with_test=1), 1),
+    "NS008": (lambda: with_inputs(ids_in_both={"count": 2, "first": ["a", "b"]}), 2),
     "NS010": (lambda: made(shift=[1.0] * 198 + [30.0, 40.0]), 70 / 268),
     "NS011": (lambda: made(shift=np.where(np.arange(200) % 4 == 2, 2.0, 1.0) + np.linspace(0, 0.1, 200)), 4.0),
     "NS013": (lambda: with_splits(copies={"records": 4, "groups": 2, "largest": 2, "first_ids": ["r1", "r2"]}), 0.02),
@@ -139,6 +150,8 @@ FOUND = {
     "NS023": (lambda: with_scores(head_residual=0.01), 0.01),
     "NS024": (lambda: with_scores(method="projected", errors={"shift": 0.2}), 0.2),
     "NS030": (lambda: with_truth(FAR), 9.0),
+    "NS040": (lambda: with_inputs(run_again=changed("test", 1, 0.25, "data")), 0.25),
+    "NS041": (lambda: with_inputs(repeated_rows={"train": 3, "test": 2}), 5),
     "NS043": (lambda: with_inputs(head_outputs=HEAD_OUTPUTS), 3),
 }
 
@@ -286,14 +299,40 @@ def test_what_the_audit_does_not_hold_is_skipped_with_the_reason():
     )
     status = {finding.code: finding.status for finding in ns.findings(bare)}
     assert set(status) == set(CODES) and set(status.values()) == {"skipped", "not applicable"}
-    assert all(status[code] == "skipped" for code in ("NS001", "NS002", "NS004", "NS006", "NS010", "NS011", "NS013", "NS014", "NS015"))
+    assert all(
+        status[code] == "skipped" for code in ("NS001", "NS002", "NS004", "NS006", "NS008", "NS010", "NS011", "NS013", "NS014", "NS015")
+    )
     assert of(bare, "NS001").sentence == "Skipped, because the test split is empty." and of(bare, "NS001").next_step
     assert of(bare, "NS010").sentence == "Skipped, because no features were given."
     old = made(provenance={"scores": SCORES})  # a folder of the version before
-    assert {of(old, code).status for code in ("NS007", "NS013")} == {"skipped"}
+    assert {of(old, code).status for code in ("NS007", "NS008", "NS013", "NS040", "NS041")} == {"skipped"}
     assert of(with_truth(None), "NS030").status == "skipped"
     assert of(with_scores(method="projected", errors={}), "NS024").status == "skipped"
     assert of(made(provenance={"scores": {}, "splits": SPLITS}), "NS022").status == "skipped"
+
+
+def test_facts_that_a_way_of_reading_does_not_have_are_not_applicable():
+    bare = with_inputs(ids_in_both=None, run_again=None, repeated_rows=None)
+    assert {of(bare, code).status for code in ("NS008", "NS040", "NS041")} == {"not applicable"}
+    assert of(bare, "NS040").sentence == "Not applicable, because no model was run: its outputs were given."
+
+
+def test_records_that_are_drawn_are_named_by_split_and_source_and_go_first():
+    both = changed("train", 61, 0.434, "data", "model") | {"test": changed("test", 3, 0.2, "batch")["test"]}
+    finding = of(with_inputs(run_again=both), "NS040")
+    assert finding.figure == 0.434
+    assert "61 of 64 training records, by 0.43 of the outputs' spread and for 3 of 64 test records, by 0.2 of" in finding.sentence
+    assert all(
+        words in finding.sentence for words in ("random augmentation, mixup", "at each run (dropout", "batch statistics in eval mode")
+    )
+    risky = with_risk(with_inputs(run_again=both), auc=0.9, predicted_tpr=0.9, in_calibration_domain=True, fpr=0.01)
+    assert [found.code for found in most_severe(ns.findings(risky))][:3] == ["NS040", "NS001", "NS002"]
+
+
+def test_shared_ids_are_shown():
+    finding = of(FOUND["NS008"][0](), "NS008")
+    assert finding.records == ("a", "b") and finding.count is None
+    assert "3 training and 2 test records" in of(FOUND["NS041"][0](), "NS041").sentence
 
 
 def test_hostile_and_endless_names_do_not_swamp_a_sentence():
@@ -387,6 +426,7 @@ def test_limits_agree_with_those_of_the_scores_and_of_parity():
     assert limits["NS023"]["residual"] == last_layer.NONLINEAR_HEAD
     assert limits["NS030"]["deviations"] == parity.LARGEST_Z
     assert limits["NS015"]["nats"] == math.log(2)
+    assert limits["NS040"]["share"] == repeated.IMMATERIAL
 
 
 def test_codes_and_docs_name_each_other():

@@ -21,6 +21,7 @@ from noshadow.scores.result import RecordScores
 from noshadow.signals import Signals
 from noshadow.traces import given_traces
 from noshadow.views import View, is_causal_lm, view
+from noshadow.views.pairing import require_index_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +132,8 @@ def audit(
         owner="audit",
     )
     if sample_weight is not None:
+        if (seen.inputs.get("ids") or {}).get("train") == "index":
+            require_index_of(seen.train, sample_weight, "audit", "sample_weight")
         seen = replace(seen, sample_weight=require_weights(sample_weight, len(seen.train), "audit"))
     signal_seconds = time.perf_counter() - started
 
@@ -211,6 +214,7 @@ def audit_signals(
         not_applicable=None if train.features is not None else "no features were given, and record scores need the last layer's inputs",
         notes=(),
         weights_sha256="",
+        inputs={"ids": {name: "given" if split.has_ids else None for name, split in (("train", train), ("test", test))}},
     )
     return audit_view(seen, options, ids=ids, groups=groups, test_groups=test_groups, loss_traces=traces, signal_seconds=0.0)
 

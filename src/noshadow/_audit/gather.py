@@ -4,7 +4,7 @@ import hashlib
 import importlib.metadata
 import platform
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
@@ -14,8 +14,8 @@ import pandas as pd
 
 from noshadow import theory
 from noshadow._audit.notes import damping_notes, split_notes
-from noshadow._audit.risks import borne_risks, class_names, classified_rates, correct_of, has_soft_targets, measured_risk, nonmember_losses
-from noshadow._audit.splits import split_counts
+from noshadow._audit.risks import borne_risks, class_names, classified_rates, correct_of, have_soft_targets, measured_risk, nonmember_losses
+from noshadow._audit.splits import ids_in_both, split_counts
 from noshadow._audit.tracing import traced
 from noshadow._findings import findings
 from noshadow.checks import (
@@ -40,6 +40,7 @@ from noshadow.signals import Signals
 from noshadow.tail.groups import named_groups
 from noshadow.traces import GivenTraces
 from noshadow.views import View
+from noshadow.views.pairing import require_index_of
 
 # Ranks best against measured attacks: benchmarks/which_layers.py.
 RANKED_BY = "shift"
@@ -106,9 +107,14 @@ def audit_view(
     train, owner = seen.train if ids is None else seen.train.with_ids(ids), options.owner
     if len(train) < 2:
         refuse(owner, "train", "hold at least 2 records", len(train))
+    _require_indexes(seen, {"train": {"ids": ids, "groups": groups}, "test": {"test_groups": test_groups}}, owner)
+    in_both = ids_in_both(train, seen.test, seen.inputs.get("ids"), given=ids is not None)
+    seen = replace(seen, inputs={**seen.inputs, "ids_in_both": in_both})
     task = resolved_task(seen.task, train.outputs, train.targets, owner)
     require_output_columns(train.outputs, task, owner)
     targets = task_targets(train.outputs, train.targets, task, owner)
+    nonmembers, unseen = nonmember_losses(seen.test, task, owner)
+    soft = have_soft_targets(targets, unseen, task, owner)
     identity = _identity_columns(train, targets, task, groups, owner)
     if seen.class_names is not None and task != "regression":
         identity["label"] = [seen.class_names[int(number)] for number in identity["target"]]
@@ -119,9 +125,7 @@ def audit_view(
     scores, absent = _scores(seen, train, task, options, layered_scores)
     scored = time.perf_counter()
     test_names = group_names(test_groups, len(seen.test), owner, "test_groups").get("group")
-    nonmembers, unseen = nonmember_losses(seen.test, task, owner)
     how: dict[str, Any] = {"fpr": options.fpr, "seed": options.seed}
-    soft = has_soft_targets(targets, task) or has_soft_targets(unseen, task)
     correct = correct_of(train, targets, seen.test, unseen, task)
     risk, risk_absent = measured_risk((members, nonmembers), correct, task, scores, how, soft=soft)
     groups_of = {"class_risk": class_names(targets, unseen, seen.class_names, task), "group_risk": (identity.get("group"), test_names)}
@@ -161,6 +165,14 @@ def audit_view(
         group_risk=borne.get("group_risk", ()),
     )
     return replace(found, findings=findings(found))
+
+
+def _require_indexes(seen: View, columns: Mapping[str, Mapping[str, object]], owner: str) -> None:
+    """Where a data frame's index names the records, pandas columns beside them must have its order."""
+    sources = seen.inputs.get("ids") or {}
+    for split, records in (("train", seen.train), ("test", seen.test)):
+        for argument, value in columns[split].items() if sources.get(split) == "index" else ():
+            require_index_of(records, value, owner, argument)
 
 
 def _scores(

@@ -25,6 +25,7 @@ from noshadow.signals import record_ids
 from noshadow.tail import model_risk
 from noshadow.traces import GivenTraces
 from noshadow.views import SequenceLosses, TokenHead, sequence_features, sequence_losses, weights_sha256
+from noshadow.views.row_names import repeats_among
 
 # Ranks best of what one language model says about its sequences: benchmarks/language_models.py.
 RANKED_BY = "influence"
@@ -188,9 +189,11 @@ def _provenance(
 ) -> dict[str, Any]:
     asked = {name: getattr(options, name) for name in ("task", "damping", "weight_decay", "fpr", "seed", "layers")}
     read = {"context": members.context, "stride": members.stride, "train_tokens": int(members.tokens.sum())}
+    splits = {"train": members, "test": others}
     read |= {"test_tokens": 0 if others is None else int(others.tokens.sum())}
     return {
         "arguments": asked | {"call": options.owner},
+        "inputs": {"repeated_rows": {name: repeats_among(part.ids) for name, part in splits.items() if part is not None}},
         "head": f"{type(model).__name__}, mean loss of a sequence's tokens",
         "class_names": None,
         "sequences": read,

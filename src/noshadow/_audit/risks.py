@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from noshadow.checks import Array
+from noshadow.checks import Array, refuse
 from noshadow.losses import correct_predictions, hard_labels, record_losses, task_targets
 from noshadow.results import GroupRisk, ModelRisk
 from noshadow.scores.result import RecordScores
@@ -45,6 +45,22 @@ def correct_of(train: Signals, targets: Array, test: Signals, test_targets: Arra
 def has_soft_targets(targets: Array, task: str) -> bool:
     """Whether any target is a probability strictly between 0 and 1."""
     return task != "regression" and targets.dtype.kind == "f" and not bool(np.isin(targets, (0.0, 1.0)).all())
+
+
+def have_soft_targets(train: Array, test: Array, task: str, owner: str) -> bool:
+    """Whether the targets of both splits are soft.
+
+    Raises:
+        InputError: those of one split are and those of the other are not: the loss of a soft target has a floor above 0, so that a
+            comparison of the two says how the targets were made, not who was trained on.
+    """
+    soft = {"train": has_soft_targets(train, task), "test": has_soft_targets(test, task)}
+    if len(test) and soft["train"] != soft["test"]:
+        which, other = ("train", "test") if soft["train"] else ("test", "train")
+        got = f"soft ones in {which} beside hard labels in {other}"
+        hint = "Losses of soft targets have a floor of their own: give hard labels for both, or soften both alike."
+        refuse(owner, "train and test", "have targets of one kind", got, hint)
+    return soft["train"]
 
 
 def measured_risk(

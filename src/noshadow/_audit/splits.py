@@ -1,6 +1,6 @@
 """Which records of the two splits look alike: counts that a report needs and that only the features can give."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,25 @@ def split_counts(train: Signals, test: Signals) -> dict[str, Any]:
     # A test record that looks like a training record has that record's row number, which is below the number of training records.
     shared = int((alike[len(train) :] < len(train)).sum()) if len(test) else None
     return {"shared_with_test": shared, "copies": _copies(alike[: len(train)], train.ids), "reason": None}
+
+
+def ids_in_both(train: Signals, test: Signals, sources: Mapping[str, Any] | None, *, given: bool) -> dict[str, Any] | None:
+    """Test records whose id is that of a training record, and up to ten of these ids (JSON-ready); None where ids say nothing.
+
+    Args:
+        train, test: with their ids. given: whether the training records' were given to the audit itself.
+        sources: where each split's ids come from: "given", "index" (labels of a data frame), "rows" (of one data set behind both
+            splits), or None for row numbers.
+    """
+    kinds = ("given" if given else (sources or {}).get("train"), (sources or {}).get("test"))
+    named = all(kind in ("given", "index") for kind in kinds) or kinds == ("rows", "rows")
+    # Files hold row numbers as if they had been given.
+    counted = all(bool(np.array_equal(split.ids, np.arange(len(split)))) for split in (train, test))
+    if not named or counted or len(test) == 0:
+        return None
+    other = test.ids.astype(str)
+    shared = other[np.isin(other, train.ids.astype(str))]
+    return {"count": len(shared), "first": shared[:_EXAMPLES].tolist()}
 
 
 def _spread(train: Signals) -> tuple[Array | None, str | None]:

@@ -1,6 +1,6 @@
 """Coded statements drawn from an Audit (NS001 …), with their thresholds."""
 
 from noshadow._findings.draw import findings, flagged_records, most_severe
-from noshadow._findings.rules import RULES, Rule
+from noshadow._findings.rules import RULES, UNDERMINING, Rule
 
-__all__ = ["RULES", "Rule", "findings", "flagged_records", "most_severe"]
+__all__ = ["RULES", "UNDERMINING", "Rule", "findings", "flagged_records", "most_severe"]

@@ -6,7 +6,7 @@ import numpy as np
 
 from noshadow._findings import input_checks, model_checks, record_checks, trust_checks
 from noshadow._findings.outcome import Limits, Outcome
-from noshadow._findings.rules import RULES, Rule
+from noshadow._findings.rules import RULES, UNDERMINING, Rule
 from noshadow.checks import Array, refuse
 from noshadow.results import Audit, Finding
 from noshadow.results.finding import SEVERITIES
@@ -20,6 +20,7 @@ CHECKS: Mapping[str, Callable[[Audit, Limits], Outcome]] = {
     "NS005": model_checks.splits_swapped,
     "NS006": model_checks.sample_too_small,
     "NS007": model_checks.train_test_overlap,
+    "NS008": input_checks.ids_in_both_splits,
     "NS010": record_checks.few_records_dominate,
     "NS011": record_checks.class_bears_risk,
     "NS012": record_checks.group_bears_risk,
@@ -32,6 +33,8 @@ CHECKS: Mapping[str, Callable[[Audit, Limits], Outcome]] = {
     "NS023": trust_checks.head_not_linear,
     "NS024": trust_checks.approximate_scores,
     "NS030": model_checks.target_unlike_references,
+    "NS040": input_checks.random_records,
+    "NS041": input_checks.repeated_rows,
     "NS043": input_checks.outputs_not_of_the_head,
 }
 
@@ -68,9 +71,9 @@ def flagged_records(audit: Audit) -> dict[str, Array]:
 
 
 def most_severe(drawn: Iterable[Finding]) -> list[Finding]:
-    """What was found, the most severe first, then in the order of codes."""
+    """What was found: the most severe first, among these what puts the figures themselves in doubt, then in the order of codes."""
     found = [finding for finding in drawn if finding.status == "found"]
-    return sorted(found, key=lambda finding: (SEVERITIES.index(finding.severity), finding.code))
+    return sorted(found, key=lambda finding: (SEVERITIES.index(finding.severity), finding.code not in UNDERMINING, finding.code))
 
 
 def _outcomes(audit: Audit) -> list[tuple[Rule, Outcome]]:

@@ -1,17 +1,74 @@
-"""Checks on how model and data were read."""
+"""Checks on how model and data were read: what `audit.provenance["inputs"]` holds."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from noshadow._findings.outcome import Limits, Outcome, judged, not_applicable
+from noshadow._findings.outcome import Limits, Outcome, judged, not_applicable, skipped
 from noshadow.results import Audit
+
+_AGAIN = "Run the audit again with this version."
+_SPLITS = {"train": "training", "test": "test"}
+_SOURCES = {
+    "data": "what the data set gives differs between two readings (random augmentation, mixup, noise)",
+    "model": "the model gives the same inputs other outputs at each run (dropout or noise that eval() does not switch off)",
+    "batch": "outputs depend on the batch a record is in (batch statistics in eval mode, padding that is not masked)",
+}
+
+
+def ids_in_both_splits(audit: Audit, limits: Limits) -> Outcome:
+    """NS008: ids that training and test records share."""
+    shared = _fact(audit, "ids_in_both", "whether ids are in both splits")
+    if isinstance(shared, Outcome):
+        return shared
+    if shared is None:
+        return not_applicable("ids of both splits that say who is who were not given (row numbers do not)")
+    count = int(shared["count"])
+    found = judged(count > limits["ids"], count, f"{count} ids of test records are also ids of training records.")
+    return Outcome(found.status, found.sentence, found.figure, examples=tuple(map(str, shared["first"])) if count else ())
+
+
+def random_records(audit: Audit, _: Limits) -> Outcome:
+    """NS040: whether the outputs are a function of the record."""
+    again = _fact(audit, "run_again", "what came of reading records twice")
+    if isinstance(again, Outcome):
+        return again
+    if not again:
+        return not_applicable("no model was run: its outputs were given")
+    again = {name: again[name] for name in _SPLITS if name in again}  # JSON sorts them otherwise
+    if not any(int(split["changed"]) for split in again.values()):
+        looked = " and ".join(f"{split['records']} {_SPLITS[name]}" for name, split in again.items())
+        return judged(False, 0.0, f"{looked} records were read and run twice, with the same outputs.")
+    told = [
+        f"{split['changed']} of {split['records']} {_SPLITS[name]} records, by {float(split['size']):.2g} of the outputs' spread"
+        for name, split in again.items()
+        if split["changed"]
+    ]
+    sources = dict.fromkeys(source for split in again.values() for source in split["sources"])
+    causes = "; ".join(_SOURCES[source] for source in sources)
+    sentence = f"Read and run twice, the outputs change for {' and for '.join(told)}: {causes}."
+    return judged(True, max(float(split["size"]) for split in again.values()), sentence)
+
+
+def repeated_rows(audit: Audit, limits: Limits) -> Outcome:
+    """NS041: rows of the data that were taken more than once."""
+    repeats = _fact(audit, "repeated_rows", "how often rows were taken")
+    if isinstance(repeats, Outcome):
+        return repeats
+    if repeats is None:
+        return not_applicable("the records were given as arrays, and no rows were chosen")
+    train, test = (int(repeats.get(split, 0)) for split in _SPLITS)
+    named = " (ids 17, 17#2, 17#3, …)" if train + test else ""
+    sentence = f"{train} training and {test} test records are of a row that was taken before{named}."
+    return judged(train + test > limits["records"], train + test, sentence)
 
 
 def outputs_not_of_the_head(audit: Audit, limits: Limits) -> Outcome:
     """NS043: whether the model returns what its head gives, for every record."""
-    facts = _facts(audit, "head_outputs")
+    facts = _fact(audit, "head_outputs", "whether outputs are those of the head")
+    if isinstance(facts, Outcome):
+        return facts
     if facts is None:
         return not_applicable("no head of a module was read")
     differing, records = int(facts["differing"]), int(facts["records"])
@@ -29,7 +86,7 @@ def outputs_not_of_the_head(audit: Audit, limits: Limits) -> Outcome:
     return Outcome("found", sentence, float(differing), examples=tuple(map(str, ids)))
 
 
-def _facts(audit: Audit, name: str) -> Mapping[str, Any] | None:
-    """What an audit holds under a name about how its inputs were read; None where it does not."""
-    facts: Mapping[str, Any] | None = audit.provenance.get("inputs", {}).get(name)
-    return facts
+def _fact(audit: Audit, name: str, what: str) -> Mapping[str, Any] | Outcome | None:
+    """A fact of the reading, None where that reading has no such fact; an outcome for audits that hold none at all."""
+    inputs: Mapping[str, Any] | None = audit.provenance.get("inputs")
+    return skipped(f"this audit does not hold {what}", _AGAIN) if inputs is None else inputs.get(name)

@@ -11,6 +11,7 @@ class Rule:
         code, name, severity: as in `Finding`.
         condition: when it is found, with {names} for its limits. limits: thresholds by name.
         next_step: what to do when it is found.
+        undermines: whether every other figure is in doubt when it is found; pages and terminals show it first.
     """
 
     code: str
@@ -19,6 +20,7 @@ class Rule:
     condition: str
     next_step: str
     limits: dict[str, float] = field(default_factory=dict)
+    undermines: bool = False
 
     @property
     def words(self) -> str:
@@ -86,6 +88,14 @@ RULES = (
         "more than {records} test records have the features and target of a training record",
         "Take those records out of one split and audit again: as it is the model risk is understated.",
         {"records": 0.0},
+    ),
+    Rule(
+        "NS008",
+        "ids-in-both-splits",
+        "medium",
+        "more than {ids} ids are in both splits, where both have ids that say who is who",
+        "If they are the same people, take them out of one split and audit again: as it is the model risk is understated.",
+        {"ids": 0.0},
     ),
     Rule(
         "NS010",
@@ -184,6 +194,24 @@ RULES = (
         {"deviations": 4.0},
     ),
     Rule(
+        "NS040",
+        "random-records",
+        "high",
+        "outputs of a record change by > {share} of their spread (and by more than rounding) when it is read and run again",
+        "Audit without random augmentation and with a model whose eval() switches all randomness and batch statistics off: as it is no "
+        "loss, score or rank belongs to its record.",
+        {"share": 0.001},
+        undermines=True,
+    ),
+    Rule(
+        "NS041",
+        "repeated-rows",
+        "low",
+        "more than {records} records are of a row of the data that was taken before",
+        "Take each row once: copies hide one another, and a person who is there twice leaves twice.",
+        {"records": 0.0},
+    ),
+    Rule(
         "NS043",
         "outputs-not-of-the-head",
         "high",
@@ -193,3 +221,4 @@ RULES = (
         {"records": 0.0},
     ),
 )
+UNDERMINING = frozenset(rule.code for rule in RULES if rule.undermines)

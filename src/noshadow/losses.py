@@ -30,8 +30,14 @@ def hard_labels(targets: Array) -> Array:
 
 def margins(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """φ = f_y − log Σ_{c≠y} e^{f_c}, the attack's statistic, (b, m) → (b,). Exact in float64 for any p."""
-    others = logits.scatter(1, labels[:, None], -torch.inf)
-    return logits.gather(1, labels[:, None])[:, 0] - torch.logsumexp(others, 1)
+    # Differences first: a shift shared by all logits costs no digits.
+    beyond = logits - logits.gather(1, labels[:, None])
+    return -torch.logsumexp(beyond.scatter(1, labels[:, None], -torch.inf), 1)
+
+
+def softplus(values: torch.Tensor) -> torch.Tensor:
+    """log(1 + eˣ) to all digits; torch's own is x itself from 20 on, 1e-10 too small."""
+    return F.softplus(values, threshold=40.0)
 
 
 def block_losses(outputs: torch.Tensor, targets: torch.Tensor, task: str) -> torch.Tensor:
@@ -41,9 +47,9 @@ def block_losses(outputs: torch.Tensor, targets: torch.Tensor, task: str) -> tor
     if task == "binary":
         logit = outputs[:, 0]
         # softplus of the signed logit for hard labels; linear in the target in between
-        return targets * F.softplus(-logit) + (1 - targets) * F.softplus(logit)
+        return targets * softplus(-logit) + (1 - targets) * softplus(logit)
     if targets.ndim == 1:
-        return F.softplus(-margins(outputs, targets))
+        return softplus(-margins(outputs, targets))
     return -(targets * torch.log_softmax(outputs, 1)).sum(1)
 
 

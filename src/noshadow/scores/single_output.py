@@ -9,6 +9,7 @@ from noshadow.blocks import as_blocks_of, block_length, blocks
 from noshadow.checks import Array
 from noshadow.linalg import SpdInverse, spd_inverse
 from noshadow.scores.design import Design
+from noshadow.scores.loss_changes import logit_loss_changes
 
 # Below this 1 − h the record is interpolated: the leave-one-out formulas are 0/0 in float64.
 INTERPOLATED = 1e-11
@@ -117,20 +118,12 @@ def binary_columns(
     interpolated = np.isinf(step)
     step = np.where(interpolated, 0.0, step)
     sign = np.where(targets > 0.5, 1.0, -1.0)
+    changes = logit_loss_changes(z, torch.from_numpy(targets.astype(np.float64)), torch.from_numpy(step)).numpy()
     return {
         "leverage": leverage,
         "influence": influence,
         "newton": _over_gap(influence, gap),
-        "loo": np.where(interpolated, np.inf, weight * _logistic_loss_change(p, q, targets, step)),
+        "loo": np.where(interpolated, np.inf, weight * changes),
         "shift": np.where(interpolated, np.inf, -sign * step),
         "margin_leverage": leverage,
     }
-
-
-def _logistic_loss_change(p: Array, q: Array, targets: Array, step: Array) -> Array:
-    """ℓ(z + step) − ℓ(z) for p = σ(z), q = 1 − p, without cancellation for small or overflow for large steps."""
-    # log(1 + e^{z+s}) − log(1 + e^z) = log(q + p·e^s); for s > 0 take the factor e^s out
-    negative = np.log1p(p * np.expm1(np.minimum(step, 0.0)))
-    positive = step + np.log1p(q * np.expm1(-np.maximum(step, 0.0)))
-    change: Array = np.where(step > 0, positive, negative) - targets * step
-    return change

@@ -17,6 +17,7 @@ from noshadow.checks import Array
 from noshadow.linalg import batched_spd_solve
 from noshadow.scores.baselines import block_residuals
 from noshadow.scores.curvature import SoftmaxProblem
+from noshadow.scores.loss_changes import log_mean_exp, log_others, margin_falls, softmax_loss_changes
 
 # Column beside the scores: how far rounding may have moved `shift`.
 SHIFT_ROUNDING = "shift_rounding"
@@ -97,13 +98,6 @@ def newton_step(square: torch.Tensor, probabilities: torch.Tensor, residuals: to
     return NewtonStep(leverage, influence, direction, move, rounding, interpolated)
 
 
-def log_mean_exp(log_weights: torch.Tensor, step: torch.Tensor) -> torch.Tensor:
-    """log Σ_c q_c e^{step_c} for log-probabilities log q; exact to rounding for small and large steps."""
-    small = torch.log1p((log_weights.exp() * torch.expm1(step.clamp(-1, 1))).sum(1).clamp(min=-0.99))
-    large = torch.logsumexp(log_weights + step, 1)
-    return torch.where(step.abs().amax(1) < 0.5, small, large)
-
-
 def block_columns(
     problem: SoftmaxProblem, start: int, stop: int, differences: torch.Tensor
 ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
@@ -121,11 +115,12 @@ def block_columns(
     move = step.logits.double()
     gaps = move_columns(problem.outputs, problem.targets, problem.sample_weight, start, stop, residuals, move)
     infinite = torch.full_like(step.influence, torch.inf, dtype=torch.float64)
-    others_after = torch.softmax(_log_others(logits, targets) + move, 1)
+    labels = targets if targets.ndim == 1 else targets.argmax(1)
+    others_after = torch.log_softmax(log_others(logits, labels) + move, 1)
     columns = {
         "leverage": step.leverage.double().clamp(max=problem.classes - 1.0),  # above by rounding only
         "influence": step.influence.double(),
-        SHIFT_ROUNDING: log_mean_exp(others_after.log(), step.rounding.double()),
+        SHIFT_ROUNDING: log_mean_exp(others_after, step.rounding.double()),
     }
     columns |= {name: torch.where(step.interpolated, infinite, value) for name, value in gaps.items()}
     return columns, step.direction.double()
@@ -141,18 +136,9 @@ def move_columns(
     """
     logits, wanted = as_blocks_of(outputs, start, stop), as_blocks_of(targets, start, stop)
     labels = wanted if wanted.ndim == 1 else wanted.argmax(1)
-    own = move.gather(1, labels[:, None])[:, 0]
-    expected = own if wanted.ndim == 1 else (wanted * move).sum(1)
     scale = 1.0 if sample_weight is None else as_blocks_of(sample_weight, start, stop)
     return {
         "newton": (residuals * move).sum(1),
-        "loo": scale * (log_mean_exp(torch.log_softmax(logits, 1), move) - expected),
-        "shift": log_mean_exp(_log_others(logits, wanted), move) - own,
+        "loo": scale * softmax_loss_changes(logits, wanted, move),
+        "shift": margin_falls(logits, labels, move),
     }
-
-
-def _log_others(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Log-probabilities among the classes other than the label, −inf at the label, (b, m)."""
-    labels = targets if targets.ndim == 1 else targets.argmax(1)
-    others = logits.scatter(1, labels[:, None], -torch.inf)
-    return others - torch.logsumexp(others, 1, keepdim=True)

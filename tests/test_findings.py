@@ -21,7 +21,7 @@ from noshadow.checks import InputError
 from noshadow.reference import parity
 from noshadow.report.page import page
 from noshadow.results import Audit, Finding
-from noshadow.scores import last_layer, network
+from noshadow.scores import last_layer, network, precision
 from noshadow.tail import model_risk
 from noshadow.views import repeated
 
@@ -174,6 +174,7 @@ def test_every_code_has_a_found_case():
     [
         (lambda: with_scores(stationarity=0.999), "NS020"),
         (lambda: with_scores(condition=1e12), "NS022"),
+        (lambda: with_scores(precision_error=1e-4), "NS022"),
         (lambda: with_scores(head_residual=0.001), "NS023"),
         (lambda: with_scores(method="ekfac", errors={"shift": 0.1}), "NS024"),
         (lambda: with_truth(NEAR), "NS030"),
@@ -423,6 +424,7 @@ def test_the_page_shows_every_rule_and_escapes(tmp_path):
 def test_limits_agree_with_those_of_the_scores_and_of_parity():
     limits = {rule.code: rule.limits for rule in RULES}
     assert limits["NS022"]["condition"] == last_layer.DOUBTFUL_CONDITION == network.DOUBTFUL_CONDITION
+    assert limits["NS022"]["rounding"] == precision.ROUNDING_TOLERANCE
     assert limits["NS023"]["residual"] == last_layer.NONLINEAR_HEAD
     assert limits["NS030"]["deviations"] == parity.LARGEST_Z
     assert limits["NS015"]["nats"] == math.log(2)

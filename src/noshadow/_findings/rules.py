@@ -165,9 +165,9 @@ RULES = (
         "NS022",
         "ill-conditioned",
         "medium",
-        "condition > {condition} or jitter > {jitter}",
+        "condition > {condition}, jitter > {jitter}, or rounding moved the riskiest records by > {rounding} of their scores",
         "Raise the damping, or drop collinear features.",
-        {"condition": 1e12, "jitter": 0.0},
+        {"condition": 1e12, "jitter": 0.0, "rounding": 1e-4},
     ),
     Rule(
         "NS023",

@@ -42,8 +42,12 @@ def ill_conditioned(audit: Audit, limits: Limits) -> Outcome:
     if "condition" not in scores or "jitter" not in scores:
         return _not_kept("the condition of the curvature")
     condition, jitter = float(scores["condition"]), float(scores["jitter"])
-    sentence = f"The factored curvature has condition {condition:.1e} and needed jitter {jitter:.3g}."
-    return judged(condition > limits["condition"] or jitter > limits["jitter"], condition, sentence)
+    sentence = f"The factored curvature has condition {condition:.1e} and needed jitter {jitter:.3g}"
+    rounding = float(scores.get("precision_error") or 0.0)
+    if rounding > limits["rounding"]:
+        sentence += f"; rounding moved the riskiest records by up to {rounding:.2g} of their scores"
+    unsound = condition > limits["condition"] or jitter > limits["jitter"] or rounding > limits["rounding"]
+    return judged(unsound, condition, f"{sentence}.")
 
 
 def head_not_linear(audit: Audit, limits: Limits) -> Outcome:

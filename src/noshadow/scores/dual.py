@@ -56,6 +56,30 @@ def scaled_kernel(kernel: Tensor, problem: NetworkProblem) -> Tensor:
     return kernel
 
 
+@dataclass(frozen=True, eq=False)
+class DualInverse:
+    """What every column is made of: C with I − R_iᵀH_iiR_i = λC_ii, and what unpenalised weights add to R_iᵀH_iiR_i = [K_RC]_ii.
+
+    matrix: (N, N) C. free, lift: (N, f) and (f, N), whose product is added to K_RC; None without unpenalised weights.
+    """
+
+    matrix: Tensor
+    free: Tensor | None
+    lift: Tensor | None
+    condition: float
+    jitter: float
+
+    def hat(self, kernel: Tensor, rows: slice) -> Tensor:
+        """R_iᵀH_iiR_i of one record, from the rows of K_R that are its own."""
+        own = kernel[rows] @ self.matrix[:, rows]
+        return own if self.free is None or self.lift is None else own + self.free[rows] @ self.lift[:, rows]
+
+    def hat_diagonal(self, kernel: Tensor, start: int, stop: int) -> Tensor:
+        """The same for records with one number each, (b,)."""
+        own = (kernel[start:stop] * self.matrix[start:stop]).sum(1)
+        return own if self.free is None or self.lift is None else own + (self.free[start:stop] * self.lift[:, start:stop].T).sum(1)
+
+
 def dual_columns(kernel: Tensor, problem: NetworkProblem, *, damping: float, owner: str) -> DualColumns:
     """All columns from K_R = RᵀKR: with C = (K_R + λI)⁻¹, I − R_iᵀH_iiR_i = λC_ii and R_iᵀH_iiR_i = [K_RC]_ii.
 
@@ -67,6 +91,38 @@ def dual_columns(kernel: Tensor, problem: NetworkProblem, *, damping: float, own
     Exact when: the network is linear in the chosen parameters around the trained ones, and they are at a minimum.
     Cost: (nc)³ flops; one further matrix of the kernel's size.
     """
+    inverse = dual_inverse(kernel, damping, owner)
+    n, c = len(problem), problem.columns
+    if c == 1:
+        leverage, gaps = dual_leverages(kernel, inverse, damping)
+        own = one_output_columns(problem, leverage / (roots(problem, 0, n).scale[:, 0] ** 2).numpy(), gaps)
+        return DualColumns(own, float(leverage.sum()), inverse.condition, inverse.jitter)
+    parts: dict[str, list[Tensor]] = {}
+    dof = 0.0
+    for start, stop in blocks(n, max(ROWS // c, 1)):
+        response, trace = _self_response(kernel, inverse, problem, damping, start, stop)
+        dof += trace
+        for name, values in many_output_columns(problem, start, stop, response).items():
+            parts.setdefault(name, []).append(values)
+    return DualColumns({name: torch.cat(values).numpy() for name, values in parts.items()}, dof, inverse.condition, inverse.jitter)
+
+
+def dual_leverages(kernel: Tensor, inverse: DualInverse, damping: float) -> tuple[Array, Array]:
+    """(h, 1 − h) of records with one number each, (n,), each to its own digits."""
+    leverage = torch.cat([inverse.hat_diagonal(kernel, a, b) for a, b in blocks(len(kernel), ROWS)]).numpy()
+    return leverage, np.minimum(damping * inverse.matrix.diagonal().numpy(), 1.0)
+
+
+def dual_inverse(kernel: Tensor, damping: float, owner: str, *, free: Tensor | None = None) -> DualInverse:
+    """C = M⁻¹, M = K_R + λI; with unpenalised weights C = M⁻¹ − M⁻¹Z(ZᵀM⁻¹Z)⁻¹ZᵀM⁻¹, the same with their fit taken off.
+
+    Args:
+        kernel: (N, N) K_R of the penalised weights, left as it is. damping: λ > 0.
+        free: (N, f) Z = RᵀJ of weights without a penalty; None: there are none.
+
+    Raises:
+        NumericalError: M, or the curvature of the unpenalised weights, cannot be factored in float64.
+    """
     inverse = _damped_inverse(kernel, damping, owner)
     if inverse.jitter > 0:
         # 1 − h = λC_ii holds for λ alone: what the jitter added would pass for leverage.
@@ -75,20 +131,13 @@ def dual_columns(kernel: Tensor, problem: NetworkProblem, *, damping: float, own
             "Raise the damping."
         )
     matrix = torch.from_numpy(inverse.matrix)
-    n, c = len(problem), problem.columns
-    if c == 1:
-        leverage = torch.cat([(kernel[a:b] * matrix[a:b]).sum(1) for a, b in blocks(n, ROWS)]).numpy()
-        gaps = np.minimum(damping * matrix.diagonal().numpy(), 1.0)
-        own = one_output_columns(problem, leverage / (roots(problem, 0, n).scale[:, 0] ** 2).numpy(), gaps)
-        return DualColumns(own, float(leverage.sum()), inverse.condition, inverse.jitter)
-    parts: dict[str, list[Tensor]] = {}
-    dof = 0.0
-    for start, stop in blocks(n, max(ROWS // c, 1)):
-        response, trace = _self_response(kernel, matrix, problem, damping, start, stop)
-        dof += trace
-        for name, values in many_output_columns(problem, start, stop, response).items():
-            parts.setdefault(name, []).append(values)
-    return DualColumns({name: torch.cat(values).numpy() for name, values in parts.items()}, dof, inverse.condition, inverse.jitter)
+    if free is None:
+        return DualInverse(matrix, None, None, inverse.condition, inverse.jitter)
+    image = matrix @ free
+    weights = spd_inverse((free.T @ image).numpy(), owner)
+    lift = torch.from_numpy(weights.matrix) @ image.T
+    matrix.addmm_(image, lift, alpha=-1.0)
+    return DualInverse(matrix, free, lift, max(inverse.condition, weights.condition), weights.jitter)
 
 
 def _damped_inverse(kernel: Tensor, damping: float, owner: str) -> SpdInverse:
@@ -98,13 +147,13 @@ def _damped_inverse(kernel: Tensor, damping: float, owner: str) -> SpdInverse:
 
 
 def _self_response(
-    kernel: Tensor, matrix: Tensor, problem: NetworkProblem, damping: float, start: int, stop: int
+    kernel: Tensor, inverse: DualInverse, problem: NetworkProblem, damping: float, start: int, stop: int
 ) -> tuple[SelfResponse, float]:
     """M_i = H_iiR_i and λC_ii of a block, and Σ Tr(R_iᵀM_i). R_iᵀM_i = [K_RC]_ii, and dividing by the scale takes R_iᵀ off
     again, up to a move of all logits together that no column sees.
     """
     c = problem.columns
     at = [slice(i * c, (i + 1) * c) for i in range(start, stop)]
-    own = torch.stack([kernel[rows] @ matrix[:, rows] for rows in at])
-    gaps = damping * torch.stack([matrix[rows, rows] for rows in at])
+    own = torch.stack([inverse.hat(kernel, rows) for rows in at])
+    gaps = damping * torch.stack([inverse.matrix[rows, rows] for rows in at])
     return SelfResponse(own / roots(problem, start, stop).scale[:, :, None], gaps), float(own.diagonal(dim1=1, dim2=2).sum())

@@ -2,18 +2,21 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from noshadow.checks import Array, refuse, require_choice, require_whole
+from noshadow.checks import Array, NumericalError, refuse, require_choice, require_whole
 from noshadow.scores.baselines import baseline_columns
 from noshadow.scores.curvature import SoftmaxProblem
 from noshadow.scores.damping import HeadFit, head_fit, largest_weight, mean_curvature, resolved_damping
 from noshadow.scores.design import Design, damped_design, whitened_design
+from noshadow.scores.head_dual import more_precise, over_records, over_records_solved, single_over_records
 from noshadow.scores.inputs import head_inputs
+from noshadow.scores.precision import doubtful_gap
 from noshadow.scores.result import COLUMNS, RecordScores, Solved
-from noshadow.scores.single_output import binary_columns, logit_curvature, regression_columns, weighted_leverage
+from noshadow.scores.single_output import binary_columns, logit_curvature, regression_columns, single_solved, weighted_leverage
 from noshadow.scores.softmax_solver import HeadSolution, SolverOptions, softmax_solution
 
 NONLINEAR_HEAD = 1e-3
@@ -102,7 +105,7 @@ def record_scores(
         problem = SoftmaxProblem(design, out, y, weight, value)
         solution = softmax_solution(problem, wanted, SolverOptions(method, refine, precision, block_size, max_memory, progress), OWNER)
     else:
-        solution = HeadSolution(_single_output(design, out, y, weight, value, task=task, block_size=block_size))
+        solution = HeadSolution(_single_output(design, out, y, weight, value, task=task, block_size=block_size, max_memory=max_memory))
     solved = solution.solved
     fit = head_fit(design, out, y, weight, task=task, damping=value)
     held: dict[str, Any] = solved.columns | baseline_columns(x, out, y, weight, task, fit_intercept=fit_intercept, wanted=wanted)
@@ -155,15 +158,33 @@ def requested_columns(columns: Sequence[str] | None, owner: str) -> tuple[str, .
 
 
 def _single_output(
-    design: Design, outputs: Array, targets: Array, weight: Array | None, damping: float, *, task: str, block_size: int | None
+    design: Design,
+    outputs: Array,
+    targets: Array,
+    weight: Array | None,
+    damping: float,
+    *,
+    task: str,
+    block_size: int | None,
+    max_memory: float,
 ) -> Solved:
+    def columns(influence: Array, gaps: Array | None) -> dict[str, Array]:
+        if task == "binary":
+            return binary_columns(outputs[:, 0], targets, influence, weight, gaps=gaps)
+        return regression_columns(targets - outputs, influence, weight, gaps=gaps)
+
     curvature = logit_curvature(outputs[:, 0], weight) if task == "binary" else weight
-    solved = weighted_leverage(design, curvature, damping, block_size=block_size, owner=OWNER)
-    if task == "binary":
-        columns = binary_columns(outputs[:, 0], targets, solved.self_influence, weight)
-    else:
-        columns = regression_columns(targets - outputs, solved.self_influence, weight)
-    return Solved(columns, solved.inverse, float(columns["leverage"].sum()))
+    found = weighted_leverage(design, curvature, damping, block_size=block_size, owner=OWNER)
+    solved = single_solved(columns(found.self_influence, None), found.inverse)
+    doubtful = float(1.0 - solved.columns["leverage"].max()) < doubtful_gap(found.inverse.condition)
+    head = over_records(design, damping, outputs=1, max_memory=max_memory) if doubtful else None
+    if head is None:
+        return solved
+    try:
+        influence, gaps, inverse = single_over_records(head, curvature, damping, OWNER)
+    except NumericalError as error:
+        return replace(solved, notes=(*solved.notes, f"solving over the records failed too: {error}"))
+    return more_precise(solved, over_records_solved(columns(influence, gaps), inverse))
 
 
 def absent_columns(task: str, wanted: Sequence[str]) -> dict[str, str]:

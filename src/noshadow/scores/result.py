@@ -22,8 +22,9 @@ class RecordScores:
         jitter: what the factorisation needed on its unit diagonal; 0 normally.
         stationarity: left-over gradient of the head in units of a typical record's (0 at the minimum).
         head_residual: share of the outputs that is not a linear function of the features (0 for a true head); None for many layers.
-        precision: "float64" or "mixed". precision_error: relative error of the riskiest records, measured
-            for Newton gaps and bounded by rounding for shifts; None in float64.
+        precision: "float64" or "mixed". precision_error: relative error of the riskiest records; with float32 products measured
+            for Newton gaps and bounded by rounding for shifts, in float64 measured (bounded for one output) where 1 − leverage of
+            a record may have lost digits, else None. At most 1 in float64: no digit is left.
         seconds: wall time. notes: sentences a reader must see.
         method: "exact"; "ekfac" (`exact` says which records were refined); "dual" or "projected" (many layers).
         layers: names of the layers that were scored; ("last",) for arrays. parameters: how many numbers they hold, None for arrays.

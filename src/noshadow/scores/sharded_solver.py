@@ -13,12 +13,23 @@ from noshadow.scores import shard_passes as passes
 from noshadow.scores.curvature import ContrastInverse, SoftmaxProblem, curvature_bytes, difference_forms, grounded_laplacian
 from noshadow.scores.damping import HeadFit, curvature_size, fit_of_sums, largest_weight, least_squares_head, resolved_damping
 from noshadow.scores.design import Design, damped_design
-from noshadow.scores.precision import first_order_error, probe_records, probe_steps, shift_error
+from noshadow.scores.precision import (
+    ROUNDING_TOLERANCE,
+    at_most_all,
+    first_order_error,
+    nearly_interpolated,
+    probe_records,
+    probe_steps,
+    refined_shift_error,
+    rounding_note,
+    shift_error,
+)
 from noshadow.scores.result import Solved
 from noshadow.scores.shard_passes import Values, packed_design, packed_forms
 from noshadow.scores.shard_walk import ShardWalk
 from noshadow.scores.shards import whole
-from noshadow.scores.softmax import SHIFT_ROUNDING, block_columns
+from noshadow.scores.single_output import single_solved
+from noshadow.scores.softmax import LEFT_OUT_GAP, SHIFT_ROUNDING, block_columns
 from noshadow.scores.softmax_solver import MIXED_FROM_FLOPS, MIXED_TOLERANCE
 
 DTYPES = {"float64": "float64", "mixed": "float32"}
@@ -127,7 +138,7 @@ def _single(head: ShardedHead, gram: Array, damping: float, theta: torch.Tensor,
     inverse = spd_inverse(damping * head.design.penalty.numpy() + gram, owner)
     given = _columns_given(head, theta, "float64") | {"single": inverse.matrix}
     columns, off = head.walk.columns(passes.columns, given, "records")
-    return Solved(columns, inverse, float(columns["leverage"].sum())), off
+    return single_solved(columns, inverse), off
 
 
 def _softmax(
@@ -149,7 +160,7 @@ def _softmax(
         contrast = _contrast(head, head.curvature_sums(["cross_entropy"], "float64", fit=False)["cross_entropy"], damping, owner)
         again = {"design": given["design"], "theta": given["theta"], "dtype": "float64", "wanted": (), "fit": False}
         redone, _ = _at_precision(head, contrast, again, damping, "float64")
-        solved = replace(redone, notes=(note,), columns=solved.columns | redone.columns)
+        solved = replace(redone, notes=(note, *redone.notes), columns=solved.columns | redone.columns)
     return replace(solved, absent=absent), off
 
 
@@ -164,25 +175,47 @@ def _at_precision(
 ) -> tuple[Solved, float]:
     forms = difference_forms(contrast, head.classes, head.design.rank, getattr(torch, DTYPES[precision]))
     columns, off = head.walk.columns(passes.columns, given | {"cross_entropy": packed_forms(forms)}, "records")
-    rounding = columns.pop(SHIFT_ROUNDING)
-    error = _mixed_error(head, contrast, forms, columns, rounding, damping) if precision == "mixed" else None
-    return Solved(columns, contrast.inverse, float(columns["leverage"].sum()), precision, error), off
+    rounding, gaps = columns.pop(SHIFT_ROUNDING), columns.pop(LEFT_OUT_GAP)
+    solved = Solved(columns, contrast.inverse, float(columns["leverage"].sum()), precision)
+    if precision == "mixed":
+        return replace(solved, precision_error=_mixed_error(head, contrast, forms, columns, rounding, damping)), off
+    probes = nearly_interpolated(columns, gaps, contrast.inverse.condition)
+    if not len(probes):
+        return solved, off
+    error = _probed_error(head, contrast, forms, columns, probes, damping, torch.float64)
+    note = (rounding_note(error, contrast.inverse.condition, float(gaps[probes].min())),)
+    return replace(solved, precision_error=error, notes=() if error <= ROUNDING_TOLERANCE else note), off
 
 
 def _mixed_error(
     head: ShardedHead, contrast: ContrastInverse, forms: PairForms, columns: dict[str, Array], rounding: Array, damping: float
 ) -> float:
     """Relative error of the top records, as `softmax_solver` measures it."""
-    gaps = [column for name, column in columns.items() if name in ("leverage", "influence", "newton", "loo", "shift")]
-    if not all(np.isfinite(column).all() for column in gaps):
+    scores = [column for name, column in columns.items() if name in ("leverage", "influence", "newton", "loo", "shift")]
+    if not all(np.isfinite(column).all() for column in scores):
         return float("inf")
-    probes = probe_records(columns)
+    newton = _probed_error(head, contrast, forms, columns, probe_records(columns), damping, torch.float32)
+    return max(shift_error(columns["shift"], rounding), newton)
+
+
+def _probed_error(
+    head: ShardedHead,
+    contrast: ContrastInverse,
+    forms: PairForms,
+    columns: dict[str, Array],
+    probes: Array,
+    damping: float,
+    dtype: torch.dtype,
+) -> float:
     own = _probe_problem(head, probes, damping)
-    _, directions = block_columns(own, 0, len(probes), pair_form_values(forms, own.design.rows(0, len(probes), torch.float32)))
+    _, directions = block_columns(own, 0, len(probes), pair_form_values(forms, own.design.rows(0, len(probes), dtype)))
     steps = probe_steps(own, contrast, directions)
     given = {"design": packed_design(head.design), "steps": steps.numpy()}
     products = torch.from_numpy(head.walk.total(passes.products, given, "precision")["products"])
-    return max(shift_error(columns["shift"], rounding), first_order_error(own, steps, products, columns["newton"][probes]))
+    newton = first_order_error(own, steps, products, columns["newton"][probes])
+    if dtype == torch.float32:
+        return newton
+    return at_most_all(max(newton, refined_shift_error(own, contrast, steps, products, columns["shift"][probes])))
 
 
 def _probe_problem(head: ShardedHead, probes: Array, damping: float) -> SoftmaxProblem:

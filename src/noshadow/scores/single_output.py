@@ -10,6 +10,8 @@ from noshadow.checks import Array
 from noshadow.linalg import SpdInverse, spd_inverse
 from noshadow.scores.design import Design
 from noshadow.scores.loss_changes import logit_loss_changes
+from noshadow.scores.precision import ROUNDING_TOLERANCE, at_most_all, doubtful_gap, rounding_note
+from noshadow.scores.result import Solved
 
 # Below this 1 − h the record is interpolated: the leave-one-out formulas are 0/0 in float64.
 INTERPOLATED = 1e-11
@@ -59,6 +61,18 @@ def self_influences(design: Design, inverse: torch.Tensor, *, block_size: int | 
         rows = design.rows(start, stop, torch.float64)
         found[start:stop] = ((inverse @ rows) * rows).sum(0).numpy()
     return found
+
+
+def single_solved(columns: dict[str, Array], inverse: SpdInverse) -> Solved:
+    """The columns with a bound on their error where records are nearly interpolated: eps·condition/(1 − h)."""
+    left = 1.0 - columns["leverage"]
+    near = left[(left > INTERPOLATED) & (left < doubtful_gap(inverse.condition))]
+    dof = float(columns["leverage"].sum())
+    if not len(near):
+        return Solved(columns, inverse, dof)
+    error = at_most_all(float(np.finfo(float).eps * inverse.condition / near.min()))
+    notes = () if error <= ROUNDING_TOLERANCE else (rounding_note(error, inverse.condition, float(near.min())),)
+    return Solved(columns, inverse, dof, "float64", error, notes)
 
 
 def _over_gap(numerator: Array, gap: Array, power: int = 1) -> Array:

@@ -19,8 +19,8 @@ from noshadow.scores.baselines import block_residuals
 from noshadow.scores.curvature import SoftmaxProblem
 from noshadow.scores.loss_changes import log_mean_exp, log_others, margin_falls, softmax_loss_changes
 
-# Column beside the scores: how far rounding may have moved `shift`.
-SHIFT_ROUNDING = "shift_rounding"
+# Columns beside the scores: how far rounding may have moved `shift`, and the smallest pivot of I − W^½HW^½, which is 1 − h of one logit.
+SHIFT_ROUNDING, LEFT_OUT_GAP = "shift_rounding", "left_out_gap"
 # Pivots of I − W^½HW^½ below this mean spectral radius 1: an interpolated record.
 _INTERPOLATED = {torch.float64: 1e-11, torch.float32: 1e-5}
 
@@ -41,7 +41,8 @@ class NewtonStep:
 
     leverage: (b,) Tr(W_iH_ii). influence: (b,) g_iᵀH_ii g_i. direction: (b, m) (I − W_iH_ii)⁻¹g_i. logits: (b, m) H_ii
     times that, the move of the record's own logits (up to a shift shared by all classes). rounding: (b, m) how far
-    rounding of D may have moved each of them. interpolated: (b,) spectral radius of W_iH_ii is 1.
+    rounding of D may have moved each of them. gap: (b,) smallest pivot of I − W^½HW^½. interpolated: (b,) where that is 0 up to
+    rounding, the spectral radius of W_iH_ii is 1.
     """
 
     leverage: torch.Tensor
@@ -49,6 +50,7 @@ class NewtonStep:
     direction: torch.Tensor
     logits: torch.Tensor
     rounding: torch.Tensor
+    gap: torch.Tensor
     interpolated: torch.Tensor
 
 
@@ -95,13 +97,13 @@ def newton_step(square: torch.Tensor, probabilities: torch.Tensor, residuals: to
     move = gauged((square @ direction[:, :, None])[:, :, 0])
     # D of a class that hardly occurs is huge and nearly the same against all others: its move is a difference of such terms.
     rounding = torch.finfo(square.dtype).eps * square[rows, top[:, 0]] * direction.abs().sum(1, keepdim=True)
-    return NewtonStep(leverage, influence, direction, move, rounding, interpolated)
+    return NewtonStep(leverage, influence, direction, move, rounding, pivots, interpolated)
 
 
 def block_columns(
     problem: SoftmaxProblem, start: int, stop: int, differences: torch.Tensor
 ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-    """Score columns of one block, the rounding of `shift` beside them, and the Newton directions (b, m).
+    """Score columns of one block, `SHIFT_ROUNDING` and `LEFT_OUT_GAP` beside them, and the Newton directions (b, m).
 
     Reference: leverage [GLS] Prop. C.2 in probability space (erratum 3); influence and newton [RET] Props. B.3–B.4.
     """
@@ -121,6 +123,7 @@ def block_columns(
         "leverage": step.leverage.double().clamp(max=problem.classes - 1.0),  # above by rounding only
         "influence": step.influence.double(),
         SHIFT_ROUNDING: log_mean_exp(others_after, step.rounding.double()),
+        LEFT_OUT_GAP: step.gap.double(),
     }
     columns |= {name: torch.where(step.interpolated, infinite, value) for name, value in gaps.items()}
     return columns, step.direction.double()

@@ -28,11 +28,21 @@ from noshadow.scores.ekfac import (
     softmax_class_sums,
     softmax_shares,
 )
+from noshadow.scores.head_dual import more_precise, over_records, softmax_over_records
 from noshadow.scores.margin import margin_leverages
-from noshadow.scores.precision import newton_error, probe_records
+from noshadow.scores.precision import (
+    ROUNDING_TOLERANCE,
+    doubtful_gap,
+    float64_error,
+    nearly_interpolated,
+    newton_error,
+    probe_records,
+    rounding_note,
+    shift_error,
+)
 from noshadow.scores.refinement import REFINED_COLUMNS, Refinement, refined
 from noshadow.scores.result import Solved
-from noshadow.scores.softmax import SHIFT_ROUNDING, block_columns
+from noshadow.scores.softmax import LEFT_OUT_GAP, SHIFT_ROUNDING, block_columns
 
 # Below this many flops float64 takes about a second: not worth a second precision.
 MIXED_FROM_FLOPS = 4e10
@@ -57,11 +67,12 @@ def softmax_columns(
     """
     require_memory(problem, max_memory, owner, instead="pass method='ekfac', or score a narrower representation")
     chosen = _automatic_precision(problem) if precision == "auto" else precision
-    solved = _at_precision(problem, chosen, block_size=block_size, progress=progress, owner=owner)
+    how: Any = {"block_size": block_size, "max_memory": max_memory, "progress": progress, "owner": owner}
+    solved = _at_precision(problem, chosen, **how)
     if precision == "auto" and solved.precision_error is not None and not solved.precision_error <= MIXED_TOLERANCE:
         note = f"float32 products moved the largest Newton gaps by {solved.precision_error:.1e}, so everything was redone in float64"
-        redone = _at_precision(problem, "float64", block_size=block_size, progress=progress, owner=owner)
-        solved = replace(redone, notes=(note,))
+        redone = _at_precision(problem, "float64", **how)
+        solved = replace(redone, notes=(note, *redone.notes))
     if "margin_leverage" not in wanted:
         return solved
     try:
@@ -77,7 +88,9 @@ def _automatic_precision(problem: SoftmaxProblem) -> str:
     return "mixed" if len(problem.design) * m * (m - 1) * r * (r + 1) > MIXED_FROM_FLOPS else "float64"
 
 
-def _at_precision(problem: SoftmaxProblem, precision: str, *, block_size: int | None, progress: bool, owner: str) -> Solved:
+def _at_precision(
+    problem: SoftmaxProblem, precision: str, *, block_size: int | None, max_memory: float, progress: bool, owner: str
+) -> Solved:
     mixed = precision == "mixed"
     dtype = torch.float32 if mixed else torch.float64
     contrast = softmax_inverse(problem, dtype=dtype, block_size=block_size, progress=progress, owner=owner)
@@ -87,9 +100,29 @@ def _at_precision(problem: SoftmaxProblem, precision: str, *, block_size: int | 
         values, _ = block_columns(problem, start, stop, differences)
         for name, value in values.items():
             columns.setdefault(name, np.empty(len(problem.design)))[start:stop] = value.numpy()
-    rounding = columns.pop(SHIFT_ROUNDING)
-    error = _mixed_error(problem, contrast, forms, columns, rounding) if mixed else None
-    return Solved(columns, contrast.inverse, float(columns["leverage"].sum()), precision, error)
+    rounding, gaps = columns.pop(SHIFT_ROUNDING), columns.pop(LEFT_OUT_GAP)
+    solved = Solved(columns, contrast.inverse, float(columns["leverage"].sum()), precision)
+    if mixed:
+        return replace(solved, precision_error=_mixed_error(problem, contrast, forms, columns, rounding))
+    solved = _measured_in_float64(problem, contrast, forms, solved, gaps)
+    doubtful = float(gaps.min()) < doubtful_gap(contrast.inverse.condition)
+    head = over_records(problem.design, problem.damping, outputs=problem.classes - 1, max_memory=max_memory) if doubtful else None
+    if head is None:
+        return solved
+    try:
+        return more_precise(solved, softmax_over_records(head, problem, owner))
+    except NumericalError as error:
+        return replace(solved, notes=(*solved.notes, f"solving over the records failed too: {error}"))
+
+
+def _measured_in_float64(problem: SoftmaxProblem, contrast: ContrastInverse, forms: PairForms, solved: Solved, gaps: Array) -> Solved:
+    """The same with the error of records whose 1 − h may have few digits, where there are any."""
+    probes = nearly_interpolated(solved.columns, gaps, contrast.inverse.condition)
+    if not len(probes):
+        return solved
+    error = float64_error(problem, contrast, probes, _directions(problem, forms, probes, torch.float64), solved.columns)
+    note = (rounding_note(error, contrast.inverse.condition, float(gaps[probes].min())),)
+    return replace(solved, precision_error=error, notes=() if error <= ROUNDING_TOLERANCE else note)
 
 
 def _mixed_error(problem: SoftmaxProblem, contrast: ContrastInverse, forms: PairForms, columns: dict[str, Array], rounding: Array) -> float:
@@ -99,15 +132,18 @@ def _mixed_error(problem: SoftmaxProblem, contrast: ContrastInverse, forms: Pair
     """
     if not all(np.isfinite(column).all() for column in columns.values()):
         return float("inf")
-    top = columns["shift"] >= np.quantile(columns["shift"], 0.95)
-    shift_error = float((rounding[top] / np.maximum(columns["shift"][top], np.finfo(float).tiny)).max())
     probes = probe_records(columns)
-    directions = []
+    directions = _directions(problem, forms, probes, torch.float32)
+    return max(shift_error(columns["shift"], rounding), newton_error(problem, contrast, probes, directions, columns["newton"][probes]))
+
+
+def _directions(problem: SoftmaxProblem, forms: PairForms, probes: Array, dtype: torch.dtype) -> torch.Tensor:
+    """(I − WH)⁻¹g of chosen records, (k, m) float64."""
+    found = []
     for i in map(int, probes):
-        differences = pair_form_values(forms, problem.design.rows(i, i + 1, torch.float32))
-        _, direction = block_columns(problem, i, i + 1, differences)
-        directions.append(direction)
-    return max(shift_error, newton_error(problem, contrast, probes, torch.cat(directions), columns["newton"][probes]))
+        _, direction = block_columns(problem, i, i + 1, pair_form_values(forms, problem.design.rows(i, i + 1, dtype)))
+        found.append(direction)
+    return torch.cat(found)
 
 
 @dataclass(frozen=True, eq=False)

@@ -109,7 +109,7 @@ def test_a_quiet_audit_passes_everything_that_applies():
     drawn = ns.findings(made())
     assert [finding.code for finding in drawn] == CODES == sorted(CODES) and len(set(CODES)) == len(CODES) == len(CHECKS)
     assert {finding.status for finding in drawn} == {"passed", "not applicable"}
-    assert [finding.code for finding in drawn if finding.status == "not applicable"] == ["NS003", "NS024", "NS030", "NS043"]
+    assert [finding.code for finding in drawn if finding.status == "not applicable"] == ["NS003", "NS024", "NS025", "NS030", "NS043"]
     assert not most_severe(drawn) and not flagged_records(made())
     for finding in drawn:
         assert finding.sentence and finding.rule and "{" not in finding.rule and finding.next_step == ""
@@ -149,6 +149,10 @@ FOUND = {
     "NS022": (lambda: with_scores(jitter=1e-10), 1e3),
     "NS023": (lambda: with_scores(head_residual=0.01), 0.01),
     "NS024": (lambda: with_scores(method="projected", errors={"shift": 0.2}), 0.2),
+    "NS025": (
+        lambda: with_scores(method="projected", dimensions=1020, parameters=5000, effective_dof=862.0, errors={"shift": 1.0}),
+        862 / 1020,
+    ),
     "NS030": (lambda: with_truth(FAR), 9.0),
     "NS040": (lambda: with_inputs(run_again=changed("test", 1, 0.25, "data")), 0.25),
     "NS041": (lambda: with_inputs(repeated_rows={"train": 3, "test": 2}), 5),
@@ -177,6 +181,7 @@ def test_every_code_has_a_found_case():
         (lambda: with_scores(precision_error=1e-4), "NS022"),
         (lambda: with_scores(head_residual=0.001), "NS023"),
         (lambda: with_scores(method="ekfac", errors={"shift": 0.1}), "NS024"),
+        (lambda: with_scores(method="projected", dimensions=1000, parameters=5000, effective_dof=250.0, errors={"shift": 0.1}), "NS025"),
         (lambda: with_truth(NEAR), "NS030"),
         (lambda: with_inputs(head_outputs=HEAD_OUTPUTS | {"differing": 0, "largest": 0.0, "train_rows": []}), "NS043"),
         (lambda: with_risk(made(), auc=0.6), "NS002"),
@@ -309,6 +314,7 @@ def test_what_the_audit_does_not_hold_is_skipped_with_the_reason():
     assert {of(old, code).status for code in ("NS007", "NS008", "NS013", "NS040", "NS041")} == {"skipped"}
     assert of(with_truth(None), "NS030").status == "skipped"
     assert of(with_scores(method="projected", errors={}), "NS024").status == "skipped"
+    assert of(with_scores(method="projected", errors={}), "NS025").status == "skipped"
     assert of(made(provenance={"scores": {}, "splits": SPLITS}), "NS022").status == "skipped"
 
 
@@ -426,6 +432,7 @@ def test_limits_agree_with_those_of_the_scores_and_of_parity():
     assert limits["NS022"]["condition"] == last_layer.DOUBTFUL_CONDITION == network.DOUBTFUL_CONDITION
     assert limits["NS022"]["rounding"] == precision.ROUNDING_TOLERANCE
     assert limits["NS023"]["residual"] == last_layer.NONLINEAR_HEAD
+    assert (limits["NS025"]["share"], limits["NS025"]["error"]) == (network.CROWDED, network.FAR_OFF)
     assert limits["NS030"]["deviations"] == parity.LARGEST_Z
     assert limits["NS015"]["nats"] == math.log(2)
     assert limits["NS040"]["share"] == repeated.IMMATERIAL

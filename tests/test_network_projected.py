@@ -1,5 +1,8 @@
 """Projected gradients: unbiased inner products, equality with the dual where nothing is lost, convergence, honest errors."""
 
+from functools import partial
+from inspect import signature
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +10,7 @@ from scipy.stats import spearmanr
 from torch import nn
 
 import noshadow as ns
+from noshadow.scores.dual import dual_bytes
 from noshadow.scores.gradients import record_differentiation
 from noshadow.scores.network_problem import network_problem
 from noshadow.scores.projected import _widths, projected_features, sketches
@@ -88,6 +92,72 @@ def test_same_seed_same_scores_and_another_seed_others():
 def test_crowded_dimensions_are_noted():
     scores = ns.network_scores(network(), records(), damping=1e-3, method="projected", dimension=30)
     assert any("raise dimension" in note for note in scores.notes)
+    assert scores.dimensions <= 30 and scores.effective_dof > 0.25 * scores.dimensions
+
+
+def memorised():
+    """300 records with labels of their own, learned by heart: the degrees of freedom are nearly as many as the records."""
+    torch.manual_seed(1)
+    x = torch.randn(300, 20, dtype=torch.float64)
+    y = torch.randint(0, 4, (300,))
+    model = nn.Sequential(nn.Linear(20, 48), nn.Tanh(), nn.Linear(48, 48), nn.Tanh(), nn.Linear(48, 4)).double()
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+    for _ in range(150):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+    return model, (x, y)
+
+
+@pytest.fixture(scope="module")
+def learned_by_heart():
+    model, data = memorised()
+    return model, data, {wd: ns.network_scores(model, data, weight_decay=wd, method="dual") for wd in (1e-4, 1e-2, 1.0)}
+
+
+@pytest.mark.parametrize("dimension", [64, 256, 1024])
+@pytest.mark.parametrize("weight_decay", [1e-4, 1e-2, 1.0])
+def test_the_reported_error_is_that_of_the_exact_scores(learned_by_heart, weight_decay, dimension):
+    """Crowded projections are all too small together: their difference alone said 0.1 where shift was 50 times too small."""
+    model, data, exact = learned_by_heart
+    truth = exact[weight_decay]
+    found = ns.network_scores(model, data, weight_decay=weight_decay, method="projected", dimension=dimension)
+    for name in COLUMNS:
+        one, other = getattr(truth, name), getattr(found, name)
+        finite = np.isfinite(one) & np.isfinite(other)
+        off = np.median(np.abs(other[finite] / one[finite] - 1))
+        # An extrapolation from two dimensions, whose own chance is in it: the size of the error, not its digits.
+        assert 0.6 * off < found.errors[name] <= min(3 * off + 0.1, 1.0), (name, off, found.errors[name])
+    crowded = found.effective_dof > 0.25 * found.dimensions or found.errors["shift"] > 0.5
+    assert crowded == any("crowd" in note for note in found.notes)
+
+
+def test_crowding_is_found_by_the_audit_and_the_dual_is_taken_where_it_fits(learned_by_heart, monkeypatch):
+    model, (x, y), _ = learned_by_heart
+    splits = (x[:200], y[:200]), (x[200:], y[200:])
+    options = {"layers": "all", "weight_decay": 1e-4, "progress": False}
+    exact = {finding.code: finding for finding in ns.audit(model, *splits, **options).findings}
+    assert exact["NS025"].status == "not applicable" and "dual" in exact["NS025"].sentence
+    monkeypatch.setattr("noshadow._audit.entry.network_scores", partial(ns.network_scores, method="projected", dimension=128))
+    projected = ns.audit(model, *splits, **options)
+    (crowded,) = (finding for finding in projected.findings if finding.code == "NS025")
+    stamp = projected.provenance["scores"]
+    assert crowded.status == "found" and crowded.severity == "high"
+    assert crowded.figure == pytest.approx(stamp["effective_dof"] / stamp["dimensions"]) and crowded.figure > 0.25
+    (approximate,) = (finding for finding in projected.findings if finding.code == "NS024")
+    assert approximate.status == "found" and approximate.figure > 0.5
+
+
+def test_automatic_is_the_dual_up_to_eight_gigabytes():
+    """22,000 records: the kernel and its inverse in float64."""
+    for function in (ns.network_scores, ns.damping_sweep):
+        assert signature(function).parameters["max_memory"].default == 8e9
+    assert dual_bytes(22_000) < 8e9 < dual_bytes(22_500)
+    model, data = network(), records()
+    assert ns.network_scores(model, data, damping=0.5).method == "dual"
+    small = ns.network_scores(model, data, damping=0.5, max_memory=dual_bytes(80) - 1, dimension=500)
+    assert small.method == "projected" and any("more than max_memory" in note for note in small.notes)
 
 
 @pytest.mark.parametrize(

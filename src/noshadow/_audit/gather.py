@@ -277,7 +277,9 @@ def _provenance(seen: View, train: Signals, options: Options, scores: RecordScor
 def score_stamp(scores: RecordScores) -> dict[str, Any]:
     """How the scores were obtained, for JSON."""
     names = ("damping_used", "damping_source", "effective_dof", "rank", "condition", "jitter", "stationarity", "head_residual")
-    stamp = {name: getattr(scores, name) for name in (*names, "precision", "precision_error", "method", "parameters", "errors")}
+    stamp = {
+        name: getattr(scores, name) for name in (*names, "precision", "precision_error", "method", "parameters", "dimensions", "errors")
+    }
     stamp["layers"] = list(scores.layers)
     # Infinite when every record is fitted exactly under a penalty; JSON has no infinity, the notes say it.
     stamp["stationarity"] = scores.stationarity if np.isfinite(scores.stationarity) else None

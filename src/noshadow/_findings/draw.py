@@ -32,6 +32,7 @@ CHECKS: Mapping[str, Callable[[Audit, Limits], Outcome]] = {
     "NS022": trust_checks.ill_conditioned,
     "NS023": trust_checks.head_not_linear,
     "NS024": trust_checks.approximate_scores,
+    "NS025": trust_checks.crowded_projection,
     "NS030": model_checks.target_unlike_references,
     "NS040": input_checks.random_records,
     "NS041": input_checks.repeated_rows,

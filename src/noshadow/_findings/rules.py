@@ -186,6 +186,15 @@ RULES = (
         {"error": 0.1},
     ),
     Rule(
+        "NS025",
+        "crowded-projection",
+        "high",
+        "effective degrees of freedom > {share} of the dimensions that gradients were projected to, or estimated relative error of the "
+        "ranking score > {error}",
+        "Score fewer layers (layers=), or call network_scores with method='dual' and the max_memory it needs, or with a larger dimension.",
+        {"share": 0.25, "error": 0.5},
+    ),
+    Rule(
         "NS030",
         "target-unlike-references",
         "high",

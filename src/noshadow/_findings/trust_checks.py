@@ -82,6 +82,30 @@ def approximate_scores(audit: Audit, limits: Limits) -> Outcome:
     return judged(error > limits["error"], error, sentence)
 
 
+def crowded_projection(audit: Audit, limits: Limits) -> Outcome:
+    """NS025: whether projected gradients have room for what the layers can do."""
+    scores = _diagnostics(audit)
+    if isinstance(scores, Outcome):
+        return scores
+    if scores.get("method") is None:
+        return _not_kept("how the scores were computed")
+    if scores["method"] != "projected":
+        return not_applicable(f"no gradients were projected (method '{scores['method']}')")
+    dimensions, parameters, dof = (scores.get(name) for name in ("dimensions", "parameters", "effective_dof"))
+    if dimensions is None or dof is None:
+        return _not_kept("the dimensions of the projection")
+    if parameters is not None and dimensions >= parameters:
+        return not_applicable("every parameter has a dimension of its own")
+    share = float(dof) / float(dimensions)
+    sentence = f"{float(dof):,.0f} effective degrees of freedom use {share:.0%} of {int(dimensions):,} projected dimensions"
+    error = (scores.get("errors") or {}).get(audit.ranked_by)
+    if share > limits["share"]:
+        sentence += ", so that scores are far too small" + (
+            "" if error is None else f" (relative error of {audit.ranked_by} about {error:.2g})"
+        )
+    return judged(share > limits["share"], share, f"{sentence}.")
+
+
 def _diagnostics(audit: Audit) -> Mapping[str, Any] | Outcome:
     """The solver's figures; an outcome that says why there are none."""
     scores: Mapping[str, Any] | None = audit.provenance.get("scores")

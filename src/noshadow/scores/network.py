@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 from noshadow.checks import Array, refuse, require_number, require_whole
 from noshadow.losses import record_losses
 from noshadow.scores.baselines import record_entropies
-from noshadow.scores.dual import DualColumns
+from noshadow.scores.dual import DualColumns, dual_bytes
 from noshadow.scores.network_problem import network_problem, stationarity
 from noshadow.scores.network_solver import (
     NetworkSettings,
@@ -26,7 +26,9 @@ from noshadow.scores.result import RecordScores
 from noshadow.views.network import network_view
 
 OWNER = "network_scores"
-CROWDED = 0.5
+# From this share of the dimensions on, scores are about half of what they should be, and less.
+CROWDED = 0.25
+FAR_OFF = 0.5
 DOUBTFUL_CONDITION = 1e12
 NO_LEVERAGE = "not applicable: the margin is one number a record; pass outputs='all' for the leverage over all logits"
 NO_MARGIN = "not applicable: all logits are scored; pass outputs='margin' for margin_leverage"
@@ -50,7 +52,7 @@ def network_scores(
     unvectorised: str = "refuse",
     batch_size: int = 128,
     device: object = None,
-    max_memory: float = 3e9,
+    max_memory: float = 8e9,
     progress: bool = False,
     seed: int = 0,
 ) -> RecordScores:
@@ -80,8 +82,9 @@ def network_scores(
         progress: draw bars on a terminal. seed: of the projections and of data transforms.
 
     Returns:
-        RecordScores with `layers`, `parameters` and `method`; under "projected", `errors` holds the relative
-        difference of two independent projections of each column.
+        RecordScores with `layers`, `parameters` and `method`; under "projected", `dimensions`, and `errors` holds the relative
+        error of each column: the larger of how far two independent projections differ and of what half the dimensions lack (at most 1:
+        nothing is known of the size then).
 
     Raises:
         InputError: an argument breaks a rule, the kernel would not fit, or torch.func cannot run the model (which module).
@@ -132,7 +135,7 @@ def damping_sweep(
     output: str | int = "auto",
     dimension: int = 2048,
     batch_size: int = 128,
-    max_memory: float = 3e9,
+    max_memory: float = 8e9,
     progress: bool = False,
     seed: int = 0,
 ) -> pd.DataFrame:
@@ -226,6 +229,7 @@ def _result(
         layers=tuple(layer.name for layer in network.layers),
         parameters=network.size,
         errors=solved.errors if isinstance(solved, ProjectedColumns) else {},
+        dimensions=None if prepared.features is None else prepared.features.draws[0].shape[1],
         **columns,
     )
 
@@ -259,8 +263,11 @@ def _notes(prepared: PreparedNetwork, solved: DualColumns | ProjectedColumns, sl
             f"gradients of {prepared.network.size:,} parameters were projected to {width:,} dimensions: two independent projections "
             f"order the records by shift with Spearman {solved.rank_agreement['shift']:.3f}"
         )
-        if width < prepared.network.size and solved.dof > CROWDED * width:
+        error = solved.errors["shift"]
+        if width < prepared.network.size and (solved.dof > CROWDED * width or error > FAR_OFF):
+            need = dual_bytes(len(prepared.problem) * prepared.problem.columns) / 1e9
             notes.append(
-                f"{solved.dof:.0f} effective degrees of freedom crowd {width:,} projected dimensions: scores are biased, raise dimension"
+                f"{solved.dof:.0f} effective degrees of freedom crowd {width:,} projected dimensions: scores are too small (relative error "
+                f"of shift about {error:.2f}); raise dimension, or take method='dual' ({need:.1f} GB)"
             )
     return tuple(notes)

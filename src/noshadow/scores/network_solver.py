@@ -11,7 +11,7 @@ from noshadow.scores.dual import DualColumns, dual_bytes, dual_columns, require_
 from noshadow.scores.gradients import record_differentiation
 from noshadow.scores.network_columns import roots
 from noshadow.scores.network_problem import NetworkProblem, residuals
-from noshadow.scores.projected import DRAWS, ProjectedColumns, ProjectedFeatures, projected_columns, projected_features, sketches
+from noshadow.scores.projected import ProjectedColumns, ProjectedFeatures, all_sketches, projected_columns, projected_features
 from noshadow.scores.tangent_kernel import tangent_kernel
 from noshadow.views.loading import Records
 from noshadow.views.network import Network
@@ -70,7 +70,9 @@ def prepared_network(
     if method == "auto":
         method = "dual" if dual_bytes(rows) <= settings.max_memory else "projected"
         if method == "projected":
-            notes.append(f"a kernel over {rows:,} rows needs {dual_bytes(rows) / 1e9:.1f} GB, so gradients were projected (approximate)")
+            need, limit = dual_bytes(rows) / 1e9, settings.max_memory / 1e9
+            words = f"a kernel over {rows:,} rows needs {need:.1f} GB, more than max_memory ({limit:.1f} GB)"
+            notes.append(f"{words}, so gradients were projected (approximate)")
     kernel, features = None, None
     probe = next(iter(records.batches(problem.batch_size)))
     with record_differentiation(network, probe) as (differentiate, plain):
@@ -79,7 +81,7 @@ def prepared_network(
             inner = _diagonal_blocks(kernel, problem.columns)
             kernel = scaled_kernel(kernel, problem)
         else:
-            drawn = [sketches(network, plain, dimension=settings.dimension, seed=settings.seed, draw=draw) for draw in range(DRAWS)]
+            drawn = all_sketches(network, plain, dimension=settings.dimension, seed=settings.seed)
             features = projected_features(network, records, problem, differentiate, drawn, progress=progress)
             inner = features.norms
     mean = _weighted_trace(inner, problem) / min(rows, network.size)

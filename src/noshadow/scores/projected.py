@@ -2,7 +2,8 @@
 
 Each layer's gradient is a matrix (outputs × inputs) a record; it is projected from both sides, inputs and output slopes
 separately, so that plain linear layers and lookup tables never form it. Two independent projections are drawn in the same pass over the
-records: their mean is reported, their difference is the error estimate.
+records, and a third to half as many dimensions. The mean of the two is reported. Their difference says how far chance moved it; what both
+have in common, that too few dimensions make every record look safer, shows in how much is gained from half the dimensions to all.
 """
 
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from noshadow.views.loading import Records
 from noshadow.views.network import Network
 
 DRAWS = 2
+# The projection that shows the bias has this many times fewer dimensions.
+COARSER = 2
 ROWS = 2048
 
 
@@ -41,7 +44,10 @@ class Sketch:
 
 @dataclass(frozen=True, eq=False)
 class ProjectedFeatures:
-    """Projected gradients of all records under each draw: float32 (n·c, D), and exact squared norms (n, c, c) of the gradients."""
+    """Projected gradients of all records under each draw: float32 (n·c, D), and exact squared norms (n, c, c) of the gradients.
+
+    Of the draws the first `DRAWS` are averaged; one behind them has fewer dimensions.
+    """
 
     draws: tuple[Tensor, ...]
     norms: Tensor
@@ -49,7 +55,7 @@ class ProjectedFeatures:
 
 @dataclass(frozen=True, eq=False)
 class ProjectedColumns:
-    """Mean columns of the draws, Σ leverage, the inverse's condition and jitter, and what the two draws say about the error."""
+    """Mean columns of the draws, Σ leverage, the inverse's condition and jitter, and what the draws say about the error."""
 
     columns: dict[str, Array]
     dof: float
@@ -185,30 +191,48 @@ def _inner_products(gradients: list[RecordGradients]) -> Tensor:
     return total
 
 
+def all_sketches(network: Network, plain: tuple[Plain, ...], *, dimension: int, seed: int) -> list[list[Sketch]]:
+    """The draws that are averaged, and a coarser one; no coarser one where nothing is projected."""
+    drawn = [sketches(network, plain, dimension=dimension, seed=seed, draw=draw) for draw in range(DRAWS)]
+    if all(sketch.left is None and sketch.right is None for sketch in drawn[0]):
+        return drawn
+    return [*drawn, sketches(network, plain, dimension=max(dimension // COARSER, 1), seed=seed, draw=DRAWS)]
+
+
 def projected_columns(features: ProjectedFeatures, problem: NetworkProblem, *, damping: float, owner: str) -> ProjectedColumns:
-    """Columns of the weighted primal problem on projected gradients: the mean of the draws, and their disagreement.
+    """Columns of the weighted primal problem on projected gradients: the mean of the draws, and how far it may be off.
 
     Approximates: the dual form, with an error that falls as the dimension grows; Σ leverage cannot exceed the dimension.
-    Cost: draws · (4·n·c·D² + D³) flops.
+    Cost: draws · (4·n·c·D² + D³) flops, and an eighth more for the coarser draw.
     """
     solved = [_draw_columns(draw, problem, damping, owner) for draw in features.draws]
-    first, second = solved[0].columns, solved[-1].columns
+    first, second, coarser = solved[0].columns, solved[DRAWS - 1].columns, solved[DRAWS:]
     mean = {name: 0.5 * (first[name] + second[name]) for name in first}
     errors, agreement = {}, {}
     for name in first:
-        finite = np.isfinite(first[name]) & np.isfinite(second[name])
-        size = np.abs(first[name][finite]) + np.abs(second[name][finite])
-        apart = np.abs(first[name][finite] - second[name][finite])
-        errors[name] = float(np.median(apart[size > 0] / size[size > 0])) if (size > 0).any() else 0.0
+        chance = _median_apart(first[name], second[name], 0.5 * (np.abs(first[name]) + np.abs(second[name]))) / 2
+        bias = max((_median_apart(mean[name], part.columns[name], np.abs(part.columns[name])) for part in coarser), default=0.0)
+        errors[name] = min(max(chance, bias), 1.0)
         agreement[name] = float(spearmanr(first[name], second[name]).statistic)
+    averaged = solved[:DRAWS]
     return ProjectedColumns(
         mean,
-        float(np.mean([part.dof for part in solved])),
-        max(part.condition for part in solved),
-        max(part.jitter for part in solved),
+        float(np.mean([part.dof for part in averaged])),
+        max(part.condition for part in averaged),
+        max(part.jitter for part in averaged),
         errors,
         agreement,
     )
+
+
+def _median_apart(first: Array, second: Array, size: Array) -> float:
+    """Median of |first − second|/size over records for which all three are finite and the size is not zero.
+
+    With `second` from half the dimensions and `size` its own, this is the relative error of `first`: one over a score is about linear in
+    one over the dimension, so that exact/first = 1/(2 − first/second), until nothing can be said from a doubling on.
+    """
+    usable = np.isfinite(first) & np.isfinite(second) & (size > 0)
+    return float(np.median(np.abs(first[usable] - second[usable]) / size[usable])) if usable.any() else 0.0
 
 
 def _draw_columns(features: Tensor, problem: NetworkProblem, damping: float, owner: str) -> ProjectedColumns:

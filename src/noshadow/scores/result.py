@@ -30,6 +30,7 @@ class RecordScores:
         layers: names of the layers that were scored; ("last",) for arrays. parameters: how many numbers they hold, None for arrays.
         exact: bool (n,), True where a record of an approximated head was solved exactly; None when the method treats all alike.
         errors: column → estimated relative error of an approximated column, measured; empty for exact methods.
+        dimensions: of projected gradients; None for other methods. As `effective_dof` comes near to them, scores become too small.
     """
 
     task: str
@@ -51,6 +52,7 @@ class RecordScores:
     parameters: int | None = None
     exact: Array | None = None
     errors: dict[str, float] = field(default_factory=dict)
+    dimensions: int | None = None
     loss: Array | None = None
     gradient_norm: Array | None = None
     entropy: Array | None = None

@@ -1,0 +1,205 @@
+"""The joints that tests must hold: constants and hand-overs, each with a way to break it and the tests that must notice.
+
+A mutant is (file under src/noshadow, text that stands there once, what replaces it, tests in tests/test_wiring.py or file::test).
+"""
+
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    """One joint, broken: `before` stands once in `file` and becomes `after`; one of `tests` must fail."""
+
+    file: str
+    before: str
+    after: str
+    tests: tuple[str, ...]
+
+    @property
+    def name(self):
+        """File, what stands there and what replaces it, one line each."""
+        old, new = (" ".join(text.split()) for text in (self.before, self.after))
+        return f"{self.file}: {old} → {new or 'nothing'}"
+
+
+HEAD = "test_what_describes_the_head_reaches_its_scores"
+RISK = "test_seed_level_groups_and_classes_reach_the_risk"
+DECAY = "test_weight_decay_becomes_damping_on_the_sum"
+RANKED = "test_an_audit_holds_every_score_and_ranks_by_the_largest_shift"
+ALIKE = "test_records_look_alike_to_four_digits_of_the_spread"
+LAYERS = "test_scores_over_layers_get_the_audits_own_options"
+ESTIMATOR = "test_a_scikit_learn_head_hands_over_its_penalty_weights_bias_and_names"
+BIAS = "test_a_module_without_a_bias_is_scored_without_one"
+NOISE = "test_a_regressions_record_rates_are_read_at_the_models_level_with_its_noise"
+AUTO = "test_automatic_damping_is_a_millionth_of_the_mean_curvature"
+PREDICTORS = "test_predictors_by_name_and_level"
+TWENTIETH = "test_rounding_is_judged_on_the_riskiest_twentieth"
+REDONE = "test_float32_is_redone_when_either_error_exceeds_a_ten_thousandth"
+BEYOND = "test_a_tenth_beyond_the_setups_is_still_like_them"
+APART = "test_losses_must_tell_members_apart_in_their_middle_or_their_tail"
+ASKED = "test_the_prediction_is_for_the_attack_asked_for"
+LEVELS = "test_levels_of_the_risk"
+GROUPS = "test_a_group_is_judged_from_twenty_records_at_a_level_that_ten_members_resolve"
+FEW = "test_a_threshold_that_rests_on_four_members_is_said_everywhere"
+HUNDRED = "test_shares_of_the_riskiest_are_taken_from_a_hundred_records"
+COMPARED = "test_a_comparison_looks_at_the_top_hundredth_and_at_one_target_in_a_hundred"
+COMPARISON = "test_a_comparison_is_drawn_at_the_level_and_seed_asked_for"
+COMMAND = "test_the_command_hands_its_options_over"
+EVERY = "test_every_score_is_compared_with_every_attack"
+DRAWN = "test_the_seed_of_the_attacks_draws_the_intervals"
+OPTIONS = "test_options_of_the_attacks_reach_them"
+SIZE = "test_few_models_few_records_and_the_levels_they_resolve"
+PARITY = "test_a_target_is_unlike_its_references_beyond_four_deviations_of_a_hundredth"
+WITHIN = "test_a_target_within_the_range_of_its_references_is_like_them"
+DOCS = "tests/test_findings.py::test_codes_and_docs_name_each_other"
+
+GATHER, ENTRY, RISKS = "_audit/gather.py", "_audit/entry.py", "_audit/risks.py"
+TRUTH, ROWS = "reference/ground_truth.py", "reference/truth.py"
+RULES, TAIL, PREDICTION = "_findings/rules.py", "tail/risk.py", "tail/prediction.py"
+
+MUTANTS = tuple(
+    Mutant(file, before, after, (test,) if isinstance(test, str) else test)
+    for file, before, after, test in (
+        # From the view to the scores
+        (GATHER, 'RANKED_BY = "shift"', 'RANKED_BY = "newton"', RANKED),
+        (GATHER, 'if c not in ("loss", "entropy"))', 'if c not in ("loss", "entropy", "margin_leverage"))', RANKED),
+        (GATHER, "ranks[np.argsort(-score,", "ranks[np.argsort(score,", RANKED),
+        (GATHER, "(outputs / 2 if task", "(1 / 2 if task", DECAY),
+        (GATHER, 'known = options.damping == "auto" and seen', "known = seen", DECAY),
+        (GATHER, "damping=seen.damping if known and seen.damping is not None else options.damping", "damping=options.damping", DECAY),
+        (GATHER, "        fit_intercept=seen.fit_intercept,\n", "", HEAD),
+        (GATHER, "        penalize_intercept=seen.penalize_intercept,\n", "", HEAD),
+        (GATHER, "        sample_weight=seen.sample_weight,\n", "", HEAD),
+        (ENTRY, "        fit_intercept=fit_intercept,\n", "        fit_intercept=True,\n", HEAD),
+        (ENTRY, "        penalize_intercept=penalize_intercept,\n", "        penalize_intercept=True,\n", HEAD),
+        (ENTRY, "            layers=layers,\n            layer=layer,\n", "            layer=layer,\n", LAYERS),
+        (ENTRY, "            damping=damping,\n            weight_decay", "            weight_decay", LAYERS),
+        (ENTRY, "            weight_decay=weight_decay,\n            sample_weight", "            sample_weight", LAYERS),
+        (ENTRY, "            sample_weight=seen.sample_weight,\n", "", LAYERS),
+        ("views/torch.py", "n * decay * q / 2,", "n * decay / 2,", DECAY),
+        ("views/torch.py", "fit_intercept=head.layer.bias is not None", "fit_intercept=True", BIAS),
+        ("views/torch.py", "penalize_intercept=True", "penalize_intercept=False", BIAS),
+        ("views/sklearn.py", 'bool(getattr(fitted.last, "fit_intercept", True))', "True", ESTIMATOR),
+        ("views/sklearn.py", "None if class_weight is None else compute_sample_weight(class_weight, y)", "None", ESTIMATOR),
+        ("views/sklearn.py", "penalize_intercept=penalty.penalize_intercept", "penalize_intercept=True", ESTIMATOR),
+        (
+            "views/sklearn.py",
+            "LEAST_PROBABILITY = 1e-15",
+            "LEAST_PROBABILITY = 1e-12",
+            "test_a_certain_tree_is_wrong_by_the_least_probability",
+        ),
+        (GATHER, 'seen.class_names, task), "group_risk"', 'None, task), "group_risk"', ESTIMATOR),
+        (
+            "_audit/references.py",
+            "weight_decay_damping(decay, len(rows),",
+            "weight_decay_damping(decay, len(seen.train),",
+            "test_a_reference_model_is_damped_by_its_own_number_of_records",
+        ),
+        # From the audit to the model's risk
+        (GATHER, '{"fpr": options.fpr, "seed": options.seed}', '{"fpr": options.fpr}', RISK),
+        (GATHER, '{"fpr": options.fpr, "seed": options.seed}', '{"seed": options.seed}', RISK),
+        (GATHER, '(identity.get("group"), test_names)', '(identity.get("group"), (identity.get("group") or [])[: len(seen.test)])', RISK),
+        (RISKS, "member_correct=None if correct is None else correct[0]", "member_correct=None if correct is None else ~correct[0]", RISK),
+        (RISKS, "group_risk(*losses, own, other, **how)", "group_risk(*losses, own, other)", RISK),
+        (GATHER, "options.fpr if risk is None else risk.fpr)", "options.fpr)", NOISE),
+        (GATHER, "/ (spare * q),", "/ spare,", NOISE),
+        (GATHER, "dof=scores.effective_dof,\n            outputs=q,", "dof=scores.effective_dof,", NOISE),
+        ("_audit/splits.py", "1e4", "1e3", ALIKE),
+        ("_audit/splits.py", "1e4", "1e5", ALIKE),
+        # Inside the scores
+        ("scores/damping.py", "RELATIVE_DAMPING = 1e-6", "RELATIVE_DAMPING = 1e-5", AUTO),
+        (
+            "scores/damping.py",
+            'width * (outputs - 1 if task == "classification" else 1)',
+            'width * (outputs if task == "classification" else 1)',
+            AUTO,
+        ),
+        (
+            "scores/network_solver.py",
+            "RELATIVE_DAMPING = 1e-6",
+            "RELATIVE_DAMPING = 1e-5",
+            "test_automatic_damping_over_layers_is_a_millionth_of_the_mean_curvature",
+        ),
+        ("scores/precision.py", "np.quantile(shift, 0.95)", "np.quantile(shift, 0.9)", TWENTIETH),
+        ("scores/precision.py", "np.quantile(shift, 0.95)", "np.quantile(shift, 0.97)", TWENTIETH),
+        ("scores/precision.py", "each: int = 5", "each: int = 4", TWENTIETH),
+        ("scores/softmax_solver.py", "MIXED_TOLERANCE = 1e-4", "MIXED_TOLERANCE = 1e-3", REDONE),
+        ("scores/softmax_solver.py", 'max(shift_error(columns["shift"], rounding), newton)', "newton", REDONE),
+        ("scores/single_output.py", "INTERPOLATED = 1e-11", "INTERPOLATED = 1e-12", "test_leverage_counts_as_one_within_1e_11"),
+        # The tail
+        (TAIL, '"shift", "margin_leverage")', '"shift")', "test_every_score_handed_to_the_tail_is_held_against_the_members"),
+        (
+            "tail/predictors.py",
+            'COLUMNS = ("leverage", "margin_leverage", "loo", "shift")',
+            'COLUMNS = ("leverage", "loo", "shift")',
+            PREDICTORS,
+        ),
+        ("tail/predictors.py", "QUANTILES = (0.9, 0.99)", "QUANTILES = (0.9, 0.95)", PREDICTORS),
+        ("tail/predictors.py", "SPREAD = (0.16, 0.84)", "SPREAD = (0.1, 0.9)", PREDICTORS),
+        ("tail/predictors.py", "SHIFT_LEVELS = (0.02, 0.05, 0.1, 0.2)", "SHIFT_LEVELS = (0.05, 0.1, 0.2)", PREDICTORS),
+        ("tail/predictors.py", "EXCESS_LEVELS = (0.01, 0.05, 0.1)", "EXCESS_LEVELS = (0.05, 0.1)", PREDICTORS),
+        (PREDICTION, "LEAST_RECORDS = 500", "LEAST_RECORDS = 499", "test_a_prediction_needs_five_hundred_records_of_each_split"),
+        (PREDICTION, "MOST_TIED = 0.1", "MOST_TIED = 0.2", "test_a_tenth_of_tied_losses_is_still_predicted_from"),
+        (PREDICTION, "STRETCH = 0.1", "STRETCH = 0.2", BEYOND),
+        (PREDICTION, "STRETCH = 0.1", "STRETCH = 0.05", BEYOND),
+        (TAIL, "risk.auc_interval[0] > 0.5 or risk", "risk.auc_interval[0] > 0.5 and risk", APART),
+        (TAIL, "clear_gap=clear", "clear_gap=True", APART),
+        (TAIL, "references: int = 64", "references: int = 32", ASKED),
+        (TAIL, "references=references, sizes=sizes", "references=64, sizes=sizes", ASKED),
+        (TAIL, "BELOW = (1e-3, 1e-4, 1e-5)", "BELOW = (1e-3, 1e-4)", LEVELS),
+        ("tail/losses.py", "SMALLEST_AUTO_LEVEL = 1e-3", "SMALLEST_AUTO_LEVEL = 1e-2", LEVELS),
+        ("tail/groups.py", "LEAST_RECORDS = 20", "LEAST_RECORDS = 19", GROUPS),
+        ("tail/groups.py", "MISSES = 10 ", "MISSES = 5 ", GROUPS),
+        # Findings, pages, comparisons
+        (RULES, '{"times": 10.0}', '{"times": 20.0}', DOCS),
+        (RULES, '{"auc": 0.6}', '{"auc": 0.7}', DOCS),
+        (RULES, '{"members": 5.0}', '{"members": 3.0}', FEW),
+        (RULES, '"share": 0.2, "least_records": 100.0', '"share": 0.2, "least_records": 50.0', HUNDRED),
+        (RULES, '"least": 10.0', '"least": 11.0', "test_label_suspects_are_sought_among_ten_records_at_least"),
+        ("report/page.py", "_FEW_MEMBERS = 5", "_FEW_MEMBERS = 4", FEW),
+        ("_compare/entry.py", "FEW_MEMBERS = 5", "FEW_MEMBERS = 4", FEW),
+        ("_compare/entry.py", "TOP = 0.01", "TOP = 0.02", COMPARED),
+        ("_compare/matching.py", "MOST_RELABELLED = 0.01", "MOST_RELABELLED = 0.02", COMPARED),
+        (
+            "_compare/entry.py",
+            "tnr_difference_interval(samples, fpr, coverage=level, seed=seed)",
+            "tnr_difference_interval(samples, fpr, coverage=level, seed=0)",
+            COMPARISON,
+        ),
+        (
+            "_compare/entry.py",
+            "auc_difference_interval(samples, coverage=level)",
+            "auc_difference_interval(samples, coverage=0.95)",
+            COMPARISON,
+        ),
+        # The command line
+        ("cli/audits.py", '        "seed": seed,\n', "", COMMAND),
+        ("cli/audits.py", '"fpr": "auto" if fpr is None else fpr', '"fpr": "auto"', COMMAND),
+        ("cli/audits.py", '"damping": "auto" if damping is None else damping', '"damping": "auto"', COMMAND),
+        ("cli/audits.py", "fit_intercept=intercept, ", "", COMMAND),
+        ("cli/gating.py", "value <= limit", "value < limit", COMMAND),
+        ("cli/audits.py", '"tnr": max_tnr, "auc": max_auc', '"tnr": max_auc, "auc": max_tnr', COMMAND),
+        # Reference models and the ground truth
+        (TRUTH, '    "margin_leverage",\n', "", EVERY),
+        (TRUTH, '    "lt_iqr",\n', "", EVERY),
+        (TRUTH, '    "predicted_tpr",\n', "", EVERY),
+        (TRUTH, '("lira_success", "lira_d", "rmia_success", "shokri_success")', '("lira_success", "lira_d", "rmia_success")', EVERY),
+        ("metrics/tables.py", "RECALLS = ((0.01, 0.05), (0.01, 0.01), (0.05, 0.05))", "RECALLS = ((0.01, 0.05), (0.05, 0.05))", EVERY),
+        (TRUTH, "[scores], seed=seed))", "[scores]))", DRAWN),
+        (ROWS, '("variant", "variance", "center", "floor")', '("variant", "variance", "center")', OPTIONS),
+        (
+            ROWS,
+            'attack="rmia", gamma=options.gamma, a=options.a, variant=options.variant, levels=levels',
+            'attack="rmia", a=options.a, variant=options.variant, levels=levels',
+            OPTIONS,
+        ),
+        (ROWS, "gamma: float = 2.0", "gamma: float = 1.0", OPTIONS),
+        (ROWS, "    a: float = 0.3", "    a: float = 0.5", OPTIONS),
+        (TRUTH, "FEW_MODELS, FEW_RECORDS = 32, 1000", "FEW_MODELS, FEW_RECORDS = 30, 1000", SIZE),
+        (TRUTH, "FEW_MODELS, FEW_RECORDS = 32, 1000", "FEW_MODELS, FEW_RECORDS = 32, 998", SIZE),
+        ("reference/target_attacks.py", "LEVELS = (1e-3, 1e-2, 1e-1)", "LEVELS = (1e-3, 1e-1)", SIZE),
+        ("attacks/moments.py", "models < 64", "models < 63", "test_lira_pools_variances_below_sixty_four_models"),
+        ("reference/parity.py", "LARGEST_Z = 4.0", "LARGEST_Z = 5.0", PARITY),
+        ("reference/parity.py", "LEAST_SPREAD = 0.01", "LEAST_SPREAD = 0.02", PARITY),
+        ("reference/parity.py", " and not low <= value <= high", "", WITHIN),
+    )
+)

@@ -1,9 +1,9 @@
 """The embedded default: real data, a model trained here, the same numbers every time."""
 
 import json
+import resource
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pandas as pd
@@ -51,21 +51,22 @@ def test_the_demo_shows_a_model_that_fits_its_own_half_better(first):
     assert all(name.startswith("digit-") for name in first.records["id"])
 
 
-def test_another_seed_is_another_demo(first):
-    assert demo_audit(seed=1, progress=False).records["id"].tolist() != first.records["id"].tolist()
-
-
 def test_a_seed_that_is_none_is_refused():
     with pytest.raises(InputError, match="demo_audit: seed must be a whole number ≥ 0"):
         demo_audit(seed=-1)
 
 
-def test_the_demo_command_runs_from_start_to_report(tmp_path):
-    started = time.monotonic()
-    command = [sys.executable, "-c", "from noshadow.cli import main; main()", "demo", "--out", "made/demo", "--json"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0 and done.stderr == "" and time.monotonic() - started < 60
+def test_the_demo_command_runs_from_start_to_report_and_another_seed_is_another_demo(first, tmp_path):
+    command = [sys.executable, "-c", "from noshadow.cli import main; main()", "demo", "--seed", "1", "--out", "made/demo", "--json"]
+    # Processor time, and no limit on the clock: on a busy machine the demo waits for its turn.
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == 0 and done.stderr == ""
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 60
     folder = tmp_path / "made" / "demo"
     assert sorted(entry.name for entry in folder.iterdir()) == ["audit.json", "losses.npz", "records.parquet", "report.html"]
-    assert json.loads(done.stdout)["model_risk"] == load(folder).model_risk.to_dict()
+    second = load(folder)
+    assert json.loads(done.stdout)["model_risk"] == second.model_risk.to_dict()
     assert "digit-" in (folder / "report.html").read_text(encoding="utf-8")
+    assert second.records["id"].tolist() != first.records["id"].tolist()

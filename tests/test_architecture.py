@@ -1,6 +1,7 @@
 """The import table of ARCHITECTURE.md is true."""
 
 import ast
+import functools
 import importlib
 import re
 import resource
@@ -27,6 +28,12 @@ def table():
     return {room: set(re.findall(r"`(\w+)`", allowed)) for room, allowed in rows}
 
 
+@functools.cache
+def parsed(path):
+    """The file's syntax tree, made once for all tests that walk it."""
+    return ast.parse(path.read_text())
+
+
 def room_of(path):
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
@@ -46,7 +53,7 @@ def imported_rooms(tree):
 def test_imports_follow_the_table(path):
     room, rooms = room_of(path), table()
     assert room in rooms, f"{room} has no row in ARCHITECTURE.md"
-    wrong = {name for name in imported_rooms(ast.parse(path.read_text())) if name != room and name not in rooms[room]}
+    wrong = {name for name in imported_rooms(parsed(path)) if name != room and name not in rooms[room]}
     assert not wrong, f"{path.name} imports {wrong}"
 
 
@@ -85,7 +92,7 @@ def is_command(function):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_nothing_is_imported_inside_a_function_but_a_command(path):
-    for function in (n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, (ast.FunctionDef, ast.Lambda))):
+    for function in (n for n in ast.walk(parsed(path)) if isinstance(n, (ast.FunctionDef, ast.Lambda))):
         if room_of(path) == "cli" and is_command(function):
             continue
         inner = [n.lineno for n in ast.walk(function) if isinstance(n, (ast.Import, ast.ImportFrom))]
@@ -100,7 +107,7 @@ def test_modules_are_looked_up_by_name_in_one_lazy_table_only(path):
 
 
 def test_the_lazy_table_holds_the_public_list_and_what_a_type_checker_reads():
-    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    tree = parsed(PACKAGE / "__init__.py")
     checked = {
         alias.name: (node.module or "").removeprefix("noshadow").removeprefix(".")
         for block in tree.body
@@ -194,7 +201,7 @@ def test_only_reference_and_demo_train(path):
         return
     # Attack classifiers learn from outputs; nobody's model is trained there.
     allowed = {"fit"} if path == PACKAGE / "attacks" / "shokri.py" else set()
-    calls = (n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute))
+    calls = (n for n in ast.walk(parsed(path)) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute))
     assert not [c.lineno for c in calls if c.func.attr in TRAINING - allowed]
 
 
@@ -202,7 +209,7 @@ def test_only_reference_and_demo_train(path):
 def test_nothing_is_unpickled(path):
     source = path.read_text()
     assert not re.search(r"\bpickle\b|\bdill\b|joblib\.load|allow_pickle=True|weights_only=False|yaml\.(unsafe_)?load\(", source)
-    for call in (n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Call)):
+    for call in (n for n in ast.walk(parsed(path)) if isinstance(n, ast.Call)):
         if ast.unparse(call.func) in ("np.load", "numpy.load", "torch.load"):
             safe = {("allow_pickle", False), ("weights_only", True)}
             assert safe & {(k.arg, getattr(k.value, "value", None)) for k in call.keywords}, ast.unparse(call)

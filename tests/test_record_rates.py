@@ -65,8 +65,9 @@ def test_audits_of_classifiers_carry_it_where_the_model_is_like_the_setups():
 def test_converged_heads_and_soft_targets_are_audited_without_a_wrong_prediction():
     rng = np.random.default_rng(0)
     x, y, one_hot = rng.normal(size=(600, 3)), rng.integers(0, 3, 600), np.eye(3)
-    splits = [ns.Signals(x, scale * one_hot[y] + rng.normal(size=(600, 3)), y) for scale in (60, 2)]
-    risk = ns.audit_signals(*splits, progress=False).model_risk
+    # Logits that were clipped: margins are tied at the largest one, and what lies behind it is not known.
+    clipped = [np.clip(scale * (2 * one_hot[y] - 1) + rng.normal(size=(600, 3)), -30, 30) for scale in (60, 2)]
+    risk = ns.audit_signals(*(ns.Signals(logits, logits, y) for logits in clipped), progress=False).model_risk
     assert risk.extrapolated is None and risk.predicted_tpr is None and "clipped or rounded" in risk.reason
     smooth = 0.9 * one_hot[y] + 0.1 / 3
     soft = [ns.Signals(x, scale * one_hot[y] + rng.normal(size=(600, 3)), smooth) for scale in (3, 2)]

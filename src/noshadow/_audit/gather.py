@@ -14,7 +14,16 @@ import pandas as pd
 
 from noshadow import theory
 from noshadow._audit.notes import damping_notes, split_notes
-from noshadow._audit.risks import borne_risks, class_names, classified_rates, correct_of, have_soft_targets, measured_risk, nonmember_losses
+from noshadow._audit.risks import (
+    borne_risks,
+    class_names,
+    classified_rates,
+    correct_of,
+    have_soft_targets,
+    margins_of,
+    measured_risk,
+    nonmember_losses,
+)
 from noshadow._audit.splits import ids_in_both, split_counts
 from noshadow._audit.tracing import traced
 from noshadow._findings import findings
@@ -127,7 +136,8 @@ def audit_view(
     test_names = group_names(test_groups, len(seen.test), owner, "test_groups").get("group")
     how: dict[str, Any] = {"fpr": options.fpr, "seed": options.seed}
     correct = correct_of(train, targets, seen.test, unseen, task)
-    risk, risk_absent = measured_risk((members, nonmembers), correct, task, scores, how, soft=soft)
+    margins = margins_of(train, targets, seen.test, unseen, task, soft=soft)
+    risk, risk_absent = measured_risk((members, nonmembers), correct, task, scores, how, margins=margins, soft=soft)
     groups_of = {"class_risk": class_names(targets, unseen, seen.class_names, task), "group_risk": (identity.get("group"), test_names)}
     borne, borne_absent = borne_risks((members, nonmembers), groups_of, how)
     absent = absent | risk_absent | borne_absent | ({"entropy": NO_ENTROPY} if task == "regression" else {})

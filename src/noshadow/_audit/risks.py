@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from noshadow.checks import Array, refuse
-from noshadow.losses import correct_predictions, hard_labels, record_losses, task_targets
+from noshadow.losses import correct_predictions, hard_labels, record_losses, record_margins, task_targets
 from noshadow.results import GroupRisk, ModelRisk
 from noshadow.scores.result import RecordScores
 from noshadow.signals import Signals
@@ -42,6 +42,13 @@ def correct_of(train: Signals, targets: Array, test: Signals, test_targets: Arra
     return correct_predictions(train.outputs, targets, task), correct_predictions(test.outputs, test_targets, task)
 
 
+def margins_of(train: Signals, targets: Array, test: Signals, test_targets: Array, task: str, *, soft: bool) -> Pair | None:
+    """Margins of both splits from their logits, which know them however small the losses; None where the calibration reads none."""
+    if task == "regression" or soft or len(test) == 0:
+        return None
+    return record_margins(train.outputs, targets, task), record_margins(test.outputs, test_targets, task)
+
+
 def has_soft_targets(targets: Array, task: str) -> bool:
     """Whether any target is a probability strictly between 0 and 1."""
     return task != "regression" and targets.dtype.kind == "f" and not bool(np.isin(targets, (0.0, 1.0)).all())
@@ -64,9 +71,16 @@ def have_soft_targets(train: Array, test: Array, task: str, owner: str) -> bool:
 
 
 def measured_risk(
-    losses: Pair, correct: Pair | None, task: str, scores: RecordScores | None, how: Mapping[str, Any], *, soft: bool = False
+    losses: Pair,
+    correct: Pair | None,
+    task: str,
+    scores: RecordScores | None,
+    how: Mapping[str, Any],
+    *,
+    margins: Pair | None = None,
+    soft: bool = False,
 ) -> tuple[ModelRisk | None, dict[str, str]]:
-    """Model risk from members' and non-members' losses, and what is not applicable with the reason. `soft`: targets are."""
+    """Model risk from members' and non-members' losses and margins, and what is not applicable with the reason. `soft`: targets are."""
     if len(losses[1]) < 2:
         return None, {"model_risk": EMPTY if len(losses[1]) == 0 else ONE}
     risk = model_risk(
@@ -74,6 +88,8 @@ def measured_risk(
         scores=scores,
         member_correct=None if correct is None else correct[0],
         nonmember_correct=None if correct is None else correct[1],
+        member_margins=None if margins is None else margins[0],
+        nonmember_margins=None if margins is None else margins[1],
         not_predicted=REGRESSION if task == "regression" else SOFT if soft else None,
         **how,
     )

@@ -12,10 +12,8 @@ import numpy as np
 from noshadow.results import Calibration, CalibrationCell, Interval
 from noshadow.tail.calibration import interval_ends
 from noshadow.tail.forms import predicted_rates
-from noshadow.tail.losses import LARGEST_MARGIN
 
 LEAST_RECORDS = 500
-MOST_TIED = 0.1
 SPOKEN = {
     "margin_shift_0.1": "shift of the margins' lowest tenth",
     "auc_excess": "loss AUC beyond a coin toss (2 AUC − 1)",
@@ -53,13 +51,13 @@ def predicted_tpr(
     references: int,
     sizes: tuple[int, int],
     clear_gap: bool,
-    tied: float = 0.0,
+    blurred: str | None = None,
 ) -> Prediction:
     """The TPR at `fpr` of an attack with so many reference models, by this calibration.
 
     Between calibrated rates and numbers of models, values and ends are interpolated along log fpr and log K. Outside of
-    them nothing is predicted; a model unlike the setups is predicted, and said to be. `tied`: share of member losses whose
-    margins are not known; nothing is predicted from many of them.
+    them nothing is predicted; a model unlike the setups is predicted, and said to be. `blurred`: why the members'
+    margins are not known; nothing is predicted from such.
     """
     rates = sorted({cell.fpr for cell in calibration.cells})
     counts = sorted({cell.references for cell in calibration.cells})
@@ -68,12 +66,8 @@ def predicted_tpr(
         return _nothing(f"The calibration covers false-positive rates of {rates[0]:g} to {rates[-1]:g}, not {fpr:g}.")
     if not counts[0] <= references <= counts[-1]:
         return _nothing(f"The calibration covers {counts[0]} to {counts[-1]} reference models, not {references}.")
-    if tied > MOST_TIED and any(name.startswith("margin_shift") for name in calibration.predictors):
-        return _nothing(
-            f"{100 * tied:.0f} % of the member losses are tied at their smallest value or below {math.exp(-LARGEST_MARGIN):.0e}, so the "
-            "margins behind them are not known: clipped or rounded losses look like this, and so do models that were fitted until "
-            "nothing of the loss was left. The calibration has no such set-ups."
-        )
+    if blurred is not None and any(name.startswith("margin_shift") for name in calibration.predictors):
+        return _nothing(blurred)
     value, low, high = _between(calibration, shown, math.log(fpr), math.log(references))
     reasons = [*_unlike(calibration, shown), *_too_little(sizes, clear_gap)]
     source = f"{' and '.join(SPOKEN.get(name, name) for name in calibration.predictors)} by calibration {calibration.name}"

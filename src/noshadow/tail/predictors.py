@@ -4,7 +4,7 @@ import numpy as np
 
 from noshadow.checks import Array, as_array
 from noshadow.metrics import error_budget, loss_auc
-from noshadow.tail.losses import margins_of_losses, sorted_losses
+from noshadow.tail.losses import Pair, given_margins, margins_of_losses, sorted_losses
 from noshadow.tail.resampling import Steps, tnr_at
 
 EXCESS_LEVELS = (0.01, 0.05, 0.1)
@@ -14,7 +14,14 @@ QUANTILES = (0.9, 0.99)
 COLUMNS = ("leverage", "margin_leverage", "loo", "shift")
 
 
-def risk_predictors(member_losses: object, nonmember_losses: object, scores: object = None) -> dict[str, float]:
+def risk_predictors(
+    member_losses: object,
+    nonmember_losses: object,
+    scores: object = None,
+    *,
+    member_margins: object = None,
+    nonmember_margins: object = None,
+) -> dict[str, float]:
     """The predictors of one model by name, for the rows of a table that `fit_calibration` takes.
 
     From losses: `tnr` (at FNR 1e-3), `tnr_excess_0.01`, `_0.05`, `_0.1` (TNR at that FNR, minus it), `margin_shift_0.02` …
@@ -24,12 +31,13 @@ def risk_predictors(member_losses: object, nonmember_losses: object, scores: obj
 
     Args:
         member_losses, nonmember_losses: as `model_risk`. scores: record scores of the members, or None.
+        member_margins, nonmember_margins: as `model_risk`; without them margins are those of the losses, at most 36.
 
     Returns:
         Numbers by name; those of missing columns are left out.
 
     Raises:
-        InputError: losses that `model_risk` would refuse.
+        InputError: losses or margins that `model_risk` would refuse.
 
     Cost: O(n log n).
     Reference: [TAIL] §5 for TNR.
@@ -38,17 +46,19 @@ def risk_predictors(member_losses: object, nonmember_losses: object, scores: obj
         >>> round(risk_predictors([0.1, 0.2, 0.3, 5.0], [0.2, 0.4, 2.0, 6.0])["tnr"], 2)
         0.75
     """
-    members, nonmembers = (
-        sorted_losses(losses, argument, "risk_predictors")[0]
+    (members, own), (nonmembers, others) = (
+        sorted_losses(losses, argument, "risk_predictors")
         for losses, argument in ((member_losses, "member_losses"), (nonmember_losses, "nonmember_losses"))
     )
-    return loss_predictors(members, nonmembers) | ({} if scores is None else score_predictors(scores))
+    margins = given_margins((member_margins, nonmember_margins), (own, others), "risk_predictors")
+    return loss_predictors(members, nonmembers, margins) | ({} if scores is None else score_predictors(scores))
 
 
-def loss_predictors(members: Array, nonmembers: Array) -> dict[str, float]:
+def loss_predictors(members: Array, nonmembers: Array, margins: Pair | None = None) -> dict[str, float]:
     """Of two sorted loss samples: TNR, what it exceeds its level by, margin shifts, twice the AUC above ½, KS, skewness of non-members.
 
-    `tnr` is read at FNR 1e-3 (or at the one member that fewer than 1,000 can spare).
+    `tnr` is read at FNR 1e-3 (or at the one member that fewer than 1,000 can spare). margins: of both, where they are known better
+    than from the losses.
     """
     n = len(members)
     levels = (max(1e-3, 1 / n), *EXCESS_LEVELS)
@@ -59,7 +69,7 @@ def loss_predictors(members: Array, nonmembers: Array) -> dict[str, float]:
     return {
         "tnr": float(rates[0]),
         **{f"tnr_excess_{level:g}": float(rate - level) for level, rate in zip(EXCESS_LEVELS, rates[1:], strict=True)},
-        **margin_shifts(members, nonmembers),
+        **(margin_shifts(members, nonmembers) if margins is None else shifts_of_margins(*margins)),
         "auc_excess": 2 * loss_auc(members, nonmembers) - 1,
         "ks": Steps.of(members, nonmembers).ks(),
         "skewness": float((centred**3).mean() / spread**3) if spread > 0 else 0.0,
@@ -67,12 +77,16 @@ def loss_predictors(members: Array, nonmembers: Array) -> dict[str, float]:
 
 
 def margin_shifts(members: Array, nonmembers: Array) -> dict[str, float]:
+    """`shifts_of_margins` from losses: φ = −log(e^loss − 1) is log p_y − log(1 − p_y) when the losses are cross-entropies."""
+    return shifts_of_margins(margins_of_losses(members), margins_of_losses(nonmembers))
+
+
+def shifts_of_margins(inside: Array, outside: Array) -> dict[str, float]:
     """How far the low tail of the non-members' margins lies below the members', in units of the members' spread, at several levels.
 
-    φ = −log(e^loss − 1) is the attack's own statistic log p_y − log(1 − p_y) when the losses are cross-entropies.
-    (Q_level(φ_in) − Q_level(φ_out)) / ½(Q_0.84(φ_in) − Q_0.16(φ_in)); 0 where the members' margins have no spread.
+    (Q_level(φ_in) − Q_level(φ_out)) / ½(Q_0.84(φ_in) − Q_0.16(φ_in)) of the attack's own statistic φ = log p_y − log(1 − p_y); 0 where
+    the members' margins have no spread.
     """
-    inside, outside = (margins_of_losses(losses) for losses in (members, nonmembers))
     low, high = np.quantile(inside, SPREAD)
     gaps = np.quantile(inside, SHIFT_LEVELS) - np.quantile(outside, SHIFT_LEVELS)
     scaled = gaps / ((high - low) / 2) if high > low else np.zeros(len(gaps))

@@ -8,7 +8,7 @@ import numpy as np
 from noshadow.checks import Array, as_array, refuse, require_number, require_same_length, require_whole
 from noshadow.metrics import error_budget, loss_auc
 from noshadow.results import Calibration, ModelRisk, TnrCurve
-from noshadow.tail.losses import margins_of_losses, resolved_level, sorted_losses, tied_share
+from noshadow.tail.losses import Pair, blurred_margins, given_margins, margins_of_losses, resolved_level, sorted_losses
 from noshadow.tail.pareto import extrapolated_tnr, shows_tail
 from noshadow.tail.prediction import Prediction, predicted_tpr, shipped_calibration
 from noshadow.tail.predictors import loss_predictors, score_predictors
@@ -31,6 +31,8 @@ def model_risk(
     seed: int = 0,
     member_correct: object = None,
     nonmember_correct: object = None,
+    member_margins: object = None,
+    nonmember_margins: object = None,
     resamples: int = 1000,
     level: float = 0.95,
     calibration: Calibration | None = None,
@@ -54,6 +56,9 @@ def model_risk(
         seed: of the resampling; the same seed gives the same intervals.
         member_correct: (n_members,) booleans, the model predicts the record's class; None = no accuracy gap.
         nonmember_correct: (n_nonmembers,) likewise; both or neither.
+        member_margins: (n_members,) margins φ = f_y − log Σ_{c≠y} e^{f_c} of the members from the logits f ((2y − 1)·f for one logit),
+            in the order of the losses; None = those of the losses, which end at 36, where a loss is the rounding error of 1.
+        nonmember_margins: (n_nonmembers,) likewise; both or neither. The prediction and `extrapolated` read them.
         resamples: bootstrap resamples, ≥ 100.
         level: coverage of the intervals of measured figures, in (0, 1).
         calibration: one of your own from `fit_calibration`; None = the shipped one.
@@ -65,8 +70,8 @@ def model_risk(
         `reason` say whether this model is like the setups behind it, or why nothing is predicted.
 
     Raises:
-        InputError: losses that are negative, not finite, not 1-dimensional or fewer than two; a level below 1/min(n); an
-            argument out of range.
+        InputError: losses that are negative, not finite, not 1-dimensional or fewer than two; margins that are not those of the
+            losses; a level below 1/min(n); an argument out of range.
 
     Exact when: the values always; the bootstrap of TNR and accuracy always; that of the other four up to 4,096
         distinct losses.
@@ -82,8 +87,9 @@ def model_risk(
         >>> risk.fpr, risk.threshold, risk.tnr, risk.auc
         (0.25, 0.3, 0.75, 0.71875)
     """
-    members, _ = sorted_losses(member_losses, "member_losses", "model_risk")
-    nonmembers, _ = sorted_losses(nonmember_losses, "nonmember_losses", "model_risk")
+    members, own = sorted_losses(member_losses, "member_losses", "model_risk")
+    nonmembers, others = sorted_losses(nonmember_losses, "nonmember_losses", "model_risk")
+    margins = given_margins((member_margins, nonmember_margins), (own, others), "model_risk")
     sizes = (len(members), len(nonmembers))
     used = resolved_level(fpr, min(sizes), "model_risk")
     shares = _correct_shares(member_correct, nonmember_correct, sizes)
@@ -98,7 +104,7 @@ def model_risk(
     predicted, source = (
         (Prediction(None, None, None, not_predicted, None), None)
         if not_predicted
-        else (_predicted(measured, (members, nonmembers), scores, models, calibration))
+        else (_predicted(measured, (members, nonmembers), margins, scores, models, calibration))
     )
     return replace(
         measured,
@@ -111,26 +117,27 @@ def model_risk(
         predicted_from=source,
         prediction_level=predicted.level,
         # Where nothing is predicted, the losses are no cross-entropies of one decision each.
-        extrapolated=_extrapolated(members, nonmembers, bootstrap, "loss" if not_predicted else "margin"),
+        extrapolated=_extrapolated((members, nonmembers) if not_predicted else _negated(margins, members, nonmembers), bootstrap),
         notes=_doubts(measured, members, nonmembers),
     )
 
 
 def _predicted(
-    risk: ModelRisk, losses: tuple[Array, Array], scores: object, references: int, given: Calibration | None
+    risk: ModelRisk, losses: Pair, margins: Pair | None, scores: object, references: int, given: Calibration | None
 ) -> tuple[Prediction, str | None]:
     """By the caller's calibration, else by the shipped one."""
     if given is not None and not isinstance(given, Calibration):
         hint = "Read a file with Calibration.load."
         refuse("model_risk", "calibration", "be a Calibration", type(given).__name__, hint)
-    shown = loss_predictors(*losses) | ({} if scores is None else score_predictors(scores))
+    shown = loss_predictors(*losses, margins) | ({} if scores is None else score_predictors(scores))
     chosen = shipped_calibration() if given is None else given
     missing = sorted(name for name in chosen.predictors if name not in shown)
     if missing:
         refuse("model_risk", "calibration", "read what is given", f"one that needs {', '.join(missing)}", "Pass scores=.")
     sizes = risk.n_members, risk.n_nonmembers
     clear = risk.auc_interval[0] > 0.5 or risk.tnr_interval[0] > risk.fpr
-    found = predicted_tpr(chosen, shown, fpr=risk.fpr, references=references, sizes=sizes, clear_gap=clear, tied=tied_share(losses[0]))
+    blurred = blurred_margins(losses[0], None if margins is None else margins[0])
+    found = predicted_tpr(chosen, shown, fpr=risk.fpr, references=references, sizes=sizes, clear_gap=clear, blurred=blurred)
     source = "losses" if given is None else "own calibration"
     return found, source if found.value is not None else None
 
@@ -149,12 +156,19 @@ def _doubts(risk: ModelRisk, members: Array, nonmembers: Array) -> tuple[str, ..
     return ()
 
 
-def _extrapolated(members: Array, nonmembers: Array, bootstrap: Bootstrap, scale: str) -> TnrCurve | None:
-    """TNR at decades below the resolution of the members, where a tail can be fitted."""
-    fitted = [-margins_of_losses(losses) if scale == "margin" else losses for losses in (members, nonmembers)]
-    levels = [level for level in BELOW if level * len(members) < 1] if all(map(shows_tail, fitted)) else []
-    how: dict[str, Any] = {"scale": scale, "resamples": TAIL_RESAMPLES, "coverage": bootstrap.level, "seed": bootstrap.seed}
-    found = [extrapolated_tnr(members, nonmembers, level, **how) for level in levels]
+def _negated(margins: Pair | None, members: Array, nonmembers: Array) -> Pair:
+    """−φ of both samples ascending, from the losses where margins were not given."""
+    if margins is not None:
+        return -margins[0][::-1], -margins[1][::-1]
+    return -margins_of_losses(members), -margins_of_losses(nonmembers)
+
+
+def _extrapolated(values: Pair, bootstrap: Bootstrap) -> TnrCurve | None:
+    """TNR at decades below the resolution of the members, where a tail can be fitted to losses or to margins turned around."""
+    levels = [level for level in BELOW if level * len(values[0]) < 1] if all(map(shows_tail, values)) else []
+    # Rates do not depend on the scale: the values are taken as they are.
+    how: dict[str, Any] = {"scale": "loss", "resamples": TAIL_RESAMPLES, "coverage": bootstrap.level, "seed": bootstrap.seed}
+    found = [extrapolated_tnr(*values, level, **how) for level in levels]
     if not found:
         return None
     columns = zip(*((rate.level, rate.value, *rate.interval) for rate in reversed(found)), strict=True)

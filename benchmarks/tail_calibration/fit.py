@@ -44,12 +44,18 @@ def shown(targets, number):
     return found
 
 
+def family_of(setup):
+    """As audits name it: a softmax on the inputs themselves, or a network before it."""
+    return "network" if setup["hidden"] or setup["channels"] else "linear"
+
+
 def rows_of(entry):
     """One row a target and attack; the rate is the setup's mean, since one target's own is counted on a few false positives."""
     targets, rows = entry["targets"], []
     for fpr, (models, attack) in itertools.product(FPRS, ATTACKS.items()):
         rate = float(np.mean(targets[f"{attack}_tpr_{fpr:g}"]))
         setup = {"setup": entry["setup"]["name"], "data_set": entry["setup"]["data"].split("_")[0], "fpr": fpr, "references": models}
+        setup["family"] = family_of(entry["setup"])
         rows += [setup | {"tpr": rate} | shown(targets, number) for number in range(len(targets["auc"]))]
     return rows
 

@@ -21,6 +21,7 @@ from noshadow.scores.result import RecordScores
 from noshadow.signals import Signals
 from noshadow.traces import given_traces
 from noshadow.views import View, is_causal_lm, view
+from noshadow.views.families import model_family
 from noshadow.views.pairing import require_index_of
 
 
@@ -131,6 +132,7 @@ def audit(
         seed=seed,
         owner="audit",
     )
+    seen = replace(seen, inputs=dict(seen.inputs) | {"family": model_family(model)})
     if sample_weight is not None:
         if (seen.inputs.get("ids") or {}).get("train") == "index":
             require_index_of(seen.train, sample_weight, "audit", "sample_weight")
@@ -182,6 +184,7 @@ def audit_signals(
     fit_intercept: bool = True,
     penalize_intercept: bool = True,
     sample_weight: object = None,
+    family: str = "auto",
     progress: bool = True,
     seed: int = 0,
 ) -> Audit:
@@ -189,6 +192,10 @@ def audit_signals(
 
     Arguments as in `audit`; `fit_intercept` and `penalize_intercept` describe the head the outputs came from.
     Without features the model-level risk remains and record scores read "not applicable".
+
+    `family` is the kind of model behind the outputs: "linear" and "network" are those the attack's rate is predicted for, any other
+    name ("random forest") is not. "auto" takes outputs that are a linear function of the features for a linear head; without such
+    features nothing is known, and nothing is predicted.
     """
     owner = "audit_signals"
     options = Options(task, damping, weight_decay, fpr, seed, progress, owner)
@@ -198,6 +205,8 @@ def audit_signals(
             refuse(owner, name, "be Signals", type(split).__name__, "Build it with ns.Signals(features, outputs, targets).")
     if train.outputs.shape[1] != test.outputs.shape[1]:
         refuse(owner, "test", f"have the {train.outputs.shape[1]} outputs of train", f"{test.outputs.shape[1]}")
+    if not isinstance(family, str) or not family:
+        refuse(owner, "family", "be 'auto' or a name", repr(family))
     resolved = resolved_task(task, train.outputs, train.targets, owner)
     penalty = None if weight_decay is None else weight_decay_damping(weight_decay, len(train), train.outputs.shape[1], resolved)
     seen = View(
@@ -214,7 +223,8 @@ def audit_signals(
         not_applicable=None if train.features is not None else "no features were given, and record scores need the last layer's inputs",
         notes=(),
         weights_sha256="",
-        inputs={"ids": {name: "given" if split.has_ids else None for name, split in (("train", train), ("test", test))}},
+        inputs={"ids": {name: "given" if split.has_ids else None for name, split in (("train", train), ("test", test))}}
+        | ({} if family == "auto" else {"family": family}),
     )
     return audit_view(seen, options, ids=ids, groups=groups, test_groups=test_groups, loss_traces=traces, signal_seconds=0.0)
 

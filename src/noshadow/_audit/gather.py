@@ -23,6 +23,7 @@ from noshadow._audit.risks import (
     margins_of,
     measured_risk,
     nonmember_losses,
+    shown_family,
 )
 from noshadow._audit.splits import ids_in_both, split_counts
 from noshadow._audit.tracing import traced
@@ -137,7 +138,9 @@ def audit_view(
     how: dict[str, Any] = {"fpr": options.fpr, "seed": options.seed}
     correct = correct_of(train, targets, seen.test, unseen, task)
     margins = margins_of(train, targets, seen.test, unseen, task, soft=soft)
-    risk, risk_absent = measured_risk((members, nonmembers), correct, task, scores, how, margins=margins, soft=soft)
+    family = shown_family(seen.inputs.get("family"), scores, len(train))
+    seen = replace(seen, inputs=dict(seen.inputs) | {"family": family})
+    risk, risk_absent = measured_risk((members, nonmembers), correct, task, scores, how, margins=margins, family=family, soft=soft)
     groups_of = {"class_risk": class_names(targets, unseen, seen.class_names, task), "group_risk": (identity.get("group"), test_names)}
     borne, borne_absent = borne_risks((members, nonmembers), groups_of, how)
     absent = absent | risk_absent | borne_absent | ({"entropy": NO_ENTROPY} if task == "regression" else {})

@@ -11,7 +11,9 @@ from noshadow.results import GroupRisk, ModelRisk
 from noshadow.scores.result import RecordScores
 from noshadow.signals import Signals
 from noshadow.tail import group_risk, model_risk
+from noshadow.tail.prediction import UNKNOWN
 from noshadow.tail.record_rates import record_rates
+from noshadow.views.families import LINEAR
 
 REGRESSION = (
     "The shipped calibration was made from classifiers; for a regression the TNR and AUC are measured, and the rate of a "
@@ -23,6 +25,9 @@ SOFT = (
 )
 EMPTY = "not applicable: the test split is empty, so there are no non-member losses to compare with"
 ONE = "not applicable: one test record is too few to compare losses"
+# Share of the outputs that may be no linear function of the features of a true head; features that span nearly all records explain
+# anything.
+LINEAR_HEAD, MOST_SPANNED = 1e-3, 0.99
 Pair = tuple[Array, Array]
 Names = tuple[list[str] | None, list[str] | None]
 
@@ -70,6 +75,14 @@ def have_soft_targets(train: Array, test: Array, task: str, owner: str) -> bool:
     return soft["train"]
 
 
+def shown_family(given: str | None, scores: RecordScores | None, n: int) -> str:
+    """The model's family as given, else what the n records' own features show: a linear head, or nothing."""
+    if given is not None:
+        return given
+    linear = scores is not None and scores.head_residual is not None and scores.head_residual <= LINEAR_HEAD
+    return LINEAR if linear and scores is not None and scores.rank <= MOST_SPANNED * n else UNKNOWN
+
+
 def measured_risk(
     losses: Pair,
     correct: Pair | None,
@@ -78,9 +91,12 @@ def measured_risk(
     how: Mapping[str, Any],
     *,
     margins: Pair | None = None,
+    family: str | None = None,
     soft: bool = False,
 ) -> tuple[ModelRisk | None, dict[str, str]]:
-    """Model risk from members' and non-members' losses and margins, and what is not applicable with the reason. `soft`: targets are."""
+    """Model risk from members' and non-members' losses and margins, and what is not applicable with the reason. `soft`: targets
+    are. `family`: of the model.
+    """
     if len(losses[1]) < 2:
         return None, {"model_risk": EMPTY if len(losses[1]) == 0 else ONE}
     risk = model_risk(
@@ -90,6 +106,7 @@ def measured_risk(
         nonmember_correct=None if correct is None else correct[1],
         member_margins=None if margins is None else margins[0],
         nonmember_margins=None if margins is None else margins[1],
+        family=family,
         not_predicted=REGRESSION if task == "regression" else SOFT if soft else None,
         **how,
     )

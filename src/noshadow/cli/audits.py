@@ -40,6 +40,12 @@ def audit(
     damping: Annotated[float | None, typer.Option("--damping", help="λ on the sum over records; default: the training's own.")] = None,
     weight_decay: Annotated[float | None, typer.Option("--weight-decay", help="Weight decay of the training, gives λ.")] = None,
     intercept: Annotated[bool, typer.Option("--intercept/--no-intercept", help="For files: whether the head has a bias.")] = True,
+    family: Annotated[
+        str,
+        typer.Option(
+            "--family", help="For files: kind of model, 'linear' or 'network' to have the attack's rate predicted; default from features."
+        ),
+    ] = "auto",
     loss_traces: Annotated[
         Path | None, typer.Option("--loss-traces", exists=True, dir_okay=False, help="File of LossTraces.save; adds lt_iqr.")
     ] = None,
@@ -71,6 +77,8 @@ def audit(
         if ":" in what and Path(what).suffix not in SUFFIXES:
             if not intercept:
                 raise InputError(f"audit: --no-intercept must come with a file of signals; got '{what}'. The model's own head is read.")
+            if family != "auto":
+                raise InputError(f"audit: --family must come with a file of signals; got '{what}'. The model itself shows it.")
             return audit_target(
                 target_of(what, "audit"),
                 layers=int(layers) if layers.isdigit() else layers,
@@ -88,7 +96,8 @@ def audit(
         train, test, held = load_splits(what)
         if held is not None and loss_traces is not None:
             raise InputError(f"audit: --loss-traces must come with a file that holds none; got '{what}' with its own. Leave one out.")
-        return audit_signals(train, test, loss_traces=loss_traces if held is None else held, fit_intercept=intercept, **options)
+        how: dict[str, Any] = {"loss_traces": loss_traces if held is None else held, "fit_intercept": intercept, "family": family}
+        return audit_signals(train, test, **how, **options)
 
     finished(run, out, force=force, quiet=quiet, as_json=as_json)
 

@@ -45,7 +45,9 @@ class Calibration:
         cells: one curve for each false-positive rate and number of reference models.
         domain: lowest and highest value of each predictor, and of guards such as "skewness", among the setups.
         level: coverage of the prediction interval. offset: of the relative errors, a rate.
-        setups: one dictionary a setup: its name, data set, predictors and measured rates.
+        setups: one dictionary a setup: its name, data set, family, predictors and measured rates.
+        families: of models among the setups, e.g. "linear" and "network"; none when they were not named, and then every model counts
+            as one of them.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Calibration:
     level: float
     offset: float
     setups: tuple[dict[str, Any], ...]
+    families: tuple[str, ...] = ()
 
     def save(self, path: str | Path) -> Path:
         """Write the calibration as strict JSON."""
@@ -96,14 +99,16 @@ class Calibration:
         try:
             cells = tuple(CalibrationCell(**{**cell, "coefficients": tuple(cell["coefficients"])}) for cell in given["cells"])
             domain = {name: (float(low), float(high)) for name, (low, high) in given["domain"].items()}
-            known = {"cells": cells, "domain": domain, "predictors": tuple(given["predictors"]), "setups": tuple(given["setups"])}
-            made = cls(**(given | known))
+            named = {name: tuple(given.get(name, ())) for name in ("predictors", "setups", "families")}
+            made = cls(**(given | {"cells": cells, "domain": domain} | named))
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise InputError(f"Calibration: content must hold the fields of a calibration; got {error}.") from error
         numbers = [value for cell in cells for value in (cell.fpr, cell.references, *cell.coefficients, cell.low, cell.high)]
         numbers += [made.level, made.offset, *(end for ends in domain.values() for end in ends)]
         if not cells or not all(type(value) in (int, float) and math.isfinite(value) for value in numbers):
             refuse("Calibration", "cells", "hold finite numbers", f"{len(cells)} cells")
+        if not all(isinstance(family, str) and family for family in made.families):
+            refuse("Calibration", "families", "be names", repr(made.families))
         needed = len(made.predictors) if made.form == "linear" else 2
         if made.form not in FORMS or any(len(cell.coefficients) != needed for cell in cells):
             refuse("Calibration", "form", f"be one of {', '.join(FORMS)} with its number of coefficients", repr(made.form))

@@ -60,7 +60,8 @@ def fit_calibration(
 
     Args:
         table: DataFrame, or whatever pandas makes one of; one row a model (or a setup): `setup`, `data_set` (names), `fpr`,
-            `references` (number of reference models), `tpr` (measured) and a column for each predictor.
+            `references` (number of reference models), `tpr` (measured) and a column for each predictor. A column `family` names
+            the kind of each setup's models; models of other families are then not predicted.
         predictors: columns to predict from, by the names of `risk_predictors`; more than one with form "linear" only.
         form: "linear", "exponential", "quadratic" or "power".
         level: coverage of the prediction interval, in (0, 1).
@@ -98,6 +99,7 @@ def fit_calibration(
         level=level,
         offset=offset,
         setups=_setup_rows(frame, columns),
+        families=tuple(sorted(set(frame["family"]))) if "family" in frame else (),
     )
 
 
@@ -130,6 +132,10 @@ def _checked_table(table: object, columns: tuple[str, ...]) -> pd.DataFrame:
             "name a setup and a data set in every row",
             f"{int(unnamed.sum())} rows without, the first {int(unnamed.argmax())}",
         )
+    if "family" in frame and not (
+        frame.groupby("setup")["family"].nunique(dropna=False).eq(1).all() and frame["family"].map(_is_name).all()
+    ):
+        refuse(OWNER, "table", "name one family in all rows of a setup", "several, or none")
     guards = [column for column in GUARDS if column in frame]
     numbers = list(dict.fromkeys(("fpr", "references", "tpr", *columns, *guards)))
     frame = frame.assign(**{column: pd.to_numeric(frame[column], errors="coerce") for column in numbers})
@@ -152,6 +158,10 @@ def _checked_table(table: object, columns: tuple[str, ...]) -> pd.DataFrame:
         refuse(OWNER, "table", rule, f"{len(attacks)} of {frame['fpr'].nunique() * frame['references'].nunique()} pairs")
     checked: pd.DataFrame = frame
     return checked
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
 
 
 def _rows(frame: pd.DataFrame, columns: tuple[str, ...], which: str) -> _Rows:
@@ -243,6 +253,7 @@ def _setup_rows(frame: pd.DataFrame, columns: tuple[str, ...]) -> tuple[dict[str
             {
                 "setup": str(setup),
                 "data_set": str(part["data_set"].iloc[0]),
+                **({"family": str(part["family"].iloc[0])} if "family" in part else {}),
                 **{column: float(f"{means[column]:.4g}") for column in columns},
                 "tpr": [{"fpr": fpr, "references": k, "tpr": float(f"{rate:.4g}")} for fpr, k, rate in rates],
             }

@@ -21,6 +21,8 @@ SPOKEN = {
     "accuracy_gap": "accuracy gap",
     "tnr": "loss-tail TNR",
 }
+FAMILIES = {"linear": "linear models", "network": "networks"}
+UNKNOWN = "unknown"
 STRETCH = 0.1  # how far beyond the range of the setups a predictor may lie
 
 
@@ -52,13 +54,17 @@ def predicted_tpr(
     sizes: tuple[int, int],
     clear_gap: bool,
     blurred: str | None = None,
+    family: str | None = None,
 ) -> Prediction:
     """The TPR at `fpr` of an attack with so many reference models, by this calibration.
 
     Between calibrated rates and numbers of models, values and ends are interpolated along log fpr and log K. Outside of
-    them nothing is predicted; a model unlike the setups is predicted, and said to be. `blurred`: why the members'
-    margins are not known; nothing is predicted from such.
+    them nothing is predicted; a model unlike the setups is predicted, and said to be. `blurred`: why the members' margins are not
+    known; nothing is predicted from such. `family`: of the model, None where the caller vouches for it; nothing is predicted for a
+    family that none of the setups was of.
     """
+    if family is not None and calibration.families and family not in calibration.families:
+        return _nothing(_of_another_family(calibration, family))
     rates = sorted({cell.fpr for cell in calibration.cells})
     counts = sorted({cell.references for cell in calibration.cells})
     # A rate of 1/n may differ from a calibrated one in its last digit.
@@ -74,6 +80,19 @@ def predicted_tpr(
     used = f"Predicted from {source}, fitted to {len(calibration.setups)} setups"
     reason = f"{used}; this model is like them." if not reasons else f"{used}; but {'; '.join(reasons)}: take it as a hint."
     return Prediction(value, (low, high), not reasons, reason, calibration.name, calibration.level)
+
+
+def _of_another_family(calibration: Calibration, family: str) -> str:
+    seen = " and ".join(FAMILIES.get(name, name) for name in calibration.families)
+    other = (
+        "nothing says that this model is one of them: name it with family= if it is"
+        if family == UNKNOWN
+        else f"this model is of another family ({family})"
+    )
+    return (
+        f"The calibration was made from {seen}, and {other}; the rate of a reference-model attack is not predicted, and reference models "
+        "would measure it (noshadow reference train)."
+    )
 
 
 def _nothing(reason: str) -> Prediction:

@@ -36,6 +36,7 @@ def model_risk(
     resamples: int = 1000,
     level: float = 0.95,
     calibration: Calibration | None = None,
+    family: str | None = None,
     not_predicted: str | None = None,
 ) -> ModelRisk:
     """Model-level membership risk: TNR of the loss attack at FNR = `fpr`, with the distances it is compared to.
@@ -62,6 +63,8 @@ def model_risk(
         resamples: bootstrap resamples, ≥ 100.
         level: coverage of the intervals of measured figures, in (0, 1).
         calibration: one of your own from `fit_calibration`; None = the shipped one.
+        family: of the model, "linear" or "network" for those behind the shipped calibration; for any other (a name such as "random
+            forest", or "unknown") nothing is predicted. None = you vouch that the model is like the setups.
         not_predicted: why no attack rate should be predicted; stored as `reason`. Give it for losses that are no cross-entropies
             of hard labels (squared errors, soft targets): from the losses alone that cannot be seen.
 
@@ -104,7 +107,7 @@ def model_risk(
     predicted, source = (
         (Prediction(None, None, None, not_predicted, None), None)
         if not_predicted
-        else (_predicted(measured, (members, nonmembers), margins, scores, models, calibration))
+        else (_predicted(measured, (members, nonmembers), margins, scores, models, calibration, _name(family)))
     )
     return replace(
         measured,
@@ -122,8 +125,20 @@ def model_risk(
     )
 
 
+def _name(family: object) -> str | None:
+    if family is not None and not (isinstance(family, str) and family):
+        refuse("model_risk", "family", "be a name or None", repr(family))
+    return family
+
+
 def _predicted(
-    risk: ModelRisk, losses: Pair, margins: Pair | None, scores: object, references: int, given: Calibration | None
+    risk: ModelRisk,
+    losses: Pair,
+    margins: Pair | None,
+    scores: object,
+    references: int,
+    given: Calibration | None,
+    family: str | None,
 ) -> tuple[Prediction, str | None]:
     """By the caller's calibration, else by the shipped one."""
     if given is not None and not isinstance(given, Calibration):
@@ -137,7 +152,7 @@ def _predicted(
     sizes = risk.n_members, risk.n_nonmembers
     clear = risk.auc_interval[0] > 0.5 or risk.tnr_interval[0] > risk.fpr
     blurred = blurred_margins(losses[0], None if margins is None else margins[0])
-    found = predicted_tpr(chosen, shown, fpr=risk.fpr, references=references, sizes=sizes, clear_gap=clear, blurred=blurred)
+    found = predicted_tpr(chosen, shown, fpr=risk.fpr, references=references, sizes=sizes, clear_gap=clear, blurred=blurred, family=family)
     source = "losses" if given is None else "own calibration"
     return found, source if found.value is not None else None
 

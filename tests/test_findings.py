@@ -208,6 +208,48 @@ def test_the_prediction_goes_before_the_tail():
     assert of(with_risk(made(), fpr=0.1), "NS001").status == "not applicable"
 
 
+def test_a_rate_whose_interval_includes_a_guess_is_not_found():
+    """0.02 at FPR 0.001 is twenty times a guess; an interval from 0.0005 on says that it may be none."""
+    audit = with_risk(made(), fpr=0.001, predicted_tpr=0.02, predicted_tpr_interval=(0.0005, 0.1), in_calibration_domain=True)
+    finding = of(audit, "NS001")
+    assert (finding.status, finding.figure) == ("passed", 0.02) and finding.sentence.endswith(
+        "20 times a guess. The interval includes a guess."
+    )
+    clear = of(with_risk(audit, predicted_tpr_interval=(0.0011, 0.1)), "NS001")
+    assert clear.status == "found" and "includes" not in clear.sentence
+    assert of(with_risk(audit, predicted_tpr_interval=(0.001, 0.1)), "NS001").status == "passed"  # at its limit
+    # The same for what is measured, and for the average member.
+    measured = with_risk(made(), tnr=0.6, tnr_interval=(0.05, 0.9))
+    assert of(measured, "NS001").status == "passed" and of(with_risk(measured, tnr_interval=(0.06, 0.9)), "NS001").status == "found"
+    average = with_risk(made(), auc=0.65, auc_interval=(0.5, 0.8))
+    assert of(average, "NS002").status == "passed" and "includes a coin toss" in of(average, "NS002").sentence
+    assert of(with_risk(average, auc_interval=(0.51, 0.8)), "NS002").status == "found"
+
+
+@pytest.mark.parametrize(
+    ("members", "strangers", "status"), [(2000, 3, "found"), (2000, 49, "found"), (49, 2000, "found"), (50, 50, "passed")]
+)
+def test_a_handful_of_records_in_either_split_is_too_few(members, strangers, status):
+    rng = np.random.default_rng(0)
+    risk = model_risk(rng.exponential(1, members), rng.exponential(2, strangers), fpr=0.5, resamples=100)
+    finding = of(replace(made(), model_risk=risk), "NS006")
+    assert finding.status == status
+    if status == "found":
+        which = "test" if strangers < 50 else "training"
+        assert finding.figure == min(members, strangers) and f"With {min(members, strangers)} {which} records" in finding.sentence
+
+
+def test_three_test_records_settle_nothing():
+    """Three strangers above all members: TNR and AUC of 1 with intervals of no width, and yet only three people were looked at."""
+    rng = np.random.default_rng(0)
+    audit = ns.audit_signals(
+        ns.Signals(None, rng.normal(4, 1, 600) * np.where(np.arange(600) % 2, 1, -1), np.arange(600) % 2),
+        ns.Signals(None, [-1.0, 1.0, 0.1], [1, 0, 0]),
+        task="binary",
+    )
+    assert audit.model_risk.fpr == pytest.approx(1 / 3) and of(audit, "NS006").status == "found"
+
+
 def test_regressions_are_judged_by_their_losses():
     audit = made(members=[0.1] * 200, nonmembers=[0.3] * 200, task="regression")
     audit = with_risk(audit, accuracy_gap=None, accuracy_gap_interval=None)

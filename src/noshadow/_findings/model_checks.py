@@ -11,7 +11,7 @@ _AGAIN = "Run the audit again with this version."
 
 
 def model_risk_rate(audit: Audit, limits: Limits) -> Outcome:
-    """NS001: how far the attack beats a guess at the level asked."""
+    """NS001: how far the attack beats a guess at the level asked, where its interval excludes one."""
     risk = audit.model_risk
     if risk is None:
         return _no_risk(audit)
@@ -29,7 +29,9 @@ def model_risk_rate(audit: Audit, limits: Limits) -> Outcome:
         "members"
     )
     level = risk.prediction_level if predicted else None
-    return judged(rate > limit, rate, f"{what}{_between(ends, risk, level)}: {rate / risk.fpr:.3g} times a guess.")
+    doubt = "" if rate <= limit or _excludes(ends, risk.fpr) else " The interval includes a guess."
+    sentence = f"{what}{_between(ends, risk, level)}: {rate / risk.fpr:.3g} times a guess.{doubt}"
+    return judged(rate > limit and not doubt, rate, sentence)
 
 
 def average_auc(audit: Audit, limits: Limits) -> Outcome:
@@ -37,8 +39,10 @@ def average_auc(audit: Audit, limits: Limits) -> Outcome:
     risk = audit.model_risk
     if risk is None:
         return _no_risk(audit)
-    sentence = f"A member's loss is below a non-member's with probability {risk.auc:.3g}{_between(risk.auc_interval, risk)}."
-    return judged(risk.auc > limits["auc"], risk.auc, sentence)
+    beyond = risk.auc > limits["auc"]
+    doubt = " The interval includes a coin toss." if beyond and not _excludes(risk.auc_interval, limits["guess"]) else ""
+    sentence = f"A member's loss is below a non-member's with probability {risk.auc:.3g}{_between(risk.auc_interval, risk)}.{doubt}"
+    return judged(beyond and not doubt, risk.auc, sentence)
 
 
 def calibration_domain(audit: Audit, _: Limits) -> Outcome:
@@ -83,17 +87,20 @@ def splits_swapped(audit: Audit, limits: Limits) -> Outcome:
 
 
 def sample_too_small(audit: Audit, limits: Limits) -> Outcome:
-    """NS006: on how many records the threshold rests."""
+    """NS006: on how many records the threshold and the rates rest."""
     risk = audit.model_risk
     if risk is None:
         return _no_risk(audit)
     allowed = math.floor(risk.fpr * risk.n_members * (1 + _ROUNDING))
-    found = allowed < limits["members"]
-    tail = ", too few for the interval of TNR to be trusted" if found else ""
+    few, fewest = allowed < limits["members"], min(risk.n_members, risk.n_nonmembers)
+    tail = ", too few for the interval of TNR to be trusted" if few else ""
     sentence = (
         f"At level {risk.fpr:.3g}, {allowed} of {risk.n_members} members may lie above the threshold τ: its place rests on so many{tail}."
     )
-    return judged(found, allowed, sentence)
+    if fewest < limits["records"]:
+        split = "test" if risk.n_nonmembers == fewest else "training"
+        sentence += f" With {fewest} {split} record{'' if fewest == 1 else 's'} rates and the AUC are known to about a tenth at best."
+    return judged(few or fewest < limits["records"], allowed if few or fewest >= limits["records"] else fewest, sentence)
 
 
 def train_test_overlap(audit: Audit, limits: Limits) -> Outcome:
@@ -125,6 +132,11 @@ def target_unlike_references(audit: Audit, limits: Limits) -> Outcome:
 
 def _no_risk(audit: Audit) -> Outcome:
     return skipped(reason_of(audit.not_applicable.get("model_risk", "the audit holds no model-level risk")), _GIVE_TEST)
+
+
+def _excludes(ends: Interval | None, guess: float) -> bool:
+    """Whether an interval lies above a guess; a figure without one speaks for itself."""
+    return ends is None or ends[0] > guess
 
 
 def _between(ends: Interval | None, risk: ModelRisk, level: float | None = None) -> str:

@@ -286,6 +286,7 @@ def test_intercept_settings_reach_the_scores():
 def test_what_was_done_is_stamped():
     result = audit_signals(*splits(), seed=5, fpr=0.2)
     arguments = {"task": "auto", "damping": "auto", "weight_decay": None, "fpr": 0.2, "seed": 5, "layers": "last", "call": "audit_signals"}
+    arguments["output_scale"] = "auto"
     assert result.provenance["arguments"] == arguments
     assert result.model_risk.fpr == 0.2 and result.model_risk.seed == 5
     assert {"noshadow", "torch", "numpy", "python"} <= set(result.provenance["versions"])

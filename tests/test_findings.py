@@ -42,6 +42,7 @@ INPUTS = {
     "run_again": {name: {"records": 64, "changed": 0, "size": 0.0, "sources": []} for name in ("test", "train")},
     "repeated_rows": {"train": 0, "test": 0},
 }
+SCALE = {"given": "logits", "settled_by": "values", "raised": 0, "entries": 400}
 SPLITS = {"shared_with_test": 0, "copies": {"records": 0, "groups": 0, "largest": 1, "first_ids": []}, "reason": None}
 
 
@@ -109,7 +110,14 @@ def test_a_quiet_audit_passes_everything_that_applies():
     drawn = ns.findings(made())
     assert [finding.code for finding in drawn] == CODES == sorted(CODES) and len(set(CODES)) == len(CODES) == len(CHECKS)
     assert {finding.status for finding in drawn} == {"passed", "not applicable"}
-    assert [finding.code for finding in drawn if finding.status == "not applicable"] == ["NS003", "NS024", "NS025", "NS030", "NS043"]
+    assert [finding.code for finding in drawn if finding.status == "not applicable"] == [
+        "NS003",
+        "NS024",
+        "NS025",
+        "NS030",
+        "NS042",
+        "NS043",
+    ]
     assert not most_severe(drawn) and not flagged_records(made())
     for finding in drawn:
         assert finding.sentence and finding.rule and "{" not in finding.rule and finding.next_step == ""
@@ -157,6 +165,7 @@ FOUND = {
     "NS040": (lambda: with_inputs(run_again=changed("test", 1, 0.25, "data")), 0.25),
     "NS041": (lambda: with_inputs(repeated_rows={"train": 3, "test": 2}), 5),
     "NS043": (lambda: with_inputs(head_outputs=HEAD_OUTPUTS), 3),
+    "NS042": (lambda: with_inputs(output_scale=SCALE | {"given": "probabilities", "raised": 7}), 7),
 }
 
 
@@ -184,6 +193,8 @@ def test_every_code_has_a_found_case():
         (lambda: with_scores(method="projected", dimensions=1000, parameters=5000, effective_dof=250.0, errors={"shift": 0.1}), "NS025"),
         (lambda: with_truth(NEAR), "NS030"),
         (lambda: with_inputs(head_outputs=HEAD_OUTPUTS | {"differing": 0, "largest": 0.0, "train_rows": []}), "NS043"),
+        (lambda: with_inputs(output_scale=SCALE), "NS042"),
+        (lambda: with_inputs(output_scale=SCALE | {"given": "log-probabilities"}), "NS042"),
         (lambda: with_risk(made(), auc=0.6), "NS002"),
         (lambda: with_risk(made(), accuracy_gap=0.1, accuracy_gap_interval=(0.0, 0.2)), "NS004"),
         (lambda: with_risk(made(), auc=0.4, auc_interval=(0.3, 0.5)), "NS005"),
@@ -355,6 +366,8 @@ def test_what_the_audit_does_not_hold_is_skipped_with_the_reason():
     old = made(provenance={"scores": SCORES})  # a folder of the version before
     assert {of(old, code).status for code in ("NS007", "NS008", "NS013", "NS040", "NS041")} == {"skipped"}
     assert of(with_truth(None), "NS030").status == "skipped"
+    assert of(made(provenance={"arguments": {"call": "audit_signals"}}), "NS042").status == "skipped"
+    assert of(made(task="regression"), "NS042").status == "not applicable"
     assert of(with_scores(method="projected", errors={}), "NS024").status == "skipped"
     assert of(with_scores(method="projected", errors={}), "NS025").status == "skipped"
     assert of(made(provenance={"scores": {}, "splits": SPLITS}), "NS022").status == "skipped"
@@ -374,7 +387,9 @@ def test_records_that_are_drawn_are_named_by_split_and_source_and_go_first():
     assert all(
         words in finding.sentence for words in ("random augmentation, mixup", "at each run (dropout", "batch statistics in eval mode")
     )
-    risky = with_risk(with_inputs(run_again=both), auc=0.9, predicted_tpr=0.9, in_calibration_domain=True, fpr=0.01)
+    risky = with_risk(
+        with_inputs(run_again=both), auc=0.9, auc_interval=(0.8, 1.0), predicted_tpr=0.9, in_calibration_domain=True, fpr=0.01
+    )
     assert [found.code for found in most_severe(ns.findings(risky))][:3] == ["NS040", "NS001", "NS002"]
 
 

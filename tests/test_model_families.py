@@ -132,7 +132,7 @@ def test_arrays_are_of_the_family_their_features_show_or_the_caller_names(featur
     audit = audit_signals(*signals(features, outputs), family=given, damping=1.0, progress=False)
     assert (audit.model_risk.predicted_tpr is not None) == predicted and audit.provenance["inputs"]["family"] == family
     if family == "unknown":
-        assert "nothing says that this model is one of them: name it with family= if it is" in audit.model_risk.reason
+        assert "nothing says that this model is one of them: name it with family= (--family) if it is" in audit.model_risk.reason
 
 
 def test_features_that_span_the_records_show_no_linear_head():

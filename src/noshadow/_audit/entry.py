@@ -10,6 +10,7 @@ from torch import nn
 from noshadow._audit.gather import Options, audit_view, weight_decay_damping
 from noshadow._audit.language import Belongings, audit_language_model, require_language_arguments
 from noshadow._audit.notes import deeper_notes
+from noshadow._audit.scale import in_logits, model_in_logits
 from noshadow.checks import (
     refuse,
     require_weights,
@@ -43,6 +44,7 @@ class Target:
     train_fn: Callable[..., object] | None = None
     test_groups: Sequence[object] | None = None
     output: str | int = "auto"
+    output_scale: str = "auto"
 
 
 def audit(
@@ -62,6 +64,7 @@ def audit(
     test_groups: Sequence[object] | None = None,
     loss_traces: object = None,
     sample_weight: object = None,
+    output_scale: str = "auto",
     batch_size: int = 256,
     device: object = None,
     progress: bool = True,
@@ -89,6 +92,8 @@ def audit(
         loss_traces: (n, epochs + 1) losses over training, a LossTraces or the path of its file; adds `lt_iqr`. Rows are
             matched by id when the traces have ids, else by position; the last recording must be the audited model's.
         sample_weight: (n,) weights the training used.
+        output_scale: "auto"; or "logits" or "probabilities", what an nn.Module's outputs are where no Linear gives them. A head's own
+            outputs are logits.
         batch_size: records per forward pass. device: where to run the model.
         progress: bars on a terminal. seed: of bootstrap intervals and of data transforms.
 
@@ -109,12 +114,18 @@ def audit(
         >>> result.ranked_by, len(result.records)
         ('shift', 75)
     """
-    options = Options(task, damping, weight_decay, fpr, seed, progress, "audit", layers)
+    options = Options(task, damping, weight_decay, fpr, seed, progress, "audit", layers, output_scale)
     if layers != "last" and not isinstance(model, nn.Module):
         refuse("audit", "layers", "be 'last' for a model that is no nn.Module", repr(layers), "Its last layer is scored exactly.")
     traces = given_traces(loss_traces, "audit")
     if is_causal_lm(model):
-        require_language_arguments(options, layer=(layer, "auto"), output=(output, "auto"), sample_weight=(sample_weight, None))
+        require_language_arguments(
+            options,
+            layer=(layer, "auto"),
+            output=(output, "auto"),
+            sample_weight=(sample_weight, None),
+            output_scale=(output_scale, "auto"),
+        )
         belongings = Belongings(ids, groups, test_groups, traces)
         return audit_language_model(model, train, test, options, belongings, batch_size=batch_size, device=device)
     started = time.perf_counter()
@@ -132,6 +143,7 @@ def audit(
         seed=seed,
         owner="audit",
     )
+    seen = model_in_logits(seen, output_scale, is_module=isinstance(model, nn.Module))
     seen = replace(seen, inputs=dict(seen.inputs) | {"family": model_family(model)})
     if sample_weight is not None:
         if (seen.inputs.get("ids") or {}).get("train") == "index":
@@ -184,6 +196,7 @@ def audit_signals(
     fit_intercept: bool = True,
     penalize_intercept: bool = True,
     sample_weight: object = None,
+    output_scale: str = "auto",
     family: str = "auto",
     progress: bool = True,
     seed: int = 0,
@@ -193,12 +206,16 @@ def audit_signals(
     Arguments as in `audit`; `fit_intercept` and `penalize_intercept` describe the head the outputs came from.
     Without features the model-level risk remains and record scores read "not applicable".
 
+    `output_scale` says whether the outputs of a classifier are "logits" or "probabilities" (log p is then taken, with a finding).
+    "auto" recognises rows of probabilities; log-probabilities of classes are logits; one column within [0, 1] could be either and is
+    asked for, unless the features or the labels settle it.
+
     `family` is the kind of model behind the outputs: "linear" and "network" are those the attack's rate is predicted for, any other
     name ("random forest") is not. "auto" takes outputs that are a linear function of the features for a linear head; without such
     features nothing is known, and nothing is predicted.
     """
     owner = "audit_signals"
-    options = Options(task, damping, weight_decay, fpr, seed, progress, owner)
+    options = Options(task, damping, weight_decay, fpr, seed, progress, owner, output_scale=output_scale)
     traces = given_traces(loss_traces, owner)
     for name, split in (("train", train), ("test", test)):
         if not isinstance(split, Signals):
@@ -226,13 +243,15 @@ def audit_signals(
         inputs={"ids": {name: "given" if split.has_ids else None for name, split in (("train", train), ("test", test))}}
         | ({} if family == "auto" else {"family": family}),
     )
+    seen = in_logits(seen, output_scale, owner)
     return audit_view(seen, options, ids=ids, groups=groups, test_groups=test_groups, loss_traces=traces, signal_seconds=0.0)
 
 
 def audit_target(target: Target, **options: Any) -> Audit:
     """Audit what a user's function returned; options complete what the target states and may not contradict it."""
-    stated = {name: getattr(target, name) for name in ("task", "weight_decay", "ids", "groups", "test_groups", "loss_traces", "output")}
-    for name, open_value in (("task", "auto"), ("weight_decay", None), ("output", "auto")):
+    names = ("task", "weight_decay", "output", "output_scale", "ids", "groups", "test_groups", "loss_traces")
+    stated = {name: getattr(target, name) for name in names}
+    for name, open_value in (("task", "auto"), ("weight_decay", None), ("output", "auto"), ("output_scale", "auto")):
         asked = options.pop(name, open_value)
         if stated[name] == open_value:
             stated[name] = asked

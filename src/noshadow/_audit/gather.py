@@ -42,6 +42,7 @@ from noshadow.checks import (
     whole_seed,
 )
 from noshadow.losses import hard_labels, record_losses, task_targets
+from noshadow.output_scale import SCALES
 from noshadow.results import Audit
 from noshadow.scores.baselines import record_entropies
 from noshadow.scores.last_layer import record_scores
@@ -71,10 +72,12 @@ class Options:
     progress: bool
     owner: str
     layers: str | int = "last"
+    output_scale: str = "auto"
 
     def __post_init__(self) -> None:
         """Checked before any work, and kept as plain numbers that JSON holds."""
         require_choice(self.task, ("auto", *TASKS), self.owner, "task")
+        require_choice(self.output_scale, SCALES, self.owner, "output_scale")
         plain: dict[str, Any] = {"seed": whole_seed(self.seed, self.owner)}
         if not _is_auto(self.damping):
             plain["damping"] = require_number(self.damping, self.owner, "damping", low=0.0)
@@ -209,6 +212,7 @@ def _scores(
         penalize_intercept=seen.penalize_intercept,
         sample_weight=seen.sample_weight,
         columns=RECORD_COLUMNS,
+        output_scale="auto" if task == "regression" else "logits",  # they are by now
         progress=options.progress,
     )
     return scores, dict(scores.not_applicable)
@@ -273,7 +277,7 @@ def ranks(score: Array) -> Array:
 
 
 def _provenance(seen: View, train: Signals, options: Options, scores: RecordScores | None) -> dict[str, Any]:
-    asked = {name: getattr(options, name) for name in ("task", "damping", "weight_decay", "fpr", "seed")}
+    asked = {name: getattr(options, name) for name in ("task", "damping", "weight_decay", "fpr", "seed", "output_scale")}
     stamp: dict[str, Any] = {
         "arguments": asked | {"layers": options.layers, "call": options.owner},
         "inputs": dict(seen.inputs),

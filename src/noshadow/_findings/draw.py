@@ -36,6 +36,7 @@ CHECKS: Mapping[str, Callable[[Audit, Limits], Outcome]] = {
     "NS030": model_checks.target_unlike_references,
     "NS040": input_checks.random_records,
     "NS041": input_checks.repeated_rows,
+    "NS042": input_checks.probabilities_given,
     "NS043": input_checks.outputs_not_of_the_head,
 }
 

@@ -64,6 +64,24 @@ def repeated_rows(audit: Audit, limits: Limits) -> Outcome:
     return judged(train + test > limits["records"], train + test, sentence)
 
 
+def probabilities_given(audit: Audit, _: Limits) -> Outcome:
+    """NS042: whether logits had to be made from probabilities."""
+    if audit.task not in ("classification", "binary"):
+        return not_applicable("outputs of this task are neither logits nor probabilities")
+    fact = audit.provenance.get("inputs", {}).get("output_scale")
+    if fact is None:
+        if audit.provenance.get("arguments", {}).get("call") == "audit_signals":
+            return skipped("the version that wrote this audit did not look at the scale of the outputs", _AGAIN)
+        return not_applicable("the outputs were read from the model itself")
+    if fact["given"] != "probabilities":
+        return judged(False, 0, f"The outputs are {fact['given']}.")
+    sentence = (
+        "The outputs are probabilities, and their logarithms were taken as logits: losses are the model's own, but near p = 1 rounding "
+        f"hides what sets well-fitted records apart ({fact['raised']} of {fact['entries']} entries were rounded to 0 or 1)."
+    )
+    return judged(True, fact["raised"], sentence)
+
+
 def outputs_not_of_the_head(audit: Audit, limits: Limits) -> Outcome:
     """NS043: whether the model returns what its head gives, for every record."""
     facts = _fact(audit, "head_outputs", "whether outputs are those of the head")

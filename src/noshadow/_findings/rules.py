@@ -222,6 +222,13 @@ RULES = (
         {"records": 0.0},
     ),
     Rule(
+        "NS042",
+        "probabilities-given",
+        "medium",
+        "the outputs of a classifier were given as probabilities",
+        "Give logits, or logarithms of probabilities that were never rounded (log_softmax in float64), and audit again.",
+    ),
+    Rule(
         "NS043",
         "outputs-not-of-the-head",
         "high",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noshadow.cli.options import Force, Json, Out, Quiet, Seed, Task, app
+from noshadow.cli.options import Force, Json, Out, OutputScale, Quiet, Seed, Task, app
 from noshadow.errors import InputError
 from noshadow.visible import visible
 
@@ -40,6 +40,9 @@ def audit(
     damping: Annotated[float | None, typer.Option("--damping", help="λ on the sum over records; default: the training's own.")] = None,
     weight_decay: Annotated[float | None, typer.Option("--weight-decay", help="Weight decay of the training, gives λ.")] = None,
     intercept: Annotated[bool, typer.Option("--intercept/--no-intercept", help="For files: whether the head has a bias.")] = True,
+    output_scale: Annotated[
+        OutputScale, typer.Option("--output-scale", help="What a classifier's outputs are; recognised where that is not a guess.")
+    ] = OutputScale.auto,
     family: Annotated[
         str,
         typer.Option(
@@ -69,6 +72,7 @@ def audit(
         "fpr": "auto" if fpr is None else fpr,
         "damping": "auto" if damping is None else damping,
         "weight_decay": weight_decay,
+        "output_scale": output_scale.value,
         "progress": not quiet,
         "seed": seed,
     }

@@ -47,6 +47,14 @@ class Task(str, Enum):
     binary = "binary"
 
 
+class OutputScale(str, Enum):
+    """What a classifier's outputs are."""
+
+    auto = "auto"
+    logits = "logits"
+    probabilities = "probabilities"
+
+
 Out = Annotated[Path, typer.Option("--out", help="Folder to write: audit.json, records.parquet, losses.npz, report.html.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an audit that is already there.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]

@@ -122,6 +122,7 @@ def train(
         ids=target.ids,
         task=target.task,
         output=target.output,
+        output_scale=target.output_scale,
         models=models,
         fraction=fraction,
         seed=seed,

@@ -22,8 +22,8 @@ Form = tuple[str, dict[str, tuple[int, ...]]]
 
 def keep_outcomes(
     path: Path, stored: Mapping[str, Any], stream: Iterator[Outcome], *, total: int, workers: int, progress: bool, owner: str
-) -> None:
-    """Write each model when it arrives; the failed ones are named when all the others are there.
+) -> tuple[str, ...]:
+    """Write each model when it arrives; the failed ones are named when all the others are there. Returns notes on how they were read.
 
     Args:
         path: the experiment's folder. stored: its plan. stream: outcomes in any order. total: how many.
@@ -34,6 +34,7 @@ def keep_outcomes(
         InputError: models failed, or the disk is full; what is written stays.
     """
     models, failed = stored["plan"]["models"], {}
+    notes: set[str] = set()
     described = {"format": str(FORMAT), "plan": plan_digest(stored), "engine": stored["train"]["engine"], "workers": str(workers)}
     form = _known_form(path, stored)
     bar = tracked(stream, "Training reference models", total=total, show=progress)
@@ -58,8 +59,10 @@ def keep_outcomes(
                     }
                     write_arrays(model_path(path, outcome.number), outcome.arrays, described | own)
                     report.unlink(missing_ok=True)
+                    notes |= set(outcome.notes)
     if failed:
         raise InputError(_failures(path, models, failed, owner))
+    return tuple(sorted(notes))
 
 
 @contextmanager

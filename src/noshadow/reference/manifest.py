@@ -81,6 +81,7 @@ def job_manifest(
             "queries": [query_name(query) for query in reading.queries],
             "traces": job.traces,
             "keep_outputs": reading.keep_outputs,
+            "output_scale": reading.output_scale,
             "extra": None if job.extra is None else function_name(job.extra),
             "extra_models": job.extra_models,
             "batch_size": reading.batch_size,

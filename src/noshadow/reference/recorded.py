@@ -10,11 +10,15 @@ from torch import Tensor, nn
 
 from noshadow.checks import Array, as_array, refuse, require_one_label, require_output_columns, resolved_task
 from noshadow.losses import correct_predictions, record_losses, record_margins, task_targets
+from noshadow.output_scale import Part, logits_of, settled_scale
 from noshadow.reference.pool import Pool
 from noshadow.reference.queries import Query
 from noshadow.signals import Signals
 from noshadow.views import collect_outputs
 
+TAKEN_BY_LOG = (
+    "Outputs were given as probabilities, and their logarithms recorded as logits: near p = 1 rounding hides what sets records apart."
+)
 RETURNED = "return an nn.Module, a fitted scikit-learn estimator or the outputs of all records"
 
 
@@ -29,10 +33,11 @@ class Reading:
     device: object = None
     owner: str = "train_references"
     output: str | int = "auto"
+    output_scale: str = "auto"
 
 
-def record_arrays(model: object, pool: Pool, reading: Reading) -> tuple[dict[str, Array], str]:
-    """Arrays of one model over all records, and the task.
+def record_arrays(model: object, pool: Pool, reading: Reading) -> tuple[dict[str, Array], str, tuple[str, ...]]:
+    """Arrays of one model over all records, the task, and notes on how its outputs were read.
 
     Args:
         model: an nn.Module, a fitted scikit-learn estimator, or its outputs (n, m) on all records.
@@ -43,20 +48,20 @@ def record_arrays(model: object, pool: Pool, reading: Reading) -> tuple[dict[str
         (n, q) with q outputs or queries; `loss` float64 (n,); `correct` bool (n,) but for regression; `outputs` (n, m) if kept.
 
     Raises:
-        InputError: the model cannot be read, or an output is not finite.
+        InputError: the model cannot be read, an output is not finite, or outputs given as an array could be logits or probabilities.
     """
-    outputs, task = pool_outputs(model, pool, reading)
+    outputs, task, notes = pool_outputs(model, pool, reading)
     targets = task_targets(outputs, pool.targets, task, reading.owner)
     columns = [_statistic(outputs, targets, task)]
     for query in reading.queries:
-        asked, _ = pool_outputs(model, pool, reading, transform=query)
+        asked, _, _ = pool_outputs(model, pool, reading, transform=query)
         columns.append(_statistic(asked, targets, task))
     arrays = {"statistic": np.stack(columns, axis=1) if reading.queries else columns[0], "loss": record_losses(outputs, targets, task)}
     if task != "regression":
         arrays["correct"] = correct_predictions(outputs, targets, task)
     if reading.keep_outputs:
         arrays["outputs"] = outputs
-    return arrays, task
+    return arrays, task, notes
 
 
 def require_one_statistic(pool: Pool, reading: Reading) -> None:
@@ -71,14 +76,16 @@ def require_one_statistic(pool: Pool, reading: Reading) -> None:
 
 def pool_losses(model: object, pool: Pool, reading: Reading) -> Array:
     """Loss of every record under a model in eval mode, float64 (n,): one column of a loss trace."""
-    outputs, task = pool_outputs(model, pool, reading)
+    outputs, task, _ = pool_outputs(model, pool, reading)
     return record_losses(outputs, task_targets(outputs, pool.targets, task, reading.owner), task)
 
 
-def pool_outputs(model: object, pool: Pool, reading: Reading, *, transform: Callable[[Any], Any] | None = None) -> tuple[Array, str]:
-    """Raw outputs (n, m) of a model on all records, and the task they settle."""
-    owner = reading.owner
-    if not isinstance(model, (nn.Module, BaseEstimator)):
+def pool_outputs(
+    model: object, pool: Pool, reading: Reading, *, transform: Callable[[Any], Any] | None = None
+) -> tuple[Array, str, tuple[str, ...]]:
+    """Raw outputs (n, m) of a model on all records, logits of a classifier; the task they settle; notes on how they were read."""
+    owner, as_arrays = reading.owner, not isinstance(model, (nn.Module, BaseEstimator))
+    if as_arrays:
         if transform is not None:
             refuse(owner, "train_fn", "return a model when there are queries", f"{type(model).__name__}", "We ask it for each query.")
         outputs, settled = _given_outputs(model, len(pool), owner), "auto"
@@ -91,7 +98,9 @@ def pool_outputs(model: object, pool: Pool, reading: Reading, *, transform: Call
     else:
         refuse(owner, "task", f"be 'auto' or '{settled}' for this {type(model).__name__}", repr(reading.task))
     require_output_columns(outputs, task, owner)
-    return outputs, task
+    if as_arrays and settled_scale([Part(outputs, pool.targets)], task, reading.output_scale, owner).given == "probabilities":
+        return logits_of([outputs], task)[0][0], task, (TAKEN_BY_LOG,)
+    return outputs, task, ()
 
 
 def _collected(model: object, pool: Pool, reading: Reading, transform: Callable[[Any], Any] | None) -> tuple[Array, str]:

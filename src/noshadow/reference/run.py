@@ -10,6 +10,7 @@ import numpy as np
 
 from noshadow.checks import Array, InputError, as_array, refuse, require_choice, require_whole
 from noshadow.crews import Crew, Wording, crew, surviving_results
+from noshadow.output_scale import SCALES
 from noshadow.reference.folder import create_folder, require_own_folder, resumed_manifest, stored_plan, whole_models
 from noshadow.reference.keeping import disk, keep_outcomes, remove_unfinished
 from noshadow.reference.manifest import function_name, job_manifest
@@ -61,6 +62,7 @@ def train_references(
     queries: Sequence[Query] = (),
     extra: Callable[..., Mapping[str, Any]] | None = None,
     extra_models: int = 0,
+    output_scale: str = "auto",
     batch_size: int = 256,
     device: object = None,
     output: str | int = "auto",
@@ -96,6 +98,8 @@ def train_references(
         queries: callables on a batch of inputs; every record is also asked as each of them, see `mirrored`, `shifted`.
         extra: `extra(model, indices, seed)` gives further columns, a dict of arrays (n,) or (len(indices),), of the first
             `extra_models` models.
+        output_scale: what arrays returned by `train_fn` (or given as `model`) are, "logits" or "probabilities", whose logarithms are
+            recorded; "auto" recognises rows of probabilities and refuses one column that could be either. Models are read themselves.
         batch_size: records in one forward pass. device: where nn.Modules are read.
         output: of modules that return several tensors, the name or position of the output, or "auto"; as in `audit`.
         settings: what decides the training, when `train_fn` is a function: plain values that a second start must match.
@@ -117,7 +121,8 @@ def train_references(
     path = Path(folder)
     _require_arguments(train_fn, traces, workers, threads=threads, attempts=attempts, batch_size=batch_size, extra_models=extra_models)
     chosen = _engine(train_fn, engine, stack)
-    reading = Reading(task, checked_queries(queries, OWNER), keep_outputs, batch_size, device, OWNER, output)
+    require_choice(output_scale, SCALES, OWNER, "output_scale")
+    reading = Reading(task, checked_queries(queries, OWNER), keep_outputs, batch_size, device, OWNER, output, output_scale)
     with disk(path, models, OWNER):
         resumes = require_own_folder(path, OWNER)
     records = record_pool(train, test, pool=pool, ids=ids, owner=OWNER)
@@ -137,32 +142,34 @@ def train_references(
     )
     with disk(path, r, OWNER):
         stored, drawn, notes = _opened(path, manifest, records, target, resumes=resumes)
+    notes += () if target is None else target.notes
     tasks = _tasks(drawn, whole_models(path, stored), chosen.stack)
     if tasks:
         with crew(backend, workers=workers, threads=threads, address=address, attempts=attempts, wording=WORDING) as ready:
             stream = _outcomes(ready, job, tasks, attempts)
             total = sum(len(task.wanted) for task in tasks)
-            keep_outcomes(path, stored, stream, total=total, workers=ready.workers, progress=progress, owner=OWNER)
-            notes += ready.notes
+            read = keep_outcomes(path, stored, stream, total=total, workers=ready.workers, progress=progress, owner=OWNER)
+            notes = tuple(dict.fromkeys((*notes, *read, *ready.notes)))
     remove_unfinished(path)
     return with_notes(load_references(path), notes)
 
 
 @dataclass(frozen=True, eq=False)
 class _Target:
-    """The target's arrays, its task and the digest of its weights."""
+    """The target's arrays, its task, the digest of its weights, and notes on how its outputs were read."""
 
     arrays: dict[str, Array]
     task: str
     weights: str
+    notes: tuple[str, ...]
 
 
 def _target(model: object, records: Pool, reading: Reading) -> _Target:
-    arrays, task = record_arrays(model, records, replace(reading, keep_outputs=True))
+    arrays, task, notes = record_arrays(model, records, replace(reading, keep_outputs=True))
     # As an audit takes it: where there are no weights to read, of the outputs on the training records.
     digest = weights_sha256(model, arrays["outputs"][: records.counts[0]])
     kept = {name: array for name, array in arrays.items() if reading.keep_outputs or name != "outputs"}
-    return _Target(kept, task, digest)
+    return _Target(kept, task, digest, notes)
 
 
 def _require_arguments(train_fn: object, traces: bool, workers: object, **whole: object) -> None:

@@ -78,6 +78,7 @@ class Outcome:
     arrays: dict[str, Array] | None = None
     task: str = ""
     failure: str = ""
+    notes: tuple[str, ...] = ()
 
 
 def packed_members(membership: Array) -> Array:
@@ -130,14 +131,14 @@ def _models(job: Job, members: Sequence[Array], seeds: Sequence[int]) -> list[tu
 def _read(job: Job, number: int, seed: int, indices: Array, model: object, traces: Array | None, seconds: float) -> Outcome:
     started = time.perf_counter()
     try:
-        arrays, task = record_arrays(model, job.pool, job.reading)
+        arrays, task, notes = record_arrays(model, job.pool, job.reading)
         if traces is not None:
             arrays["loss_traces"] = _checked_traces(traces, len(job.pool), job.reading.owner)
         if job.extra is not None and number < job.extra_models:
             arrays |= _extra_arrays(job.extra(model, indices, seed), indices, job)
     except (Exception, SystemExit) as error:
         return Outcome(number, seed, seconds + time.perf_counter() - started, failure=_failure(error))
-    return Outcome(number, seed, seconds + time.perf_counter() - started, arrays, task)
+    return Outcome(number, seed, seconds + time.perf_counter() - started, arrays, task, notes=notes)
 
 
 def _checked_traces(traces: object, n: int, owner: str) -> Array:

@@ -15,24 +15,30 @@ from noshadow.checks import (
     resolved_task,
 )
 from noshadow.losses import hard_labels, task_targets
+from noshadow.output_scale import Part, logits_of, raised_note, settled_scale
 
 
 @dataclass(frozen=True, eq=False)
 class HeadInputs:
-    """A head seen through its arrays: (n, d−1) features, (n, m) outputs, targets as the task wants them, weights or None."""
+    """A head seen through its arrays: (n, d−1) features, (n, m) outputs (logits of a classifier), targets as the task wants them,
+    weights or None, and notes on how they were read.
+    """
 
     features: Array
     outputs: Array
     targets: Array
     sample_weight: Array | None
     task: str
+    notes: tuple[str, ...] = ()
 
 
-def head_inputs(features: object, outputs: object, targets: object, *, task: str, sample_weight: object, owner: str) -> HeadInputs:
+def head_inputs(
+    features: object, outputs: object, targets: object, *, task: str, sample_weight: object, owner: str, output_scale: str = "auto"
+) -> HeadInputs:
     """Check features, outputs, targets and weights of a head against each other and against the task.
 
     Raises:
-        InputError: not finite, of different lengths, fewer than two records or classes, or not what the task wants.
+        InputError: not finite, of different lengths, fewer than two records or classes, or not what the task or `output_scale` wants.
     """
     x, out, raw = plain_arrays(features, outputs, targets, owner)
     n = require_same_length(owner, features=x, outputs=out, targets=raw)
@@ -44,6 +50,9 @@ def head_inputs(features: object, outputs: object, targets: object, *, task: str
     if task != "regression":
         require_two_classes(hard_labels(y) if task == "classification" else y > 0.5, owner)
     weight = None if sample_weight is None else require_weights(sample_weight, n, owner)
+    if settled_scale([Part(out, raw, x)], task, output_scale, owner).given == "probabilities":
+        (out,), raised = logits_of([out], task)
+        return HeadInputs(x, out, y, weight, task, (raised_note(raised, out.size),))
     return HeadInputs(x, out, y, weight, task)
 
 

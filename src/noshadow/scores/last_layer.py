@@ -36,6 +36,7 @@ def record_scores(
     sample_weight: object = None,
     columns: Sequence[str] | None = None,
     damping_source: str | None = None,
+    output_scale: str = "auto",
     method: str = "auto",
     refine: int = 48,
     precision: str = "auto",
@@ -61,6 +62,8 @@ def record_scores(
         sample_weight: (n,) ≥ 0, scales each record's loss, gradient and curvature.
         columns: names to compute, all by default.
         damping_source: sentence stored beside λ.
+        output_scale: what a classifier's outputs are, "logits" or "probabilities", whose logarithms are taken with a note; "auto"
+            recognises rows of probabilities, and asks where one column within [0, 1] could be either.
         method: "exact"; "ekfac" (softmax heads too big to factor, λ > 0: everybody else's curvature kept on the diagonal of a
             Kronecker basis, the record's own exact); "auto" takes "ekfac", with a note, when the exact curvature exceeds max_memory.
         refine: with "ekfac", how many records, those of largest EK-FAC shift, get exact influence, newton, loo and shift by
@@ -94,7 +97,7 @@ def record_scores(
     started = time.perf_counter()
     wanted = requested_columns(columns, OWNER)
     _require_options(method, refine, precision, block_size)
-    head = head_inputs(features, outputs, targets, task=task, sample_weight=sample_weight, owner=OWNER)
+    head = head_inputs(features, outputs, targets, task=task, sample_weight=sample_weight, owner=OWNER, output_scale=output_scale)
     x, out, y, weight, task = head.features, head.outputs, head.targets, head.sample_weight, head.task
     _require_method(method, task)
     design = whitened_design(x, fit_intercept=fit_intercept, penalize_intercept=penalize_intercept, owner=OWNER)
@@ -122,7 +125,7 @@ def record_scores(
         precision=solved.precision,
         precision_error=solved.precision_error,
         seconds=time.perf_counter() - started,
-        notes=score_notes(solved, design, fit),
+        notes=head.notes + score_notes(solved, design, fit),
         not_applicable=absent_columns(task, wanted) | solved.absent,
         method=solution.method,
         exact=solution.exact,

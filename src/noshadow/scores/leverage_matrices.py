@@ -64,6 +64,7 @@ def leverage_matrices(
     fit_intercept: bool = True,
     penalize_intercept: bool = True,
     sample_weight: object = None,
+    output_scale: str = "auto",
     max_memory: float = 8e9,
 ) -> GeneralizedLeverage:
     """GLS matrix of each chosen record: W_iH_ii in probability space, H_ii in logit space.
@@ -72,7 +73,7 @@ def leverage_matrices(
     columns sum to zero); the full matrix adds 11ᵀ‖g̃‖²/(mλ). Regression: h·I. One logit: h, or h/w in logit space.
 
     Args:
-        features, outputs, targets, task, damping, fit_intercept, penalize_intercept, sample_weight, max_memory: as in
+        features, outputs, targets, task, damping, fit_intercept, penalize_intercept, sample_weight, output_scale, max_memory: as in
             `record_scores`.
         records: row numbers; all by default (n·m² numbers).
         space: "probability" or "logit".
@@ -88,7 +89,7 @@ def leverage_matrices(
         ((1, 2, 2), True)
     """
     require_choice(space, ("probability", "logit"), OWNER, "space")
-    head = head_inputs(features, outputs, targets, task=task, sample_weight=sample_weight, owner=OWNER)
+    head = head_inputs(features, outputs, targets, task=task, sample_weight=sample_weight, owner=OWNER, output_scale=output_scale)
     x, out, y, weight, task = head.features, head.outputs, head.targets, head.sample_weight, head.task
     chosen = _chosen(records, len(x))
     design = whitened_design(x, fit_intercept=fit_intercept, penalize_intercept=penalize_intercept, owner=OWNER)
@@ -112,6 +113,7 @@ def leverage_matrices(
         space=space,
         damping_used=value,
         damping_source=source,
+        notes=head.notes,
     )
 
 

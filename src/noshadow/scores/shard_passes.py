@@ -17,6 +17,7 @@ from noshadow.checks import Array, InputError, NumericalError, floating
 from noshadow.crews import alone_in_process
 from noshadow.linalg import PairForms
 from noshadow.losses import hard_labels, task_targets
+from noshadow.output_scale import logits_of, probable_rows, require_probabilities
 from noshadow.scores.baselines import baseline_columns
 from noshadow.scores.curvature import SoftmaxProblem, cross_entropy_pairs, difference_blocks, pair_sums
 from noshadow.scores.damping import curvature_trace, head_sums, unexplained
@@ -38,11 +39,14 @@ TENSORS = ("shift", "whitening", "unwhitening", "penalty")
 
 @dataclass(frozen=True)
 class Reading:
-    """How records become arrays: the resolved task, soft targets or labels (None: not known yet, so everything is checked)."""
+    """How records become arrays: the resolved task, soft targets or labels (None: not known yet, so everything is checked), and
+    whether outputs are probabilities.
+    """
 
     task: str
     soft: bool | None
     owner: str
+    probabilities: bool = False
 
     def head(self, records: Records, start: int, stop: int) -> HeadInputs:
         """The arrays of a stretch of records."""
@@ -51,11 +55,15 @@ class Reading:
         if self.soft is None:
             try:
                 x, out, raw = plain_arrays(x, out, raw, self.owner)
+                if self.probabilities:
+                    require_probabilities(out, self.owner, inside=True)
+                    out = logits_of([out], self.task)[0][0]
                 return HeadInputs(x, out, task_targets(out, raw, self.task, self.owner), weight, self.task)
             except InputError as error:
                 where = f" (Index 0 there is record {start:,}.)" if start else ""
                 raise InputError(f"{error}{where}") from error
         out = floating(out if out.ndim == 2 else out[:, None])
+        out = logits_of([out], self.task)[0][0] if self.probabilities else out
         y = task_targets(out, raw, self.task, self.owner)
         if self.soft and y.ndim == 1:
             # One-hot rows here, others elsewhere: all records are treated alike.
@@ -108,7 +116,9 @@ def stacked(first: Values, second: Values) -> Values:
 
 
 def counts(given: Given) -> Walk:
-    """Sums of features and outputs; how often each class occurs; whether targets are soft. Everything is checked on the way."""
+    """Sums of features and outputs; how often each class occurs; whether targets are soft; how many rows of outputs could be
+    probabilities. Everything is checked on the way.
+    """
 
     def walk(head: HeadInputs) -> Values:
         labels = hard_labels(head.targets) if head.task == "classification" else (head.targets.ravel() > 0.5).astype(np.int64)
@@ -117,6 +127,7 @@ def counts(given: Given) -> Walk:
             "outputs": np.asarray(head.outputs.sum(0, dtype=np.float64)),
             "classes": np.bincount(labels, minlength=max(head.outputs.shape[1], 2)),
             "soft": np.array(int(head.task == "classification" and head.targets.ndim == 2)),
+            "probable": np.array(0 if head.task == "regression" else probable_rows(head.outputs)),
         }
 
     return walk

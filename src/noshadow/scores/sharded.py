@@ -22,6 +22,7 @@ from noshadow.checks import (
     resolved_task,
 )
 from noshadow.crews import Wording, crew
+from noshadow.output_scale import ASK, LEAST_RECORDS, require_scale
 from noshadow.scores import shard_passes as passes
 from noshadow.scores.design import MEAN_ROUNDS, Design, column_lengths, framed, gram_directions, triangle_directions
 from noshadow.scores.last_layer import absent_columns, requested_columns, score_notes
@@ -49,6 +50,7 @@ def sharded_record_scores(
     sample_weight: object = None,
     columns: Sequence[str] | None = None,
     damping_source: str | None = None,
+    output_scale: str = "auto",
     precision: str = "auto",
     max_memory: float = 8e9,
     shards: int | None = None,
@@ -71,6 +73,7 @@ def sharded_record_scores(
             what is small, which travels to the workers.
         outputs, targets, sample_weight: likewise, as `record_scores` takes them; parts need not match those of the features.
         task: as `record_scores`. damping, fit_intercept, penalize_intercept, columns, damping_source, max_memory: likewise.
+        output_scale: what a classifier's outputs are, "logits" or "probabilities"; "auto" asks where all rows could be probabilities.
         precision: "float64", "mixed" (float32 products, checked) or "auto", as `record_scores`.
         shards: into how many about equal runs of records the work is cut; by default four for each worker.
         workers: how many; None: all cores, here or in the cluster, divided by `threads`; 1 with loky: this process.
@@ -110,7 +113,8 @@ def sharded_record_scores(
     records = head_records(features, outputs, targets, sample_weight, OWNER)
     if records.features.width[0] + fit_intercept == 0:
         refuse(OWNER, "features", "have at least one column when fit_intercept=False", f"shape {records.features.shape}")
-    reading = Reading(_common_task(records, task), None, OWNER)
+    reading = Reading(_common_task(records, task), None, OWNER, output_scale == "probabilities")
+    require_scale(reading.task, output_scale, OWNER)
     if records.sample_weight is not None:
         require_weights(whole(records.sample_weight), len(records), OWNER)
     with crew(backend, workers=workers, threads=threads, address=address, attempts=attempts, wording=WORDING) as ready:
@@ -119,6 +123,8 @@ def sharded_record_scores(
         first = walk.total(passes.counts, {}, "checks")
         if reading.task != "regression":
             require_two_classes(np.flatnonzero(first["classes"]), OWNER)
+            if output_scale == "auto" and int(first["probable"]) == len(records) >= LEAST_RECORDS:
+                refuse(OWNER, "outputs", "be logits, or have their scale named", "what could be probabilities in every row", ASK)
         walk = replace(walk, reading=replace(reading, soft=bool(first["soft"])))
         design = _design(walk, first["features"], fit_intercept=fit_intercept, penalize_intercept=penalize_intercept)
         head = ShardedHead(walk, design, first["outputs"] / len(records), wanted)

@@ -85,7 +85,7 @@ def predicted_tpr(
 def _of_another_family(calibration: Calibration, family: str) -> str:
     seen = " and ".join(FAMILIES.get(name, name) for name in calibration.families)
     other = (
-        "nothing says that this model is one of them: name it with family= if it is"
+        "nothing says that this model is one of them: name it with family= (--family) if it is"
         if family == UNKNOWN
         else f"this model is of another family ({family})"
     )

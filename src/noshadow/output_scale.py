@@ -1,0 +1,220 @@
+"""Whether a classifier's outputs are logits or probabilities, as the caller says or the numbers show, and the logits of either."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+import numpy as np
+
+from noshadow.checks import Array, refuse, require_choice
+
+SCALES = ("auto", "logits", "probabilities")
+LEAST_PROBABILITY = 1e-15
+# How far sums of rows may be from 1: rounding of a softmax in half precision; of what the caller says are probabilities, a few digits.
+SUM_ROUNDING, STATED_ROUNDING = 1e-3, 0.05
+OUTSIDE = 1e-6  # beyond 0 and 1, by rounding
+LEAST_RECORDS = 10  # as many logits within [0, 1] are no chance
+LINEAR_HEAD = 1e-3  # root mean square of what a linear function of the features leaves, as a share of the spread
+CLEARLY = 10.0  # times better than the other reading
+DEVIATIONS = 3.0  # standard errors by which labels speak for a reading
+MIDDLE = 1e-3  # probabilities this far from 0 and 1 have a logit that float32 holds
+MOST_ROWS = 4096
+ASK = "Pass output_scale='logits' or output_scale='probabilities'."
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Outputs (n, m) and targets of one split, and the features they came from where there are any."""
+
+    outputs: Array
+    targets: Array
+    features: Array | None = None
+
+
+@dataclass(frozen=True)
+class OutputScale:
+    """What outputs are, "logits", "log-probabilities" or "probabilities", and what settled it."""
+
+    given: str
+    settled_by: str
+
+
+def settled_scale(parts: Sequence[Part], task: str, output_scale: str, owner: str) -> OutputScale:
+    """What the outputs of a model's splits are.
+
+    Rows that lie in [0, 1] and sum to one are probabilities. Log-probabilities of classes are logits. One column within [0, 1], or
+    rows that sum to something else, may be either: the features decide where one reading is a linear function of them and the
+    other is not, labels where they speak for logits; what is left is asked for.
+
+    Args:
+        parts: one for each split; those without records say nothing.
+        task: resolved. output_scale: "auto", "logits" or "probabilities".
+        owner: the function named in error messages, which has an argument `output_scale`.
+
+    Raises:
+        InputError: outputs that could be either, or that are not what `output_scale` says.
+    Cost: O(nm), and a least-squares fit to 4,096 records where features decide.
+    """
+    require_scale(task, output_scale, owner)
+    present = [part for part in parts if len(part.outputs)]
+    if task == "regression":
+        return OutputScale("predictions", "task")
+    if output_scale == "logits":
+        return OutputScale("logits", "output_scale")
+    if output_scale == "probabilities":
+        for part in present:
+            require_probabilities(part.outputs, owner)
+        return OutputScale("probabilities", "output_scale")
+    return _one_column(present, owner) if task == "binary" else _rows(present, owner)
+
+
+def require_scale(task: str, output_scale: object, owner: str) -> None:
+    """The scale is one of the three, and a regression has none to name."""
+    require_choice(output_scale, SCALES, owner, "output_scale")
+    if task == "regression" and output_scale != "auto":
+        refuse(owner, "output_scale", "be 'auto' in a regression", repr(output_scale), "Its outputs are predictions.")
+
+
+def logits_of(arrays: Sequence[Array], task: str) -> tuple[list[Array], int]:
+    """Logits of probabilities, float64: log p of every class, or log p − log(1 − p) of one column; and how many entries were raised.
+
+    A zero has no logarithm and is raised to 1e-15, or to the smallest positive probability of all arrays if that is less: it was
+    rounded from something no larger. Softmax and sigmoid of the logits are the probabilities, so losses, margins and scores are
+    those of the model; logits are known up to a shift a record.
+    """
+    logs, raised = [np.zeros(array.shape) for array in arrays], 0
+    for sign in (1, -1) if task == "binary" else (1,):
+        sides = [array.astype(np.float64) if sign == 1 else 1 - array.astype(np.float64) for array in arrays]
+        least = min((float(side[side > 0].min()) for side in sides if (side > 0).any()), default=1.0)
+        for log, side in zip(logs, sides, strict=True):
+            raised += int((side <= 0).sum())
+            log += sign * np.log(np.where(side > 0, side, min(LEAST_PROBABILITY, least)))
+    return logs, raised
+
+
+def require_probabilities(outputs: Array, owner: str, *, inside: bool = False) -> None:
+    """Outputs (n, m) lie in [0, 1], and rows of several sum to one up to a few digits; `inside`: none is 0, and no lone one 1."""
+    low, high = float(outputs.min()), float(outputs.max())
+    if inside and (low == 0 or (outputs.shape[1] == 1 and high == 1)):
+        hint = "What a zero was rounded from is not known here: give logits, or raise zeros to a probability of your choice."
+        refuse(owner, "outputs", "lie between 0 and 1, both excluded, in files", f"values in [{low:.3g}, {high:.3g}]", hint)
+    if low < -OUTSIDE or high > 1 + OUTSIDE:
+        refuse(owner, "outputs", "lie in [0, 1] with output_scale='probabilities'", f"values in [{low:.3g}, {high:.3g}]")
+    if outputs.shape[1] > 1 and not _sum_to_one(outputs, STATED_ROUNDING):
+        sums = outputs.sum(1, dtype=np.float64)
+        row = int(np.abs(sums - 1).argmax())
+        hint = "Sigmoids of several labels: audit one label at a time as task='binary'."
+        refuse(owner, "outputs", "sum to one in every row with output_scale='probabilities'", f"{sums[row]:.3g} in row {row}", hint)
+
+
+def probable_rows(outputs: Array) -> int:
+    """How many rows of (n, m) outputs could be probabilities: within [0, 1] and, of several columns, with a sum of one."""
+    within = ((outputs >= -OUTSIDE) & (outputs <= 1 + OUTSIDE)).all(1)
+    if outputs.shape[1] > 1:
+        within &= np.abs(outputs.sum(1, dtype=np.float64) - 1) <= SUM_ROUNDING
+    return int(within.sum())
+
+
+def raised_note(raised: int, entries: int) -> str:
+    """What a reader must know of probabilities that were taken for logits."""
+    words = "outputs were given as probabilities, and their logarithms are the logits"
+    return words + (f"; {raised} of {entries} entries were 0 or 1 and taken at {LEAST_PROBABILITY:g} or less from it" if raised else "")
+
+
+def _rows(parts: Sequence[Part], owner: str) -> OutputScale:
+    """Of a column for each class."""
+    kinds = {_kind(part.outputs) for part in parts}
+    if kinds == {"probabilities"}:
+        return OutputScale("probabilities", "rows that sum to one")
+    if "probabilities" in kinds:
+        got = "rows of probabilities in one and other values in the other"
+        refuse(owner, "outputs", "be of one scale in train and test", got, "Give logits, or probabilities, in both.")
+    if kinds == {"within"} and sum(len(part.outputs) for part in parts) >= LEAST_RECORDS:
+        first = parts[0]
+        left = None if first.features is None else _unexplained(first.features, first.outputs - first.outputs.mean(1, keepdims=True))
+        if left is None or left > LINEAR_HEAD:
+            _ask(parts, "be logits, or probabilities that sum to one in every row", "rows that do not sum to one with all values", owner)
+        return OutputScale("logits", "features")
+    return OutputScale("log-probabilities" if kinds == {"log-probabilities"} else "logits", "values")
+
+
+def _kind(outputs: Array) -> str:
+    """One of "probabilities", "log-probabilities", "within" ([0, 1], without a sum of one) and "logits"."""
+    low, high = float(outputs.min()), float(outputs.max())
+    if low < high and low >= -OUTSIDE and high <= 1 + OUTSIDE:
+        return "probabilities" if _sum_to_one(outputs, SUM_ROUNDING) else "within"
+    return "log-probabilities" if high <= OUTSIDE and _sum_to_one(outputs, SUM_ROUNDING, np.exp) else "logits"
+
+
+def _sum_to_one(outputs: Array, rounding: float, of: Callable[[Array], Array] = np.asarray) -> bool:
+    blocks = (outputs[start : start + MOST_ROWS] for start in range(0, len(outputs), MOST_ROWS))
+    return all(bool((np.abs(of(block).sum(1, dtype=np.float64) - 1) <= rounding).all()) for block in blocks)
+
+
+def _one_column(parts: Sequence[Part], owner: str) -> OutputScale:
+    """Of one number a record, which may be a logit or a probability of class 1."""
+    low, high = min(float(part.outputs.min()) for part in parts), max(float(part.outputs.max()) for part in parts)
+    within = low >= 0 and high <= 1
+    if sum(len(part.outputs) for part in parts) < LEAST_RECORDS or low == high or not (within or high <= 0):
+        return OutputScale("logits", "values")
+    column = parts[0].outputs[:, 0].astype(np.float64)
+    p = np.clip(column if within else np.exp(column), LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
+    logit = np.log(p) - np.log1p(-p)
+    shown = None if parts[0].features is None else _shown_by_features(parts[0].features, column, logit, p)
+    if shown == "logits":
+        return OutputScale("logits", "features")
+    if shown is not None and within:
+        return OutputScale("probabilities", "features")
+    speaks = _labels_for_logits(column, logit, parts[0].targets)
+    if within:
+        if speaks <= DEVIATIONS:
+            _ask(parts, "be logits, or have their scale named", "one column with all values", owner)
+        return OutputScale("logits", "labels")
+    if shown is not None or speaks < -DEVIATIONS:
+        hint = "Give log p − log(1 − p), or pass output_scale='logits' if they are logits."
+        refuse(
+            owner, "outputs", "be logits in a binary task", f"what reads as log-probabilities (all values in [{low:.3g}, {high:.3g}])", hint
+        )
+    return OutputScale("logits", "labels")
+
+
+def _shown_by_features(features: Array, column: Array, logit: Array, p: Array) -> str | None:
+    """Which reading of one column is a linear function of the features; None where both are, or neither."""
+    middle = (p > MIDDLE) & (p < 1 - MIDDLE)
+    left = [_unexplained(features[middle], values[middle, None]) for values in (column, logit)]
+    if left[0] is None or left[1] is None or min(left[0], left[1]) > LINEAR_HEAD:
+        return None
+    if CLEARLY * left[0] < left[1]:
+        return "logits"
+    return "probabilities" if CLEARLY * left[1] < left[0] else None
+
+
+def _unexplained(features: Array, values: Array) -> float | None:
+    """Root mean square of `values` (n, k) that a linear function of the features leaves, over their spread; None of too few records."""
+    n, d = features.shape
+    rows = np.unique(np.linspace(0, max(n - 1, 0), min(n, max(MOST_ROWS, 3 * (d + 1)))).astype(np.int64))
+    if len(rows) < 2 * (d + 1):
+        return None
+    x, y = (array[rows].astype(np.float64) for array in (features, values))
+    x, y = x - x.mean(0), y - y.mean(0)
+    size = float((y**2).sum())
+    if size == 0:
+        return None
+    scale = np.abs(x).max(0)
+    x = x / np.where(scale > 0, scale, 1.0)
+    left = y - x @ np.linalg.lstsq(x, y, rcond=None)[0]
+    return float(np.sqrt((left**2).sum() / size))
+
+
+def _labels_for_logits(column: Array, logit: Array, targets: Array) -> float:
+    """By how many standard errors the labels' likelihood is higher when the column is logits than when `logit` is."""
+    y = targets.reshape(len(targets)).astype(np.float64)
+    losses = [y * np.logaddexp(0, -z) + (1 - y) * np.logaddexp(0, z) for z in (column, logit)]
+    gains = losses[1] - losses[0]
+    error = float(gains.std()) / np.sqrt(len(gains))
+    return float(gains.mean()) / error if error > 0 else 0.0
+
+
+def _ask(parts: Sequence[Part], rule: str, what: str, owner: str) -> NoReturn:
+    low, high = min(float(part.outputs.min()) for part in parts), max(float(part.outputs.max()) for part in parts)
+    refuse(owner, "outputs", rule, f"{what} in [{low:.3g}, {high:.3g}]", ASK)

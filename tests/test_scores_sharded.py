@@ -176,7 +176,7 @@ def test_files_that_cannot_be_read_are_one_sentence(tmp_path):
     gone = r"features must be a file that every worker can open; got '/.*nowhere\.npy' on \S+ \(No such file or directory\)\. Workers"
     refused(gone, tmp_path / "nowhere.npy", *paths[1:])
     np.savez(tmp_path / "several.npz", features)
-    refused(r"features must be a \.npy file of plain numbers; got '.*several\.npz', an archive", tmp_path / "several.npz", *paths[1:])
+    refused(r"features must be a \.npy file of plain numbers; got '.*several\.npz' .an archive", tmp_path / "several.npz", *paths[1:])
     np.save(tmp_path / "objects.npy", np.array([{}, None]), allow_pickle=True)
     refused(r"targets must be a \.npy file of plain numbers; got '.*objects\.npy' \(.*objects.*\)\.", *paths[:2], tmp_path / "objects.npy")
     (tmp_path / "text.npy").write_text("1, 2, 3")

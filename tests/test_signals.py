@@ -264,7 +264,7 @@ def test_archives_of_something_else_are_refused(tmp_path):
     write(path)
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("train_ids", b"plain bytes, no array")
-    refused("ids must be a 1-dimensional list", load_splits, path)
+    refused("member 'train_ids' is no array", load_splits, path)
 
 
 def test_safetensors_of_other_number_formats_or_bad_text_are_refused(tmp_path):

@@ -8,7 +8,10 @@ from typing import NoReturn
 
 
 class InputError(ValueError):
-    """An argument breaks a rule; the message says which, what came and what to do."""
+    """An argument breaks a rule; the message says which, what came and what to do, in one line whatever names and reasons it quotes."""
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(" ".join(str(message).splitlines()))
 
 
 class NumericalError(RuntimeError):

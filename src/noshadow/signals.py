@@ -1,16 +1,14 @@
 """Signals: what one split of data leaves behind in a model, and its two file formats."""
 
 import hashlib
-import zipfile
-import zlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 from noshadow.checks import (
     Array,
@@ -24,6 +22,9 @@ from noshadow.checks import (
     require_unmasked,
 )
 from noshadow.private_files import written_whole
+from noshadow.reading.numpy_files import npz_arrays
+from noshadow.reading.reasons import reason_of
+from noshadow.reading.safetensors_files import safetensors_arrays
 
 FIELDS = ("features", "outputs", "targets", "ids")
 SUFFIXES = (".npz", ".safetensors")
@@ -198,25 +199,20 @@ def read_arrays(path: str | Path, owner: str) -> dict[str, Array]:
 
 def _read_npz(path: str | Path, owner: str) -> dict[str, Array]:
     try:
-        with Path(path).open("rb") as file:  # np.load leaves a file it opened itself open when the archive is broken
-            archive = np.load(file, allow_pickle=False)
-            if isinstance(archive, np.ndarray):
-                raise ValueError("one bare array, not an archive of named ones")
-            with archive:
-                return {key: np.asarray(archive[key]) for key in archive.files}
-    except (ValueError, OSError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+        with Path(path).open("rb") as file:
+            return npz_arrays(file, os.fstat(file.fileno()).st_size)
+    except (ValueError, OSError) as error:
         raise InputError(
-            f"{owner}: file must be a .npz archive of plain arrays; got '{path}' ({error}). "
+            f"{owner}: file must be a .npz archive of plain arrays; got '{path}' ({reason_of(error)}). "
             "Pickled objects are never loaded: save numeric arrays."
         ) from error
 
 
 def _read_safetensors(path: str | Path, owner: str) -> dict[str, Array]:
     try:
-        loaded: dict[str, Any] = load_file(str(path))
-    except (SafetensorError, OSError, TypeError, KeyError) as error:  # the last two: number formats NumPy does not have
-        raise InputError(f"{owner}: file must be a safetensors file NumPy can read; got '{path}' ({error}).") from error
-    return loaded
+        return safetensors_arrays(Path(path))
+    except (ValueError, OSError) as error:
+        raise InputError(f"{owner}: file must be a safetensors file NumPy can read; got '{path}' ({reason_of(error)}).") from error
 
 
 def _bytes_to_text(rows: Array, key: str) -> Array:

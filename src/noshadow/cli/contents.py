@@ -3,13 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from noshadow._audit import Target
 from noshadow.checks import Array, InputError, as_array, is_tensor, refuse
 from noshadow.cli.targets import returned_by
 from noshadow.joins import Held, held_by, join, require_agreement
+from noshadow.reading.numpy_files import mapped_npy
+from noshadow.reading.parquet_files import parquet_table
+from noshadow.reading.reasons import one_kind_of_error, reason_of
 from noshadow.results import Audit
 from noshadow.signals import read_arrays
 
@@ -39,9 +41,8 @@ def contents_of(what: str, audited: Audit) -> tuple[Any, Any]:
         return _archive(path)
     try:
         return _read(path), None
-    except (ValueError, OSError, EOFError) as error:
-        reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
-        raise InputError(f"{OWNER}: {ARGUMENT} must be a readable {path.suffix} file; got '{what}' ({reason}).") from error
+    except (ValueError, OSError) as error:
+        raise InputError(f"{OWNER}: {ARGUMENT} must be a readable {path.suffix} file; got '{what}' ({reason_of(error)}).") from error
 
 
 def _returned(what: str, audited: Audit) -> tuple[Any, Any]:
@@ -82,13 +83,14 @@ def _archive(path: Path) -> tuple[Array, Array | None]:
 
 def _read(path: Path) -> Any:
     if path.suffix == ".npy":
-        return np.load(path, allow_pickle=False, mmap_mode="r")
+        return mapped_npy(path)
     if path.suffix == ".txt":
         return path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
     if path.suffix == ".csv":
         # As text: contents are shown as they stand in the file, ids such as 007 among them.
-        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+        with one_kind_of_error():
+            table = pd.read_csv(path, dtype=str, keep_default_na=False)
         if not isinstance(table.index, pd.RangeIndex):
             raise ValueError("its rows have more fields than its first line has names")
         return table
-    return pd.read_parquet(path)
+    return parquet_table(path)

@@ -12,6 +12,8 @@ import numpy as np
 
 from noshadow.blocks import blocks
 from noshadow.checks import Array, InputError, as_array, refuse, require_same_length
+from noshadow.reading.numpy_files import mapped_npy
+from noshadow.reading.reasons import reason_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,20 +66,16 @@ class Parts:
 def mapped(path: str, owner: str, argument: str) -> Array:
     """A .npy file, memory-mapped; nothing in it is ever unpickled."""
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        return mapped_npy(Path(path))
     except OSError as error:
         where = f"'{path}' on {platform.node()} ({error.strerror or error})"
         raise InputError(
             f"{owner}: {argument} must be a file that every worker can open; got {where}. "
             "Workers open the files themselves: put them where all of them can see them."
         ) from error
-    except (ValueError, EOFError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise InputError(f"{owner}: {argument} must be a .npy file of plain numbers; got '{path}' ({reason}). Use np.save.") from error
-    if not isinstance(array, np.ndarray):
-        array.close()
-        refuse(owner, argument, "be a .npy file of plain numbers", f"'{path}', an archive of several arrays", "Use np.save for each.")
-    return array
+    except ValueError as error:
+        rule = f"{argument} must be a .npy file of plain numbers"
+        raise InputError(f"{owner}: {rule}; got '{path}' ({reason_of(error)}). Use np.save for each array.") from error
 
 
 def parts_of(value: object, owner: str, argument: str, *, ndim: tuple[int, ...]) -> Parts:

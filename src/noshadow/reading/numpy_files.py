@@ -1,0 +1,103 @@
+"""`.npy` and `.npz`: the size a header claims is held against the bytes that are there before anything is allocated."""
+
+import math
+import os
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from noshadow.checks import Array
+from noshadow.reading.reasons import one_kind_of_error
+
+# Deflate shrinks nothing further than 1032 : 1, so that an honest member is never larger than this many times its bytes in the file.
+MOST_EXPANSION = 1032
+SPARE = 4096
+COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+ENCRYPTED = 0x1
+
+
+def require_held(shape: Sequence[int], itemsize: int, held: int, name: str) -> None:
+    """Refuse an array of more bytes than the `held` ones there are, and an empty one with more rows than that.
+
+    Raises:
+        ValueError: with the claim and the bytes.
+    """
+    claimed = math.prod(shape) * itemsize
+    if claimed > held or (claimed == 0 and max(shape, default=0) > held + SPARE):
+        raise ValueError(f"{name} claims shape {tuple(shape)} of {itemsize} bytes each where {held} bytes are there")
+
+
+def npz_arrays(source: IO[bytes], size: int) -> dict[str, Array]:
+    """Named arrays of an archive of `size` bytes, never unpickled.
+
+    Raises:
+        ValueError: not such an archive, encrypted, or with a member that claims more than it holds. OSError: as the system gives it.
+    """
+    with one_kind_of_error():
+        if source.read(6) == b"\x93NUMPY":
+            raise ValueError("one bare array, not an archive of named ones")
+        with zipfile.ZipFile(source) as archive:
+            members = archive.infolist()
+            _require_honest(members, size)
+            return {info.filename.removesuffix(".npy"): _member(archive, info) for info in members}
+
+
+def mapped_npy(path: Path) -> Array:
+    """The array of a `.npy` file, memory-mapped and read-only.
+
+    Raises:
+        ValueError: not such a file, or one that claims more than it holds. OSError: as the system gives it.
+    """
+    with one_kind_of_error():
+        with path.open("rb") as file:
+            if file.read(4) == b"PK\x03\x04":
+                raise ValueError("an archive of several arrays")
+            file.seek(0)
+            _header(file, os.fstat(file.fileno()).st_size, "it")
+        array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+        return array
+
+
+def _require_honest(members: Sequence[zipfile.ZipInfo], size: int) -> None:
+    names = [info.filename.removesuffix(".npy") for info in members]
+    twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
+    if twice is not None:
+        raise ValueError(f"the name {twice!r} stands twice")
+    if sum(info.compress_size for info in members) > size:
+        raise ValueError(f"members of more bytes than the {size} of the file")
+    for info in members:
+        name = f"member {info.filename!r}"
+        if info.flag_bits & ENCRYPTED:
+            raise ValueError(f"{name} is encrypted")
+        if info.compress_type not in COMPRESSIONS:
+            raise ValueError(f"{name} is compressed in a way np.savez does not write")
+        if info.file_size > MOST_EXPANSION * info.compress_size + SPARE:
+            raise ValueError(f"{name} claims {info.file_size} bytes from {info.compress_size}")
+
+
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
+    with archive.open(info) as member:
+        _header(member, info.file_size, f"member {info.filename!r}")
+        member.seek(0)
+        array: Array = np.lib.format.read_array(member, allow_pickle=False)
+    return array
+
+
+def _header(file: IO[bytes], size: int, name: str) -> None:
+    """Read past a header that is plain and claims no more than the `size` bytes of its file hold."""
+    try:
+        version = np.lib.format.read_magic(file)
+    except ValueError as error:
+        raise ValueError(f"{name} is no array") from error
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"{name} is in version {version} of the format, which plain arrays do not need")
+    read: Any = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(file)
+    if dtype.hasobject:
+        raise ValueError(f"{name} holds pickled objects")
+    if dtype.itemsize == 0 or not all(isinstance(side, int) and side >= 0 for side in shape):
+        raise ValueError(f"{name} claims shape {shape} of type {dtype}")
+    require_held(shape, dtype.itemsize, size - file.tell(), name)

@@ -1,0 +1,110 @@
+"""safetensors read by their header: where each array is, checked before it is mapped or read."""
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from noshadow.checks import Array
+from noshadow.reading.json_text import parsed_json
+from noshadow.reading.numpy_files import require_held
+
+LARGEST_HEADER = 100_000_000
+DTYPES = {
+    "BOOL": "bool",
+    "U8": "<u1",
+    "I8": "<i1",
+    "I16": "<i2",
+    "U16": "<u2",
+    "I32": "<i4",
+    "U32": "<u4",
+    "I64": "<i8",
+    "U64": "<u8",
+    "F16": "<f2",
+    "F32": "<f4",
+    "F64": "<f8",
+}
+_ENTRY = {"dtype", "shape", "data_offsets"}
+Places = dict[str, tuple[str, tuple[int, ...], int]]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the arrays of a safetensors file are: name → (dtype, shape, first byte), and its metadata."""
+
+    path: Path
+    metadata: Mapping[str, str]
+    places: Mapping[str, tuple[str, tuple[int, ...], int]]
+
+    def array(self, name: str) -> Array:
+        """One array, memory-mapped and read-only."""
+        dtype, shape, offset = self.places[name]
+        return np.memmap(self.path, dtype=dtype, mode="r", offset=offset, shape=shape)
+
+
+def layout(path: Path) -> Layout:
+    """The layout of a safetensors file from its header; no array is read.
+
+    Raises:
+        ValueError: it is not a whole safetensors file of number formats NumPy has.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        length = os.fstat(file.fileno()).st_size
+        size = int.from_bytes(file.read(8), "little")
+        if not 0 < size <= min(LARGEST_HEADER, length - 8):
+            raise ValueError("no safetensors header")
+        header = parsed_json(file.read(size))
+    if not isinstance(header, dict):
+        raise ValueError("a header that is not of safetensors")
+    metadata = header.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
+        raise ValueError("metadata other than text")
+    places, end = _places(header, 8 + size, length)
+    if end != length:
+        raise ValueError(f"{length} bytes where its header says {end}")
+    return Layout(path, metadata, places)
+
+
+def safetensors_arrays(path: Path) -> dict[str, Array]:
+    """All arrays of a safetensors file, in memory; raises as `layout`."""
+    there = layout(path)
+    return {name: _read(path, place) for name, place in there.places.items()}
+
+
+def _read(path: Path, place: tuple[str, tuple[int, ...], int]) -> Array:
+    dtype, shape, offset = place
+    array = np.fromfile(path, dtype="<u1" if dtype == "bool" else dtype, count=math.prod(shape), offset=offset).reshape(shape)
+    # Any byte but 0 is true: NumPy's own bools hold 0 and 1 only.
+    return array != 0 if dtype == "bool" else array
+
+
+def _places(header: Mapping[str, Any], origin: int, length: int) -> tuple[Places, int]:
+    """Where each array is, and where the last one ends."""
+    places, end = {}, origin
+    for name, entry in header.items():
+        if not isinstance(entry, dict) or set(entry) != _ENTRY:
+            raise ValueError(f"{name!r} without exactly dtype, shape and data_offsets")
+        dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+        if not isinstance(dtype, str) or dtype not in DTYPES:
+            raise ValueError(f"{name!r} of type {dtype!r}, which NumPy does not have: save it as float32")
+        if not _are_sizes(shape) or not _are_sizes(offsets) or len(offsets) != 2:
+            raise ValueError(f"{name!r} with shape {str(shape)[:60]} at {str(offsets)[:60]}")
+        start, stop = offsets
+        if not start <= stop <= length - origin:
+            raise ValueError(f"{name!r} at bytes {start} to {stop} where {length - origin} are there")
+        itemsize = np.dtype(DTYPES[dtype]).itemsize
+        require_held(shape, itemsize, stop - start, repr(name))
+        if math.prod(shape) * itemsize < stop - start:
+            raise ValueError(f"{name!r} of shape {tuple(shape)} in {stop - start} bytes")
+        places[name] = (DTYPES[dtype], tuple(shape), origin + start)
+        end = max(end, origin + stop)
+    return places, end
+
+
+def _are_sizes(value: object) -> bool:
+    return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)

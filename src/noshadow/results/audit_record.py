@@ -8,14 +8,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from noshadow.checks import Array
+from noshadow.checks import TASKS, Array, InputError, refuse, require_choice
+from noshadow.reading.forms import require_form
+from noshadow.reading.numpy_files import npz_arrays
+from noshadow.reading.reasons import reason_of
 from noshadow.results.finding import Finding
-from noshadow.results.folder import read_folder, write_folder
+from noshadow.results.folder import AUDIT, read_folder, write_folder
+from noshadow.results.folder_forms import AUDIT_FORM
 from noshadow.results.ground_truth import GroundTruth
 from noshadow.results.group_risk import GroupRisk
 from noshadow.results.model_risk import ModelRisk
+from noshadow.results.record_table import record_table, require_numbers, require_ranks, require_shares, target_columns
 
 FORMAT = 1
+OWNER = "load"
+SHARES = ("predicted_tpr", "lira_success", "lira_tpr", "rmia_success", "shokri_success", "lood_auc")
+LOOD_COLUMNS = ("lood_kl", "lood_mean_distance", "lood_auc")
+AUDITED_TASKS = (*TASKS, "language-model")
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,13 +108,26 @@ def load(folder: str | Path) -> Audit:
     Raises:
         InputError: not an audit, of another format, or altered since it was written.
     """
-    manifest, files = read_folder(folder, "load", form=FORMAT, names=("records.parquet", "losses.npz"))
-    with np.load(io.BytesIO(files["losses.npz"]), allow_pickle=False) as losses:
-        member, nonmember = losses["member"], losses["nonmember"]
+    manifest, files = read_folder(folder, OWNER, form=FORMAT, names=AUDIT.files)
+    require_form(manifest, AUDIT_FORM, "", OWNER, f"{AUDIT.again}.")
+    require_choice(manifest["task"], AUDITED_TASKS, OWNER, "task")
+    member, nonmember = _losses(files["losses.npz"], manifest["records"]["count"])
+    records = record_table(files["records.parquet"], manifest["records"], OWNER, AUDIT.again)
+    targets = target_columns(records)
+    classes = ("target",) if manifest["task"] in ("classification", "binary") else ()
+    require_shares(records, SHARES, OWNER, AUDIT.again)
+    if manifest["provenance"].get("lood") is not None:
+        _require_lood_columns(records)
+    require_numbers(records, ("loss", *dict.fromkeys((*targets, *classes))), OWNER, AUDIT.again)
+    require_ranks(records, manifest["ranked_by"], OWNER, AUDIT.again)
     risk, truth, drawn = manifest["model_risk"], manifest.get("ground_truth"), manifest.get("findings")
+    measured = None if risk is None else ModelRisk.from_dict(risk)
+    if measured is not None and (measured.n_members, measured.n_nonmembers) != (len(member), len(nonmember)):
+        got = f"{measured.n_members} and {measured.n_nonmembers} beside {len(member)} and {len(nonmember)}"
+        refuse(OWNER, "model_risk", "count the losses that are there", got, f"{AUDIT.again}.")
     return Audit(
-        records=pd.read_parquet(io.BytesIO(files["records.parquet"])),
-        model_risk=None if risk is None else ModelRisk.from_dict(risk),
+        records=records,
+        model_risk=measured,
         member_losses=member,
         nonmember_losses=nonmember,
         task=manifest["task"],
@@ -119,3 +141,27 @@ def load(folder: str | Path) -> Audit:
         class_risk=tuple(GroupRisk.from_dict(entry) for entry in manifest.get("class_risk", ())),
         group_risk=tuple(GroupRisk.from_dict(entry) for entry in manifest.get("group_risk", ())),
     )
+
+
+def _require_lood_columns(records: pd.DataFrame) -> None:
+    """All three columns that `with_lood` adds, known for the same records and for one at least."""
+    known = records[list(LOOD_COLUMNS)].notna().to_numpy() if set(LOOD_COLUMNS) <= set(records.columns) else np.zeros((1, 3), bool)
+    if not known.any() or (known.any(1) != known.all(1)).any():
+        refuse(OWNER, "records.parquet", f"have the columns {', '.join(LOOD_COLUMNS)} of some records", "others", f"{AUDIT.again}.")
+
+
+def _losses(content: bytes, members: int) -> tuple[Array, Array]:
+    """Losses of members and non-members, of one dimension and without NaN."""
+    try:
+        held = npz_arrays(io.BytesIO(content), len(content))
+    except ValueError as error:
+        raise InputError(f"{OWNER}: losses.npz must hold plain arrays; got {reason_of(error)}. {AUDIT.again}.") from error
+    if set(held) != {"member", "nonmember"}:
+        refuse(OWNER, "losses.npz", "hold member and nonmember", ", ".join(sorted(held)) or "nothing", f"{AUDIT.again}.")
+    for name, losses in held.items():
+        if losses.ndim != 1 or losses.dtype != np.float64 or bool(np.isnan(losses).any()):
+            got = f"shape {losses.shape} of {losses.dtype}" + (" with NaN" if losses.dtype.kind == "f" and np.isnan(losses).any() else "")
+            refuse(OWNER, f"{name} losses", "be float64 numbers, one a record", got, f"{AUDIT.again}.")
+    if len(held["member"]) != members:
+        refuse(OWNER, "losses.npz", f"hold one loss for each of {members} records", f"{len(held['member'])}", f"{AUDIT.again}.")
+    return held["member"], held["nonmember"]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from noshadow.checks import InputError, refuse
+from noshadow.reading.json_text import parsed_json
 from noshadow.results.model_risk import Interval
 
 FORMAT = 1
@@ -75,12 +76,12 @@ class Calibration:
             InputError: no such file, not a calibration, or of another version.
         """
         try:
-            content = json.loads(Path(path).read_text(encoding="utf8"))
+            content = parsed_json(Path(path).read_bytes())
         except FileNotFoundError as error:
             raise InputError(f"Calibration.load: path must be a file; got {path}. Write one with Calibration.save.") from error
         except (OSError, TypeError) as error:
             raise InputError(f"Calibration.load: path must be a readable file; got {path} ({error}).") from error
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        except ValueError as error:
             raise InputError(f"Calibration.load: path must hold JSON; got {path} ({error}).") from error
         return cls.from_dict(content)
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from noshadow.checks import refuse, require_choice
+from noshadow.reading.forms import Count, require_form
 
 STATUSES = ("found", "passed", "not applicable", "skipped")
 SEVERITIES = ("high", "medium", "low")
@@ -38,7 +39,7 @@ class Finding:
     anchor: str
     limits: dict[str, float] = field(default_factory=dict)
     records: tuple[str, ...] = ()
-    count: int | None = None
+    count: Count | None = None
 
     def __post_init__(self) -> None:
         require_choice(self.status, STATUSES, "Finding", "status")
@@ -63,4 +64,5 @@ class Finding:
         if not isinstance(data, Mapping) or set(data) != known:
             apart = sorted(set(data) ^ known) if isinstance(data, Mapping) else type(data).__name__
             refuse("Finding.from_dict", "data", "hold exactly the fields of Finding", f"{apart}", "Written by another version?")
+        require_form(data, cls, "data", "Finding.from_dict", "Written by another version?")
         return cls(**(dict(data) | {"records": tuple(data["records"])}))

@@ -9,10 +9,11 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from noshadow.checks import InputError, refuse
 from noshadow.private_files import FOLDER_MODE, followed, make_private_folder, write_private
+from noshadow.reading.json_text import parsed_json
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def read_folder(
         contents = {name: (path / name).read_bytes() if (path / name).is_file() else None for name in names}
     except OSError as error:
         raise InputError(f"{owner}: folder must be readable; got '{path}' ({error}).") from error
-    if manifest.get("format") != form:
+    if type(manifest.get("format")) is not int or manifest["format"] != form:
         refuse(owner, "folder", f"be of format {form}", manifest.get("format"), f"{kind.again} with this version{_newer(manifest, form)}.")
     expected = manifest["files"]
     files = {name: content for name, content in contents.items() if content is not None and digest(content) == expected.get(name)}
@@ -149,7 +150,7 @@ def _read_manifest(path: Path, owner: str, kind: FolderKind) -> dict[str, Any]:
     if not (path / name).is_file():
         refuse(owner, "folder", f"hold {kind.noun} ({name})", f"'{path}'")
     try:
-        manifest = json.loads((path / name).read_bytes(), parse_constant=_refuse_constant)
+        manifest = parsed_json((path / name).read_bytes())
     except ValueError as error:
         raise InputError(f"{owner}: {name} must be JSON; got '{path}' ({error}). {kind.again}.") from error
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
@@ -161,10 +162,6 @@ def _newer(manifest: Mapping[str, Any], form: int) -> str:
     """What else helps when the folder comes from the future."""
     number = manifest.get("format")
     return ", or update noshadow: a newer version wrote it" if isinstance(number, int) and number > form else ""
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _own_digest(manifest: Mapping[str, Any]) -> str:

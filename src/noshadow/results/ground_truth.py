@@ -7,16 +7,28 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from noshadow.checks import refuse
+from noshadow.reading.forms import Count, Keys, Level, OneOf, Share, Such, require_form
 
 Interval = tuple[float, float]
+_NUMBER = float | None
+AGREEMENT = Such(
+    Keys(
+        {"attack": str, "score": str, "metric": str, "note": str, "targets": Count, "records": Count}
+        | dict.fromkeys(("top", "keep", "value", "low", "high"), _NUMBER)
+    ),
+    "have both ends of its interval or none",
+    lambda row: (row["low"] is None) == (row["high"] is None),
+)
+_COMPARED = Keys(dict.fromkeys(("target", "mean", "sd", "low", "high", "z"), float) | {"outlying": bool})
+PARITY = Keys({"member": _COMPARED, "nonmember": OneOf(None, _COMPARED), "outlying": bool, "sentence": str})
 
 
 @dataclass(frozen=True)
 class MeasuredRate:
     """True-positive rate of an attack at one false-positive level, with its interval; fractions."""
 
-    fpr: float
-    tpr: float
+    fpr: Level
+    tpr: Share
     low: float
     high: float
 
@@ -36,10 +48,10 @@ class MeasuredAttack:
 
     attack: str
     attacked: str
-    auc: float
+    auc: Share
     auc_interval: Interval
     rates: tuple[MeasuredRate, ...]
-    models: int
+    models: Count
 
 
 @dataclass(frozen=True)
@@ -60,14 +72,14 @@ class GroundTruth:
         provenance: plan digest, data hashes, seeds, versions (JSON-ready).
     """
 
-    models: int
-    records: int
-    fraction: float
+    models: Count
+    records: Count
+    fraction: Share
     variants: dict[str, Any]
     attacks: tuple[MeasuredAttack, ...]
     agreement: tuple[dict[str, Any], ...]
     ceiling: tuple[dict[str, Any], ...]
-    targets: int
+    targets: Count
     parity: dict[str, Any] | None = None
     not_applicable: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -100,6 +112,9 @@ class GroundTruth:
                 else f"fields {', '.join(sorted(set(data) ^ known))} missing or unknown"
             )
             refuse("GroundTruth.from_dict", "data", "hold exactly the fields of GroundTruth", got, "Written by another version?")
+        require_form(data, cls, "data", "GroundTruth.from_dict", "Written by another version?")
+        for name, form in (("agreement", [AGREEMENT]), ("ceiling", [AGREEMENT]), ("parity", OneOf(None, PARITY))):
+            require_form(data[name], form, name, "GroundTruth.from_dict", "Written by another version?")
         attacks = tuple(_attack(entry) for entry in data["attacks"])
         lists = {name: tuple(data[name]) for name in ("agreement", "ceiling", "notes")}
         return cls(**(dict(data) | lists | {"attacks": attacks}))

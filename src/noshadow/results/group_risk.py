@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from noshadow.checks import refuse
+from noshadow.reading.forms import Count, Share, require_form
 from noshadow.results.model_risk import Interval
 
 
@@ -24,17 +25,17 @@ class GroupRisk:
     """
 
     group: str
-    n_members: int
-    n_nonmembers: int
-    auc: float | None
+    n_members: Count
+    n_nonmembers: Count
+    auc: Share | None
     auc_interval: Interval | None
     auc_difference: float | None
-    auc_p: float | None
-    level: float | None
-    tnr: float | None
+    auc_p: Share | None
+    level: Share | None
+    tnr: Share | None
     tnr_interval: Interval | None
     tnr_difference: float | None
-    tnr_p: float | None
+    tnr_p: Share | None
     riskier: bool
     reason: str | None = None
 
@@ -55,5 +56,6 @@ class GroupRisk:
             if not isinstance(data, Mapping):
                 refuse("GroupRisk.from_dict", "data", "be a dictionary", type(data).__name__)
             refuse("GroupRisk.from_dict", "data", "hold exactly its fields", f"{sorted(set(data) ^ known)} missing or unknown")
+        require_form(data, cls, "data", "GroupRisk.from_dict", "Written by another version?")
         given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
         return cls(**given)

@@ -1,15 +1,19 @@
 """LoodAudit: how much a data set would leak through an architecture, as a record, and its folder on disk."""
 
-import io
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from noshadow.reading.forms import require_form
 from noshadow.results.folder import FolderKind, read_folder, write_folder
+from noshadow.results.folder_forms import LOOD_FORM
+from noshadow.results.record_table import record_table, require_numbers, require_ranks, require_shares, target_columns
 
 FORMAT = 1
+OWNER = "load_lood"
+COLUMNS = ("kl", "mean_distance", "loo_variance", "auc", "tpr", "leverage", "map_1", "map_2")
 LOOD = FolderKind("a leave-one-out audit", "lood.json", ("records.parquet",), "lood.html", "Run noshadow lood again")
 
 
@@ -77,10 +81,15 @@ def load_lood(folder: str | Path) -> LoodAudit:
     Raises:
         InputError: not such a folder, of another format, or altered since it was written.
     """
-    manifest, files = read_folder(folder, "load_lood", form=FORMAT, names=LOOD.files, kind=LOOD)
+    manifest, files = read_folder(folder, OWNER, form=FORMAT, names=LOOD.files, kind=LOOD)
+    require_form(manifest, LOOD_FORM, "", OWNER, f"{LOOD.again}.")
+    records = record_table(files["records.parquet"], manifest["records"], OWNER, LOOD.again)
+    require_numbers(records, (*COLUMNS, *target_columns(records)), OWNER, LOOD.again)
+    require_ranks(records, "kl", OWNER, LOOD.again)
+    require_shares(records, ("auc", "tpr"), OWNER, LOOD.again)
     plain = ("kernel", "noise", "fpr", "summary", "conditioning", "joined", "provenance", "timings")
     return LoodAudit(
-        records=pd.read_parquet(io.BytesIO(files["records.parquet"])),
+        records=records,
         sweep=tuple(manifest["sweep"]),
         notes=tuple(manifest["notes"]),
         **{name: manifest[name] for name in plain},

@@ -6,6 +6,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from noshadow.checks import refuse
+from noshadow.reading.forms import Count, Level, Share, Size, require_form
 
 Interval = tuple[float, float]
 
@@ -21,8 +22,8 @@ class TnrCurve:
         high: upper ends.
     """
 
-    levels: tuple[float, ...]
-    tnr: tuple[float, ...]
+    levels: tuple[Level, ...]
+    tnr: tuple[Share, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
 
@@ -65,13 +66,13 @@ class ModelRisk:
         notes: what looks wrong about the two samples, in sentences.
     """
 
-    fpr: float
-    tnr: float
+    fpr: Level
+    tnr: Share
     tnr_interval: Interval
     threshold: float
-    auc: float
+    auc: Share
     auc_interval: Interval
-    predicted_tpr: float | None
+    predicted_tpr: Share | None
     predicted_tpr_interval: Interval | None
     in_calibration_domain: bool | None
     reason: str
@@ -79,22 +80,22 @@ class ModelRisk:
     loss_gap_interval: Interval
     accuracy_gap: float | None
     accuracy_gap_interval: Interval | None
-    member_accuracy: float | None
-    nonmember_accuracy: float | None
-    ks: float
+    member_accuracy: Share | None
+    nonmember_accuracy: Share | None
+    ks: Share
     ks_interval: Interval
-    wasserstein: float
+    wasserstein: Size
     wasserstein_interval: Interval
-    n_members: int
-    n_nonmembers: int
+    n_members: Count
+    n_nonmembers: Count
     curve: TnrCurve
-    resamples: int
-    interval_level: float
-    seed: int
-    references: int | None = None
+    resamples: Count
+    interval_level: Level
+    seed: Count
+    references: Count | None = None
     calibration: str | None = None
     predicted_from: str | None = None
-    prediction_level: float | None = None
+    prediction_level: Level | None = None
     extrapolated: TnrCurve | None = None
     notes: tuple[str, ...] = ()
 
@@ -120,6 +121,7 @@ class ModelRisk:
             InputError: a field is missing, unknown or not of its kind.
         """
         _require_keys(data, cls, "data")
+        require_form(data, cls, "model_risk", "ModelRisk.from_dict", "Written by another version?")
         given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
         for name in ("curve", "extrapolated"):
             if name == "curve" or data.get(name) is not None:

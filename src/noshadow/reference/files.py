@@ -1,11 +1,9 @@
-"""Arrays as safetensors files, and such files read without being loaded."""
+"""Arrays as safetensors files, the same bytes in every run, and their digests."""
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,38 +11,10 @@ import numpy as np
 
 from noshadow.checks import Array
 from noshadow.private_files import write_private
+from noshadow.reading.safetensors_files import DTYPES
 
 UNFINISHED = re.compile(r"^\..+\.partial-\d+$")
-LARGEST_HEADER = 100_000_000
-DTYPES = {
-    "BOOL": "bool",
-    "U8": "<u1",
-    "I8": "<i1",
-    "I16": "<i2",
-    "U16": "<u2",
-    "I32": "<i4",
-    "U32": "<u4",
-    "I64": "<i8",
-    "U64": "<u8",
-    "F16": "<f2",
-    "F32": "<f4",
-    "F64": "<f8",
-}
 CODES = {np.dtype(name): code for code, name in DTYPES.items()}
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Where the arrays of a safetensors file are: name → (dtype, shape, first byte), and its metadata."""
-
-    path: Path
-    metadata: Mapping[str, str]
-    places: Mapping[str, tuple[str, tuple[int, ...], int]]
-
-    def array(self, name: str) -> Array:
-        """One array, memory-mapped and read-only."""
-        dtype, shape, offset = self.places[name]
-        return np.memmap(self.path, dtype=dtype, mode="r", offset=offset, shape=shape)
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> None:
@@ -62,39 +32,6 @@ def write_arrays(path: Path, arrays: Mapping[str, Array], metadata: Mapping[str,
     text += b" " * (-len(text) % 8)  # arrays start at a multiple of their item size
     contents = (array.astype(array.dtype.newbyteorder("<"), copy=False).data.cast("B") for _, array in placed if array.size)
     write_private(path, chained(len(text).to_bytes(8, "little") + text, contents))
-
-
-def layout(path: Path) -> Layout:
-    """The layout of a safetensors file from its header; no array is read.
-
-    Raises:
-        ValueError: it is not a whole safetensors file of number formats NumPy has.
-        OSError: it cannot be read.
-    """
-    with path.open("rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        if not 0 < size <= LARGEST_HEADER:
-            raise ValueError("no safetensors header")
-        header: Any = json.loads(file.read(size))
-        length = os.fstat(file.fileno()).st_size
-    try:
-        places, end = _places(header, 8 + size)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"a header that is not of safetensors ({error!r})") from error
-    if end != length:
-        raise ValueError(f"{length} bytes where its header says {end}")
-    return Layout(path, header.get("__metadata__", {}), places)
-
-
-def _places(header: Any, origin: int) -> tuple[dict[str, tuple[str, tuple[int, ...], int]], int]:
-    """Where each array is, and where the last one ends."""
-    places, end = {}, origin
-    for name, entry in header.items():
-        if name != "__metadata__":
-            start, stop = entry["data_offsets"]
-            places[name] = (DTYPES[entry["dtype"]], tuple(entry["shape"]), origin + start)
-            end = max(end, origin + stop)
-    return places, end
 
 
 def file_sha256(path: Path) -> str:

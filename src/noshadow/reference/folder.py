@@ -12,12 +12,12 @@ import numpy as np
 
 from noshadow.checks import Array, refuse
 from noshadow.private_files import followed, make_private_folder, write_private
-from noshadow.reference.files import UNFINISHED, Layout, chained, file_sha256, layout, npy_header, write_arrays
+from noshadow.reference.files import UNFINISHED, chained, file_sha256, npy_header, write_arrays
 from noshadow.reference.manifest import plan_digest, read_manifest, require_same_plan
+from noshadow.reference.opening import MEMBERSHIP, PLAN, RECORDS, TARGET, opened_manifest
 from noshadow.reference.plan import Plan
 from noshadow.results.folder import strict_json
 
-PLAN, MEMBERSHIP, RECORDS, TARGET = "plan.json", "membership.npy", "records.npz", "target.safetensors"
 OWN_NAMES = frozenset({PLAN, MEMBERSHIP, RECORDS, TARGET, "models", "failures", "stacked"})
 INSIDE = {
     "models": re.compile(r"\d{5,}\.safetensors"),
@@ -77,44 +77,7 @@ def require_own_folder(path: Path, owner: str) -> bool:
     return bool(held)
 
 
-def opened_manifest(path: Path, owner: str) -> dict[str, Any]:
-    """The plan of an existing experiment."""
-    if not (path / PLAN).is_file():
-        refuse(owner, "folder", f"hold reference models ({PLAN})", f"'{path}'")
-    return read_manifest((path / PLAN).read_bytes(), path, owner)
-
-
 def resumed_manifest(path: Path, here: Mapping[str, Any], owner: str) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The stored plan, which must be the one asked for now, and notes on what changed beside it."""
     there = opened_manifest(path, owner)
     return there, require_same_plan(there, here, owner)
-
-
-def stored_plan(path: Path, manifest: Mapping[str, Any], owner: str) -> tuple[Plan, dict[str, Array]]:
-    """Membership (memory-mapped) with the seeds, and ids, targets, member; altered files are refused."""
-    for name, file in (("membership", MEMBERSHIP), ("records", RECORDS)):
-        if not (path / file).is_file() or file_sha256(path / file) != manifest["hashes"][name]:
-            refuse(owner, "folder", "be as it was written", f"'{path}' with {file} missing or altered", "Train again in another folder.")
-    membership = np.load(path / MEMBERSHIP, mmap_mode="r", allow_pickle=False)
-    with (path / RECORDS).open("rb") as opened, np.load(opened, allow_pickle=False) as archive:
-        records = {name: archive[name] for name in archive.files}
-    arguments = manifest["plan"]
-    return Plan(membership, records.pop("seeds"), arguments["fraction"], arguments["seed"]), records
-
-
-def model_path(folder: Path, number: int) -> Path:
-    """File of one model."""
-    return folder / "models" / f"{number:05d}.safetensors"
-
-
-def whole_models(folder: Path, manifest: Mapping[str, Any]) -> dict[int, Layout]:
-    """Models that are there and whole: number → layout. A damaged file, or one of another plan, does not count."""
-    expected, found = plan_digest(manifest), {}
-    for number in range(manifest["plan"]["models"]):
-        try:
-            there = layout(model_path(folder, number))
-        except (OSError, ValueError):
-            continue
-        if there.metadata.get("plan") == expected and there.metadata.get("model") == str(number):
-            found[number] = there
-    return found

@@ -10,9 +10,10 @@ from typing import Any
 from noshadow.checks import InputError
 from noshadow.private_files import write_private
 from noshadow.progress import tracked
-from noshadow.reference.files import UNFINISHED, layout, write_arrays
-from noshadow.reference.folder import INSIDE, TARGET, model_path, whole_models
+from noshadow.reference.files import UNFINISHED, write_arrays
+from noshadow.reference.folder import INSIDE
 from noshadow.reference.manifest import FORMAT, plan_digest
+from noshadow.reference.opening import model_path, target_layout, whole_models
 from noshadow.reference.work import Outcome
 
 FAILURES_NAMED = 5
@@ -36,7 +37,7 @@ def keep_outcomes(
     models, failed = stored["plan"]["models"], {}
     notes: set[str] = set()
     described = {"format": str(FORMAT), "plan": plan_digest(stored), "engine": stored["train"]["engine"], "workers": str(workers)}
-    form = _known_form(path, stored)
+    form = _known_form(path, stored, owner)
     bar = tracked(stream, "Training reference models", total=total, show=progress)
     with closing(stream), closing(bar) as outcomes:  # type: ignore[type-var]
         for outcome in outcomes:
@@ -89,9 +90,9 @@ def remove_unfinished(path: Path) -> None:
                     entry.unlink()
 
 
-def _known_form(path: Path, stored: Mapping[str, Any]) -> Form | None:
+def _known_form(path: Path, stored: Mapping[str, Any], owner: str) -> Form | None:
     """Task and shapes that every model must have: those of the target, or of the first model that is there."""
-    there = layout(path / TARGET) if (path / TARGET).is_file() else next(iter(whole_models(path, stored).values()), None)
+    there = target_layout(path, stored, owner) or next(iter(whole_models(path, stored).values()), None)
     return None if there is None else _form(there.metadata.get("task", ""), {name: place[1] for name, place in there.places.items()})
 
 

@@ -5,9 +5,10 @@ import inspect
 import json
 import platform
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from noshadow.checks import InputError, refuse
+from noshadow.reading.json_text import parsed_json
 from noshadow.reference.queries import query_name
 from noshadow.reference.work import Job, TrainsMany
 from noshadow.results.folder import digest, strict_json
@@ -103,7 +104,7 @@ def plan_digest(manifest: Mapping[str, Any]) -> str:
 def read_manifest(content: bytes, place: object, owner: str) -> dict[str, Any]:
     """plan.json parsed strictly; another format or anything but an object is refused."""
     try:
-        manifest = json.loads(content, parse_constant=_refuse_constant)
+        manifest = parsed_json(content)
     except ValueError as error:
         raise InputError(f"{owner}: plan.json must be JSON; got '{place}' ({error}).") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
@@ -151,7 +152,3 @@ def _short(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     # Digests are told apart by their first digits.
     return text[:12] if len(text) == 64 else text if len(text) <= 80 else f"{text[:77]}…"
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")

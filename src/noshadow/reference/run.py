@@ -11,9 +11,10 @@ import numpy as np
 from noshadow.checks import Array, InputError, as_array, refuse, require_choice, require_whole
 from noshadow.crews import Crew, Wording, crew, surviving_results
 from noshadow.output_scale import SCALES
-from noshadow.reference.folder import create_folder, require_own_folder, resumed_manifest, stored_plan, whole_models
+from noshadow.reference.folder import create_folder, require_own_folder, resumed_manifest
 from noshadow.reference.keeping import disk, keep_outcomes, remove_unfinished
 from noshadow.reference.manifest import function_name, job_manifest
+from noshadow.reference.opening import stored_plan, whole_models
 from noshadow.reference.plan import Plan, checked_arguments, plan
 from noshadow.reference.pool import Pool, record_pool
 from noshadow.reference.queries import Query, checked_queries

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from noshadow.reference.folder import opened_manifest, whole_models
+from noshadow.reference.opening import opened_manifest, whole_models
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def status(folder: str | Path) -> Status:
     for number in missing:
         report = path / "failures" / f"{number:05d}.txt"
         if report.is_file():
-            failed.append((number, report.read_text(encoding="utf-8").partition("\n")[0]))
+            failed.append((number, report.read_text(encoding="utf-8", errors="replace").partition("\n")[0]))
     each = sum(float(there.metadata["seconds"]) for there in done.values()) / len(done) if done else None
     newest = max(done.values(), key=lambda there: there.path.stat().st_mtime_ns, default=None)
     workers = 1 if newest is None else int(newest.metadata["workers"])

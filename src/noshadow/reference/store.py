@@ -10,13 +10,23 @@ import numpy as np
 
 from noshadow.checks import Array, InputError, refuse
 from noshadow.private_files import make_private_folder, write_private
-from noshadow.reference.files import Layout, chained, layout, npy_header
-from noshadow.reference.folder import TARGET, model_path, opened_manifest, stored_plan, whole_models
+from noshadow.reading.numpy_files import mapped_npy
+from noshadow.reading.reasons import reason_of
+from noshadow.reading.safetensors_files import Layout, layout
+from noshadow.reference.files import chained, npy_header
 from noshadow.reference.manifest import plan_digest
+from noshadow.reference.opening import (
+    EXTRA,
+    model_path,
+    opened_manifest,
+    require_finite_rows,
+    require_one_form,
+    stored_plan,
+    target_layout,
+    whole_models,
+)
 from noshadow.reference.parity import loss_parity
 from noshadow.reference.plan import Plan
-
-PREFIX = "extra."
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +63,7 @@ class Recorded:
     @property
     def extra(self) -> dict[str, Array]:
         """What the experiment's `extra` function returned for this model."""
-        return {name.removeprefix(PREFIX): self.layout.array(name) for name in self.layout.places if name.startswith(PREFIX)}
+        return {name.removeprefix(EXTRA): self.layout.array(name) for name in self.layout.places if name.startswith(EXTRA)}
 
     def _optional(self, name: str) -> Any:
         return self.layout.array(name) if name in self.layout.places else None
@@ -154,7 +164,7 @@ class References:
 
     def model(self, number: int) -> Recorded:
         """The arrays of one model."""
-        return Recorded(layout(model_path(self.folder, number)))
+        return Recorded(_layout(model_path(self.folder, number)))
 
     def outputs(self, model: int) -> Array:
         """(n, m) outputs of one model, memory-mapped."""
@@ -171,8 +181,12 @@ class References:
     @cached_property
     def target(self) -> Recorded | None:
         """The target's own arrays, or None when no target was given."""
-        path = self.folder / TARGET
-        return Recorded(layout(path)) if path.is_file() else None
+        there = target_layout(self.folder, self.describe, "References")
+        if there is None:
+            return None
+        for name in ("statistic", "loss"):
+            require_finite_rows(there.array(name), name, there.path.name, "References")
+        return Recorded(there)
 
     def parity(self) -> dict[str, Any] | None:
         """Mean losses of the target beside those of the reference models, see `loss_parity`; None without a target."""
@@ -213,10 +227,8 @@ def load_references(folder: str | Path) -> References:
         hint = "Run train_references (noshadow reference train) again with the same arguments: it trains only what is missing."
         refuse(owner, "folder", f"hold all {models} models of its plan", f"{len(done)} of {models} (missing: {listed})", hint)
     drawn, records = stored_plan(path, manifest, owner)
-    tasks = {there.metadata.get("task", "") for there in done.values()}
-    if len(tasks) != 1:
-        refuse(owner, "models", "be of one task", ", ".join(sorted(tasks)), "Name it with task=… in another folder.")
-    return References(path, manifest, drawn, records["ids"], records["targets"], records["member"], tasks.pop(), tuple(manifest["notes"]))
+    task = require_one_form(done, target_layout(path, manifest, owner), drawn, manifest, owner)
+    return References(path, manifest, drawn, records["ids"], records["targets"], records["member"], task, tuple(manifest["notes"]))
 
 
 def with_notes(references: References, notes: tuple[str, ...]) -> References:
@@ -231,8 +243,8 @@ def _stacked(references: References, name: str) -> Array:
     states = [(path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
     key = hashlib.sha256(repr((plan_digest(references.describe), states)).encode()).hexdigest()[:16]
     target = folder / "stacked" / f"{name}-{key}.npy"
-    if not target.is_file():
-        first = layout(paths[0]).array(name)
+    first = _layout(paths[0]).array(name)
+    if not _is_stack(target, (models, *first.shape), first.dtype):
         rows = (np.ascontiguousarray(_row(path, name, first)).data.cast("B") for path in paths)
         try:
             make_private_folder(target.parent)
@@ -241,12 +253,28 @@ def _stacked(references: References, name: str) -> Array:
             write_private(target, chained(npy_header(first.dtype, (models, *first.shape)), rows))
         except OSError as error:
             raise InputError(f"References: folder must have room for stacked/{target.name}; got '{folder}' ({error}).") from error
-    stacked: Array = np.load(target, mmap_mode="r", allow_pickle=False)
-    return stacked
+    return mapped_npy(target)
+
+
+def _is_stack(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+    """Whether the file is there and of this form; a torn or foreign one is written anew."""
+    try:
+        there = mapped_npy(path)
+    except (OSError, ValueError):
+        return False
+    return there.shape == shape and there.dtype == dtype
+
+
+def _layout(path: Path) -> Layout:
+    try:
+        return layout(path)
+    except (OSError, ValueError) as error:
+        raise InputError(f"References: folder must be as it was loaded; got '{path}' ({reason_of(error)}). Load it again.") from error
 
 
 def _row(path: Path, name: str, like: Array) -> Array:
-    row = layout(path).array(name)
+    row = _layout(path).array(name)
     if row.shape != like.shape or row.dtype != like.dtype:
         refuse("References", name, f"have the form {like.shape} of the first model", f"{row.shape} in {path.name}")
+    require_finite_rows(row, name, path.name, "References")
     return row

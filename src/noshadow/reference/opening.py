@@ -1,0 +1,207 @@
+"""An experiment's folder opened: plan, membership, records and models, each checked before it is relied on."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from noshadow.checks import TASKS, Array, InputError, refuse
+from noshadow.reading.forms import Count, Keys, Level, OneOf, require_form
+from noshadow.reading.numpy_files import mapped_npy, npz_arrays
+from noshadow.reading.reasons import reason_of
+from noshadow.reading.safetensors_files import Layout, layout
+from noshadow.reference.files import file_sha256
+from noshadow.reference.manifest import plan_digest, read_manifest
+from noshadow.reference.plan import Plan
+from noshadow.signals import record_ids
+
+PLAN, MEMBERSHIP, RECORDS, TARGET = "plan.json", "membership.npy", "records.npz", "target.safetensors"
+EXTRA = "extra."
+AGAIN = "Train again in another folder."
+PLAN_FORM = Keys(
+    {
+        "plan": Keys({"models": Count, "records": Count, "fraction": Level, "seed": Count}),
+        "pool": OneOf("all", "train"),
+        "task": str,
+        "train": Keys({"engine": str}),
+        "signals": Keys({"queries": list[str], "traces": bool, "keep_outputs": bool, "extra_models": Count}),
+        "hashes": Keys({"membership": str, "records": str, "weights": str | None}),
+        "versions": dict[str, str],
+        "engine_reason": str,
+        "notes": list[str],
+    }
+)
+
+
+def opened_manifest(path: Path, owner: str) -> dict[str, Any]:
+    """The plan of an existing experiment, whose numbers of models and records are those of its membership."""
+    if not (path / PLAN).is_file():
+        refuse(owner, "folder", f"hold reference models ({PLAN})", f"'{path}'")
+    try:
+        manifest = read_manifest((path / PLAN).read_bytes(), path, owner)
+    except OSError as error:
+        raise InputError(f"{owner}: folder must be readable; got '{path}' ({error}).") from error
+    require_form(manifest, PLAN_FORM, "", owner, AGAIN)
+    # Everything below walks over the models: their number is taken from what is there, not from what is claimed.
+    for name, there in zip(("models", "records"), _membership(path, owner).shape, strict=True):
+        if manifest["plan"][name] != there:
+            refuse(owner, f"plan.{name}", f"be the {there} {name} of {MEMBERSHIP}", manifest["plan"][name], AGAIN)
+    return manifest
+
+
+def stored_plan(path: Path, manifest: Mapping[str, Any], owner: str) -> tuple[Plan, dict[str, Array]]:
+    """Membership (memory-mapped) with the seeds, and ids, targets, member; altered files are refused."""
+    for name, file in (("membership", MEMBERSHIP), ("records", RECORDS)):
+        if not (path / file).is_file() or _sha256(path / file, owner) != manifest["hashes"][name]:
+            refuse(owner, "folder", "be as it was written", f"'{path}' with {file} missing or altered", AGAIN)
+    arguments = manifest["plan"]
+    membership = _membership(path, owner)
+    _require_sides(membership, owner)
+    records = _records(path, arguments["models"], arguments["records"], owner)
+    return Plan(membership, records.pop("seeds"), arguments["fraction"], arguments["seed"]), records
+
+
+def model_path(folder: Path, number: int) -> Path:
+    """File of one model."""
+    return folder / "models" / f"{number:05d}.safetensors"
+
+
+def whole_models(folder: Path, manifest: Mapping[str, Any]) -> dict[int, Layout]:
+    """Models that are there and whole: number → layout. A damaged file, or one of another plan, does not count."""
+    expected, found = plan_digest(manifest), {}
+    for number in range(manifest["plan"]["models"]):
+        try:
+            there = layout(model_path(folder, number))
+        except (OSError, ValueError):
+            continue
+        own = (there.metadata.get("plan"), there.metadata.get("model")) == (expected, str(number))
+        if own and _is_described(there.metadata) and _fits(there, manifest["plan"]["records"]):
+            found[number] = there
+    return found
+
+
+def target_layout(folder: Path, manifest: Mapping[str, Any], owner: str) -> Layout | None:
+    """Where the target's arrays are, None without a target; a damaged file, or that of another plan, is refused."""
+    path = folder / TARGET
+    if not path.is_file():
+        return None
+    try:
+        there = layout(path)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{owner}: {TARGET} must be whole; got '{folder}' ({reason_of(error)}). {AGAIN}") from error
+    own = there.metadata.get("plan") == plan_digest(manifest) and there.metadata.get("task") in TASKS
+    if not own or not _fits(there, manifest["plan"]["records"]):
+        refuse(owner, TARGET, "belong to this plan", f"another in '{folder}'", AGAIN)
+    return there
+
+
+def require_one_form(models: Mapping[int, Layout], target: Layout | None, drawn: Plan, manifest: Mapping[str, Any], owner: str) -> str:
+    """The task of all models, which must leave arrays of one form behind, as the target does."""
+    forms = {_form(there) for there in (*models.values(), *(() if target is None else (target,)))}
+    if len(forms) != 1:
+        told = sorted(f"{task} with statistic {statistic}, outputs {outputs}" for task, statistic, outputs in forms)
+        refuse(owner, "models", "be of one task and form", "; ".join(told[:3]), "Name it with task=… in another folder.")
+    ((task, statistic, outputs),) = forms
+    if manifest["signals"]["keep_outputs"] and outputs is None:
+        refuse(owner, "models", "hold the outputs that the plan says were kept", "none", AGAIN)
+    queries = 1 + len(manifest["signals"]["queries"])
+    if queries > 1 and statistic[1:] != (queries,):
+        refuse(owner, "statistic", f"have a column for each of {queries} queries", f"shape {statistic}", AGAIN)
+    if task != "regression" and queries == 1 and len(statistic) > 1:
+        refuse(owner, "statistic", "be one number per record", f"shape {statistic}", AGAIN)
+    for number, there in models.items():
+        own = (drawn.records,), (int(drawn.membership[number].sum()),)
+        wrong = [name for name, place in there.places.items() if name.startswith(EXTRA) and (place[1] not in own or place[0] == "bool")]
+        if wrong:
+            refuse(owner, wrong[0], "have one number per record, or per member of its model", f"{there.places[wrong[0]]}", AGAIN)
+    return task
+
+
+def _form(there: Layout) -> tuple[str, tuple[int, ...], tuple[int, ...] | None]:
+    outputs = there.places.get("outputs")
+    return there.metadata["task"], there.places["statistic"][1], None if outputs is None else outputs[1]
+
+
+def require_finite_rows(array: Array, name: str, place: object, owner: str) -> None:
+    """Refuse NaN and infinity in what a model left behind."""
+    if array.dtype.kind == "f" and not bool(np.isfinite(array).all()):
+        refuse(owner, name, "be finite", f"{int((~np.isfinite(array)).sum())} NaN or infinite values in {place}", AGAIN)
+
+
+def _membership(path: Path, owner: str) -> Array:
+    try:
+        membership = mapped_npy(path / MEMBERSHIP)
+    except FileNotFoundError:
+        refuse(owner, "folder", "be as it was written", f"'{path}' with {MEMBERSHIP} missing or altered", AGAIN)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{owner}: {MEMBERSHIP} must be a plain array; got '{path}' ({reason_of(error)}). {AGAIN}") from error
+    if membership.dtype != bool or membership.ndim != 2:
+        refuse(owner, MEMBERSHIP, "hold true or false, models by records", f"shape {membership.shape} of {membership.dtype}", AGAIN)
+    return membership
+
+
+def _require_sides(membership: Array, owner: str) -> None:
+    """Refuse bytes that are no truth values, and a model or record that is always in or never."""
+    models, records = membership.shape
+    counts, sizes = np.zeros(records, dtype=np.int64), np.zeros(models, dtype=np.int64)
+    for number in range(models):
+        row = np.asarray(membership[number]).view(np.uint8)
+        if int(row.max(initial=0)) > 1:
+            refuse(owner, MEMBERSHIP, "hold true or false", f"{int(row.max())} in model {number}", AGAIN)
+        counts += row
+        sizes[number] = row.sum()
+    if not records or min(counts.min(), sizes.min()) < 1 or counts.max() >= models or sizes.max() >= records:
+        refuse(owner, MEMBERSHIP, "put every record in some of the models and leave it out of others", "one on one side only", AGAIN)
+
+
+def _records(path: Path, models: int, n: int, owner: str) -> dict[str, Array]:
+    try:
+        with (path / RECORDS).open("rb") as file:
+            held = npz_arrays(file, (path / RECORDS).stat().st_size)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{owner}: {RECORDS} must hold plain arrays; got '{path}' ({reason_of(error)}). {AGAIN}") from error
+    expected = {"seeds": ("iu", (models,)), "ids": ("iuU", (n,)), "member": ("b", (n,)), "targets": ("biuf", None)}
+    for name, (kinds, shape) in expected.items():
+        array = held.get(name)
+        if array is None or array.dtype.kind not in kinds or (shape is not None and array.shape != shape):
+            got = "none" if array is None else f"shape {array.shape} of {array.dtype}"
+            refuse(owner, f"{RECORDS}, {name}", f"have one entry per {'model' if name == 'seeds' else 'record'}", got, AGAIN)
+    targets = held["targets"]
+    if targets.ndim not in (1, 2) or len(targets) != n or not bool(np.isfinite(targets).all()):
+        refuse(owner, f"{RECORDS}, targets", "hold one finite row per record", f"shape {targets.shape}", AGAIN)
+    if not held["member"].any():
+        refuse(owner, f"{RECORDS}, member", "name the target's training records", "none", AGAIN)
+    record_ids(held["ids"], n, owner)
+    return {name: held[name] for name in expected}
+
+
+def _is_described(metadata: Mapping[str, str]) -> bool:
+    """Whether a model's file says what every model's file says."""
+    try:
+        seconds, workers = float(metadata["seconds"]), int(metadata["workers"])
+    except (KeyError, ValueError):
+        return False
+    return metadata.get("task") in TASKS and math.isfinite(seconds) and seconds >= 0 and 0 < workers < 2**31
+
+
+def _fits(there: Layout, n: int) -> bool:
+    """Whether a file holds what every model leaves behind, one row per record."""
+    needed = {"statistic": ("<f8", (1, 2)), "loss": ("<f8", (1,))}
+    needed |= {} if there.metadata.get("task") == "regression" else {"correct": ("bool", (1,))}
+    optional = {"outputs": (None, (2,)), "loss_traces": (None, (2,))}
+    for name, (kind, sides) in (needed | optional).items():
+        dtype, shape, _ = there.places.get(name, (None, (), 0))
+        if dtype is None and name in optional:
+            continue
+        if dtype is None or kind not in (None, dtype) or len(shape) not in sides or shape[0] != n or 0 in shape:
+            return False
+    return True
+
+
+def _sha256(path: Path, owner: str) -> str:
+    try:
+        return file_sha256(path)
+    except OSError as error:
+        raise InputError(f"{owner}: folder must be readable; got '{path}' ({error}).") from error

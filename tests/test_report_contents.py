@@ -259,3 +259,14 @@ def test_what_is_no_contents_is_refused_in_one_sentence(given, options, match, a
         ns.write_report(audit, tmp_path / "a.html", show_records=given, **options)
     assert str(refused.value).startswith("write_report: ") and not re.search(r"\n", str(refused.value))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("contents", [np.array(3.0), np.zeros((4, 2), "V4"), np.zeros((4, 2), [("a", "f8")])], ids=["0-d", "bytes", "fields"])
+def test_arrays_that_are_no_contents_are_refused(audit, tmp_path, contents):
+    with pytest.raises(InputError, match="write_report: show_records must be images"):
+        ns.write_report(audit, tmp_path / "r.html", show_records=contents)
+
+
+def test_ids_without_a_row_are_refused(audit, tmp_path):
+    with pytest.raises(InputError, match=r"write_report: show_ids must be a sequence of record ids; got shape \(\)"):
+        ns.write_report(audit, tmp_path / "r.html", show_records=["text"] * len(audit.records), show_ids=np.array(3))

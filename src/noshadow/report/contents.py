@@ -106,7 +106,7 @@ def _recognised(given: Any) -> tuple[str, Any]:
             refuse(OWNER, ARGUMENT, "have a column beside 'id'", "none")
         texts = [given[name] for name in given.columns[:1] if given.shape[1] == 1 and _are_texts(given[name])]
         return ("texts", texts[0].tolist()) if texts else ("rows", given)
-    if isinstance(given, (list, tuple, pd.Series, np.ndarray)) and len(given) and isinstance(_first(given), str):
+    if isinstance(given, (list, tuple, pd.Series, np.ndarray)) and getattr(given, "ndim", 1) and len(given) and isinstance(_first(given), str):
         texts = list(given)
         odd = next((place for place, text in enumerate(texts) if not isinstance(text, str)), None)
         if odd is not None:
@@ -115,6 +115,8 @@ def _recognised(given: Any) -> tuple[str, Any]:
     if isinstance(given, (bool, str, bytes, dict, set)):
         refuse(OWNER, ARGUMENT, _RULE, type(given).__name__, "An audit holds no contents: hand them over.")
     array = as_array(given, OWNER, ARGUMENT)
+    if array.dtype.kind == "V":
+        refuse(OWNER, ARGUMENT, _RULE, f"dtype {array.dtype}")
     if array.ndim == 2 and array.shape[1]:
         return "rows", pd.DataFrame(array, columns=[f"column {k}" for k in range(array.shape[1])])
     if array.ndim not in (3, 4):
@@ -138,8 +140,9 @@ def _places(ids: Any, count: int, audit: Audit) -> Array:
         refuse(OWNER, ARGUMENT, f"hold one entry for each of the audit's {n} records", f"{count}", "Hand over the training data whole.")
     if ids is None:
         return np.arange(n)
-    if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
-        refuse(OWNER, "show_ids", "be a sequence of record ids", type(ids).__name__)
+    if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable) or (isinstance(ids, np.ndarray) and ids.ndim != 1):
+        got = f"shape {ids.shape}" if isinstance(ids, np.ndarray) else type(ids).__name__
+        refuse(OWNER, "show_ids", "be a sequence of record ids", got)
     names = [str(identifier) for identifier in ids]
     require_same_length(OWNER, show_records=range(count), show_ids=names)
     place_of = {name: place for place, name in enumerate(names)}

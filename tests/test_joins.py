@@ -63,11 +63,12 @@ def differing(first, second):
 
 
 def test_targets_differ_where_they_are_other_numbers():
-    labels = RNG.integers(0, 5, 40)
+    rng = np.random.default_rng(11)
+    labels = rng.integers(0, 5, 40)
     other = labels.copy()
     other[[3, 17]] = (other[[3, 17]] + 1) % 5
     assert differing(labels, labels) == [] and differing(labels, other) == [3, 17]
-    numbers = RNG.normal(size=(40, 2))
+    numbers = rng.normal(size=(40, 2))
     moved = numbers.copy()
     moved[[5, 6], [0, 1]] += 10
     assert differing(numbers, moved) == [5, 6]
@@ -76,7 +77,8 @@ def test_targets_differ_where_they_are_other_numbers():
 
 
 def test_rounding_and_recoding_are_no_differences():
-    labels, numbers = RNG.integers(0, 4, 40), RNG.normal(size=40) * 1e3 + 5
+    rng = np.random.default_rng(11)
+    labels, numbers = rng.integers(0, 4, 40), rng.normal(size=40) * 1e3 + 5
     assert differing(numbers, numbers.astype(np.float32)) == []  # 6e-8 relative
     assert differing(labels, labels + 1) == [] and differing(labels % 2, 2 * (labels % 2) - 1) == []
     assert differing(labels, np.array([3, 5, 7, 11])[labels]) == []
@@ -86,12 +88,13 @@ def test_rounding_and_recoding_are_no_differences():
 
 
 def test_the_same_labels_in_another_order_are_no_recoding():
-    labels = np.sort(RNG.integers(0, 4, 40))
+    rng = np.random.default_rng(11)
+    labels = np.sort(rng.integers(0, 4, 40))
     assert len(differing(labels, labels[::-1])) == (labels != labels[::-1]).sum() > 0
     assert len(differing(labels, 3 - labels)) == 40  # a decreasing recoding is that of sorted data read backwards
     assert len(differing(np.zeros(40), np.ones(40))) == 40
-    numbers = RNG.normal(size=40)
-    assert len(differing(numbers, RNG.permutation(numbers))) > 30
+    numbers = rng.normal(size=40)
+    assert len(differing(numbers, rng.permutation(numbers))) > 30
 
 
 def test_tables_without_targets_have_none_to_differ():
@@ -104,16 +107,17 @@ def test_tables_without_targets_have_none_to_differ():
 
 
 def test_losses_are_equal_reordered_related_or_unrelated():
-    losses = RNG.exponential(size=200)
+    rng = np.random.default_rng(11)
+    losses = rng.exponential(size=200)
     assert loss_agreement(losses.astype(np.float32), losses, floor=0).kind == "equal"
     assert loss_agreement(losses * 1.005, losses, floor=0).kind == "equal"
     swapped = losses.copy()
     swapped[[0, 1]] = losses[[1, 0]]
     found = loss_agreement(swapped, losses, floor=0)
     assert (found.kind, found.differing.tolist()) == ("reordered", [0, 1]) and found.correlation > 0.9
-    assert loss_agreement(RNG.permutation(losses), losses, floor=0).kind == "reordered"
-    assert loss_agreement(RNG.exponential(size=200), losses, floor=0).kind == "unrelated"
-    noisy = loss_agreement(losses * RNG.lognormal(0, 1, 200), losses, floor=0)
+    assert loss_agreement(rng.permutation(losses), losses, floor=0).kind == "reordered"
+    assert loss_agreement(rng.exponential(size=200), losses, floor=0).kind == "unrelated"
+    noisy = loss_agreement(losses * rng.lognormal(0, 1, 200), losses, floor=0)
     assert noisy.kind == "related" and 0.3 < noisy.correlation < 0.99
     assert loss_agreement(3 * losses, losses, floor=0).kind == "related"
     assert loss_agreement(np.ones(200), losses, floor=0).correlation is None
@@ -130,11 +134,12 @@ def test_rounding_near_the_tolerance_is_never_called_another_order():
 
 
 def test_losses_that_only_rounding_orders_prove_nothing():
+    rng = np.random.default_rng(11)
     # A memorised network: float32 cross-entropies are rounding noise of about 1e-6 where the true ones are below 1e-8.
-    true, noise = 10 ** RNG.uniform(-12, -8, 100), RNG.choice([0.0, 1.2e-7, 1e-6], 100)
+    true, noise = 10 ** rng.uniform(-12, -8, 100), rng.choice([0.0, 1.2e-7, 1e-6], 100)
     assert loss_agreement(noise, true, floor=0).kind == "unrelated"
     assert loss_agreement(noise, true, floor=FLOOR_NATS).kind == "equal"
-    targets = RNG.normal(size=(50, 2)) * 100
+    targets = rng.normal(size=(50, 2)) * 100
     assert loss_floor(targets, "regression") == pytest.approx(FLOOR_SQUARES * (targets**2).sum(1).mean(), rel=1e-12)
     assert loss_floor(targets, "binary") == loss_floor(None, "language-model") == FLOOR_NATS
 
@@ -146,8 +151,9 @@ def test_few_records_have_no_correlation_to_speak_of():
 
 
 def test_the_limits_are_those_that_were_chosen():
+    rng = np.random.default_rng(11)
     assert (MOST_RELABELLED, LEAST_CORRELATION, FEWEST_RANKED, FLOOR_NATS, FLOOR_SQUARES) == (0.01, 0.1, 30, 1e-5, 1e-12)
-    losses = np.sort(RNG.exponential(size=300))
+    losses = np.sort(rng.exponential(size=300))
     ranks = np.arange(300)
     kinds = set()
     for wanted in np.linspace(-0.1, 0.4, 20):  # mixtures of order and noise on both sides of the limit

@@ -261,7 +261,10 @@ def test_what_is_no_contents_is_refused_in_one_sentence(given, options, match, a
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("contents", [np.array(3.0), np.zeros((4, 2), "V4"), np.zeros((4, 2), [("a", "f8")])], ids=["0-d", "bytes", "fields"])
+NO_CONTENTS = {"0-d": np.array(3.0), "bytes": np.zeros((4, 2), "V4"), "fields": np.zeros((4, 2), [("a", "f8")])}
+
+
+@pytest.mark.parametrize("contents", NO_CONTENTS.values(), ids=NO_CONTENTS)
 def test_arrays_that_are_no_contents_are_refused(audit, tmp_path, contents):
     with pytest.raises(InputError, match="write_report: show_records must be images"):
         ns.write_report(audit, tmp_path / "r.html", show_records=contents)

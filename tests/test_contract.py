@@ -32,7 +32,9 @@ class Wrapped(nn.Module):
         self.net, self.form = nn.Sequential(nn.Linear(D, 5), nn.Tanh(), nn.Linear(5, OUTPUTS[task])), form
 
     def forward(self, x):
-        return FORMS[self.form](self.net(x))
+        hidden = self.net[:2](x)
+        z = self.net[2](hidden)
+        return WITH_FEATURES[self.form](hidden, z) if self.form in WITH_FEATURES else FORMS[self.form](z)
 
 
 # Form of the output → what the model makes of its head's. More forms are added here, and the test below draws from all of them.
@@ -45,6 +47,12 @@ FORMS = {
     "object": lambda z: SimpleNamespace(logits=z, hidden_states=None),
     "squeezed": lambda z: z.squeeze(-1),
     "log-probabilities": lambda z: z.log_softmax(-1) if z.shape[-1] > 1 else z,
+}
+# Features beside the output: an embedding must never be audited as logits.
+WITH_FEATURES = {
+    "features first": lambda hidden, z: (hidden, z),
+    "features in a dict": lambda hidden, z: {"embedding": hidden, "logits": z},
+    "features last": lambda hidden, z: [z, hidden],
 }
 
 
@@ -175,7 +183,7 @@ KINDS = {
 @settings(max_examples=4, deadline=None, derandomize=True)
 def test_every_id_has_the_model_s_own_loss(kind, data):
     task = data.draw(st.sampled_from(sorted(OUTPUTS)))
-    form = data.draw(st.sampled_from(sorted(FORMS)))
+    form = data.draw(st.sampled_from(sorted(FORMS | WITH_FEATURES)))
     model, given_data = Wrapped(task, form), KINDS[kind](data.draw, task)
     ids = data.draw(
         st.sampled_from([None, [f"person {k}" for k in range(len(given_data.rows))], list(range(100, 100 + len(given_data.rows)))])

@@ -132,10 +132,30 @@ def test_rows_that_are_no_probabilities_are_asked_about_unless_the_features_show
 def test_both_splits_must_be_of_one_scale():
     _, logits, _ = classifier()
     train, test = signals(softmax(logits, axis=1))[0], signals(logits)[1]
-    with pytest.raises(InputError, match="outputs must be of one scale in train and test; got rows of probabilities in one"):
+    with pytest.raises(InputError, match="outputs must be of one scale in train and test; got probabilities in one and"):
         audit_signals(train, test)
+    _, column, _ = two_classes()
+    halves = signals(expit(column), two_classes)[0], signals(column, two_classes)[1]
+    for train_half, test_half in (halves, (signals(column, two_classes)[0], signals(expit(column), two_classes)[1])):
+        with pytest.raises(InputError, match="outputs must be of one scale in train and test; got probabilities in one and"):
+            audit_signals(train_half, test_half)
     nobody = Signals(test.features[:0], test.outputs[:0], test.targets[:0])
     assert given(audit_signals(train, nobody, damping=0.01, progress=False)) == "probabilities"
+
+
+def test_what_is_wrong_with_the_form_is_said_before_the_scale():
+    p = RNG.random((30, 1))
+    one, two = Signals(None, p, np.arange(30) % 2), Signals(None, np.hstack([p, 1 - p]), np.arange(30) % 2)
+    with pytest.raises(InputError, match="outputs must have one column in a binary task"):
+        audit_signals(two, two, task="binary")
+    with pytest.raises(InputError, match="outputs must have at least 2 columns in classification"):
+        audit_signals(one, one, task="classification")
+    for targets in (np.ones((30, 2)), np.full(30, 7)):
+        with pytest.raises(InputError, match=r"^audit_signals: "):
+            audit_signals(*(Signals(None, p, targets) for _ in range(2)), task="binary")
+    nobody = Signals(None, p[:0], np.arange(0))
+    with pytest.raises(InputError, match="train must hold at least 2 records; got 0"):
+        audit_signals(nobody, nobody, task="binary")
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -347,6 +367,24 @@ def test_reference_models_returned_as_one_column_are_asked_about(tmp_path):
         references(tmp_path / "named", "probabilities", one_column=True, output_scale="logits")
     with pytest.raises(InputError, match=r"train_references: output_scale must be one of 'auto', 'logits', 'probabilities'; got 'odds'"):
         references(tmp_path / "odds", "logits", output_scale="odds")
+
+
+def test_the_command_line_trains_references_on_the_targets_scale(tmp_path, run):
+    (tmp_path / "scaled_target.py").write_text(
+        "import numpy as np\nimport noshadow as ns\nfrom sklearn.linear_model import LogisticRegression\n"
+        "x = np.random.default_rng(0).normal(size=(60, 3))\ny = (x[:, 0] > 0).astype(int)\n"
+        "def fit(rows, seed):\n    return LogisticRegression().fit(x[rows], y[rows])\n"
+        "def train_fn(rows, seed):\n    return fit(rows, seed).predict_proba(x)[:, 1]\n"
+        "def target(scale='probabilities'):\n"
+        "    splits = (x[:40], y[:40]), (x[40:], y[40:])\n"
+        "    return ns.Target(fit(np.arange(40), 0), *splits, task='binary', train_fn=train_fn, output_scale=scale)\n"
+        "def unnamed():\n    return target('auto')\n"
+    )
+    command = ("--models", 4, "--workers", 1, "--audited", 0, "--quiet")
+    code, _, err = run("reference", "train", "scaled_target:target", "--out", tmp_path / "named", *command)
+    assert (code, err) == (0, "")
+    code, _, err = run("reference", "train", "scaled_target:unnamed", "--out", tmp_path / "unnamed", *command)
+    assert code == 2 and "Pass output_scale='logits' or output_scale='probabilities'" in err
 
 
 # Models, whose own outputs are read

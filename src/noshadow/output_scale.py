@@ -59,8 +59,8 @@ def settled_scale(parts: Sequence[Part], task: str, output_scale: str, owner: st
     present = [part for part in parts if len(part.outputs)]
     if task == "regression":
         return OutputScale("predictions", "task")
-    if output_scale == "logits":
-        return OutputScale("logits", "output_scale")
+    if output_scale == "logits" or not present:
+        return OutputScale("logits", "output_scale" if present else "values")
     if output_scale == "probabilities":
         for part in present:
             require_probabilities(part.outputs, owner)
@@ -127,8 +127,7 @@ def _rows(parts: Sequence[Part], owner: str) -> OutputScale:
     if kinds == {"probabilities"}:
         return OutputScale("probabilities", "rows that sum to one")
     if "probabilities" in kinds:
-        got = "rows of probabilities in one and other values in the other"
-        refuse(owner, "outputs", "be of one scale in train and test", got, "Give logits, or probabilities, in both.")
+        _refuse_mixture(owner)
     if kinds == {"within"} and sum(len(part.outputs) for part in parts) >= LEAST_RECORDS:
         first = parts[0]
         left = None if first.features is None else _unexplained(first.features, first.outputs - first.outputs.mean(1, keepdims=True))
@@ -141,7 +140,7 @@ def _rows(parts: Sequence[Part], owner: str) -> OutputScale:
 def _kind(outputs: Array) -> str:
     """One of "probabilities", "log-probabilities", "within" ([0, 1], without a sum of one) and "logits"."""
     low, high = float(outputs.min()), float(outputs.max())
-    if low < high and low >= -OUTSIDE and high <= 1 + OUTSIDE:
+    if low < high and _is_within(outputs):
         return "probabilities" if _sum_to_one(outputs, SUM_ROUNDING) else "within"
     return "log-probabilities" if high <= OUTSIDE and _sum_to_one(outputs, SUM_ROUNDING, np.exp) else "logits"
 
@@ -154,34 +153,50 @@ def _sum_to_one(outputs: Array, rounding: float, of: Callable[[Array], Array] = 
 def _one_column(parts: Sequence[Part], owner: str) -> OutputScale:
     """Of one number a record, which may be a logit or a probability of class 1."""
     low, high = min(float(part.outputs.min()) for part in parts), max(float(part.outputs.max()) for part in parts)
-    within = low >= 0 and high <= 1
-    if sum(len(part.outputs) for part in parts) < LEAST_RECORDS or low == high or not (within or high <= 0):
+    within = [_is_within(part.outputs) for part in parts]
+    if sum(len(part.outputs) for part in parts) < LEAST_RECORDS or low == high:
         return OutputScale("logits", "values")
-    column = parts[0].outputs[:, 0].astype(np.float64)
-    p = np.clip(column if within else np.exp(column), LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
-    logit = np.log(p) - np.log1p(-p)
-    shown = None if parts[0].features is None else _shown_by_features(parts[0].features, column, logit, p)
-    if shown == "logits":
-        return OutputScale("logits", "features")
-    if shown is not None and within:
-        return OutputScale("probabilities", "features")
-    speaks = _labels_for_logits(column, logit, parts[0].targets)
-    if within:
-        if speaks <= DEVIATIONS:
-            _ask(parts, "be logits, or have their scale named", "one column with all values", owner)
-        return OutputScale("logits", "labels")
-    if shown is not None or speaks < -DEVIATIONS:
+    if all(within):
+        return _one_within(parts, owner)
+    if any(within) and _shown_by_features(parts[within.index(True)], logs=False) == "probabilities":
+        _refuse_mixture(owner)
+    if high > OUTSIDE:
+        return OutputScale("logits", "values")
+    shown = _shown_by_features(parts[0], logs=True)
+    if shown == "probabilities" or (shown is None and _labels_for_logits(parts[0], logs=True) < -DEVIATIONS):
+        got = f"what reads as log-probabilities (all values in [{low:.3g}, {high:.3g}])"
         hint = "Give log p − log(1 − p), or pass output_scale='logits' if they are logits."
-        refuse(
-            owner, "outputs", "be logits in a binary task", f"what reads as log-probabilities (all values in [{low:.3g}, {high:.3g}])", hint
-        )
-    return OutputScale("logits", "labels")
+        refuse(owner, "outputs", "be logits in a binary task", got, hint)
+    return OutputScale("logits", "labels" if shown is None else "features")
 
 
-def _shown_by_features(features: Array, column: Array, logit: Array, p: Array) -> str | None:
-    """Which reading of one column is a linear function of the features; None where both are, or neither."""
+def _one_within(parts: Sequence[Part], owner: str) -> OutputScale:
+    """Of one column with all values in [0, 1]."""
+    shown = _shown_by_features(parts[0], logs=False)
+    if shown is None and _labels_for_logits(parts[0], logs=False) <= DEVIATIONS:
+        _ask(parts, "be logits, or have their scale named", "one column with all values", owner)
+    return OutputScale("logits", "labels") if shown is None else OutputScale(shown, "features")
+
+
+def _is_within(outputs: Array) -> bool:
+    return bool(outputs.min() >= -OUTSIDE and outputs.max() <= 1 + OUTSIDE)
+
+
+def _probability(part: Part, *, logs: bool) -> Array:
+    """What a column would be as probabilities (`logs`: as their logarithms), within (0, 1)."""
+    column = part.outputs[:, 0].astype(np.float64)
+    p: Array = np.clip(np.exp(np.minimum(column, 0.0)) if logs else column, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
+    return p
+
+
+def _shown_by_features(part: Part, *, logs: bool) -> str | None:
+    """Which reading of one column, as logits or as probabilities, is a linear function of the features; None: both, neither, unknown."""
+    if part.features is None:
+        return None
+    p = _probability(part, logs=logs)
     middle = (p > MIDDLE) & (p < 1 - MIDDLE)
-    left = [_unexplained(features[middle], values[middle, None]) for values in (column, logit)]
+    readings = (part.outputs[:, 0].astype(np.float64), np.log(p) - np.log1p(-p))
+    left = [_unexplained(part.features[middle], values[middle, None]) for values in readings]
     if left[0] is None or left[1] is None or min(left[0], left[1]) > LINEAR_HEAD:
         return None
     if CLEARLY * left[0] < left[1]:
@@ -206,13 +221,20 @@ def _unexplained(features: Array, values: Array) -> float | None:
     return float(np.sqrt((left**2).sum() / size))
 
 
-def _labels_for_logits(column: Array, logit: Array, targets: Array) -> float:
-    """By how many standard errors the labels' likelihood is higher when the column is logits than when `logit` is."""
-    y = targets.reshape(len(targets)).astype(np.float64)
-    losses = [y * np.logaddexp(0, -z) + (1 - y) * np.logaddexp(0, z) for z in (column, logit)]
-    gains = losses[1] - losses[0]
+def _labels_for_logits(part: Part, *, logs: bool) -> float:
+    """By how many standard errors the labels' likelihood is higher when a column is logits than when it is probabilities."""
+    column, p = part.outputs[:, 0].astype(np.float64), _probability(part, logs=logs)
+    if part.targets.size != len(column):
+        return 0.0  # targets of another form, which are refused elsewhere
+    y = part.targets.reshape(len(column)).astype(np.float64)
+    gains = -y * np.log(p) - (1 - y) * np.log1p(-p) - y * np.logaddexp(0, -column) - (1 - y) * np.logaddexp(0, column)
     error = float(gains.std()) / np.sqrt(len(gains))
     return float(gains.mean()) / error if error > 0 else 0.0
+
+
+def _refuse_mixture(owner: str) -> NoReturn:
+    got = "probabilities in one and other values in the other"
+    refuse(owner, "outputs", "be of one scale in train and test", got, "Give logits, or probabilities, in both.")
 
 
 def _ask(parts: Sequence[Part], rule: str, what: str, owner: str) -> NoReturn:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from noshadow.checks import refuse, resolved_task
+from noshadow.checks import refuse, require_output_columns, resolved_task
 from noshadow.output_scale import Part, logits_of, raised_note, settled_scale
 from noshadow.signals import Signals
 from noshadow.views import View
@@ -15,6 +15,7 @@ def in_logits(seen: View, output_scale: str, owner: str) -> View:
         InputError: outputs that could be logits or probabilities, or that are not what `output_scale` says.
     """
     task = resolved_task(seen.task, seen.train.outputs, seen.train.targets, owner)
+    require_output_columns(seen.train.outputs, task, owner)
     splits = (seen.train, seen.test)
     scale = settled_scale([Part(split.outputs, split.targets, split.features) for split in splits], task, output_scale, owner)
     entries, raised = sum(split.outputs.size for split in splits), 0

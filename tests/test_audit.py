@@ -287,6 +287,7 @@ def test_what_was_done_is_stamped():
     result = audit_signals(*splits(), seed=5, fpr=0.2)
     arguments = {"task": "auto", "damping": "auto", "weight_decay": None, "fpr": 0.2, "seed": 5, "layers": "last", "call": "audit_signals"}
     arguments["output_scale"] = "auto"
+    arguments["score_options"] = {}
     assert result.provenance["arguments"] == arguments
     assert result.model_risk.fpr == 0.2 and result.model_risk.seed == 5
     assert {"noshadow", "torch", "numpy", "python"} <= set(result.provenance["versions"])
@@ -664,7 +665,7 @@ def test_more_layers_take_the_place_of_the_last_one_and_are_recorded(tmp_path, l
     for name in ("margin_leverage", "influence", "newton", "loo", "shift", "gradient_norm"):
         np.testing.assert_array_equal(result.records[name], getattr(scores, name))
     assert "leverage" not in result.records
-    assert "outputs='all'" in result.not_applicable["leverage"]
+    assert "score_options={'outputs': 'all'}" in result.not_applicable["leverage"]
     assert result.provenance["arguments"]["layers"] == layers
     assert result.provenance["scores"]["layers"] == names
     assert result.provenance["scores"]["method"] == "dual"

@@ -610,7 +610,7 @@ def test_in_a_pipe_there_are_no_bars_and_no_colours(tmp_path, signals):
     ("changes", "options", "code", "match"),
     [
         ({"train_ids": OBJECTS}, (), 2, "noshadow: load_splits: file must be a .npz archive of plain arrays"),
-        ({"train_outputs": 1e5 * LOGITS[:40]}, ("--damping", "0"), 3, "noshadow: record_scores: the curvature has"),
+        ({"train_outputs": 1e5 * LOGITS[:40]}, ("--damping", "0"), 3, "noshadow: audit_signals: the curvature has"),
     ],
 )
 def test_exit_codes_reach_the_shell_with_one_line(tmp_path, signals, changes, options, code, match):

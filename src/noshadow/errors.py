@@ -22,6 +22,21 @@ class NotApplicable(Exception):
     """A requested quantity does not exist for this model or data; the message says why."""
 
 
+# Options of the record scores, and the functions that hand them on instead of having them: tests hold both against the signatures.
+SCORE_OPTIONS = frozenset(
+    {"method", "refine", "precision", "block_size", "max_memory", "outputs", "dimension", "unvectorised", "class_basis"}
+)
+HAND_ON = frozenset({"audit", "audit_signals"})
+
+
+def advice(owner: str, name: str, value: object = "…") -> str:
+    """How `owner` is given an option of the scores: "name='value'", or inside of its `score_options`, as a command is too."""
+    if owner not in HAND_ON or name not in SCORE_OPTIONS:
+        return f"{name}={value if value == '…' else repr(value)}"
+    shown = value if value == "…" else repr(value)
+    return f"score_options={{{name!r}: {shown}}} (--score-option {name}={value})"
+
+
 def refuse(owner: str, argument: str, rule: str, got: object, hint: str = "") -> NoReturn:
     """Raise the house's one-sentence InputError."""
     tail = f" {hint}" if hint else ""

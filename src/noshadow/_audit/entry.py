@@ -1,7 +1,7 @@
 """From a trained model to an Audit: `audit`, `audit_signals`, and `Target` for the command line."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from noshadow._audit.gather import Options, audit_view, weight_decay_damping
 from noshadow._audit.language import Belongings, audit_language_model, require_language_arguments
 from noshadow._audit.notes import deeper_notes
 from noshadow._audit.scale import in_logits, model_in_logits
+from noshadow._audit.score_options import HEAD, NETWORK, SEQUENCES, checked_score_options, joined_options
 from noshadow.checks import (
     refuse,
     require_weights,
@@ -45,6 +46,7 @@ class Target:
     test_groups: Sequence[object] | None = None
     output: str | int = "auto"
     output_scale: str = "auto"
+    score_options: Mapping[str, Any] | None = None
 
 
 def audit(
@@ -65,6 +67,7 @@ def audit(
     loss_traces: object = None,
     sample_weight: object = None,
     output_scale: str = "auto",
+    score_options: Mapping[str, Any] | None = None,
     batch_size: int = 256,
     device: object = None,
     progress: bool = True,
@@ -94,6 +97,9 @@ def audit(
         sample_weight: (n,) weights the training used.
         output_scale: "auto"; or "logits" or "probabilities", what an nn.Module's outputs are where no Linear gives them. A head's own
             outputs are logits.
+        score_options: options handed on to the function behind the record scores: of `record_scores` (method, refine, precision,
+            block_size, max_memory) for layers="last", of `network_scores` (method, outputs, dimension, unvectorised, max_memory)
+            for more layers; class_basis and max_memory for a language model. For instance {"unvectorised": "loop"}.
         batch_size: records per forward pass. device: where to run the model.
         progress: bars on a terminal. seed: of bootstrap intervals and of data transforms.
 
@@ -114,7 +120,9 @@ def audit(
         >>> result.ranked_by, len(result.records)
         ('shift', 75)
     """
-    options = Options(task, damping, weight_decay, fpr, seed, progress, "audit", layers, output_scale)
+    route = SEQUENCES if is_causal_lm(model) else HEAD if layers == "last" else NETWORK
+    handed_on = checked_score_options(score_options, route, "audit")
+    options = Options(task, damping, weight_decay, fpr, seed, progress, "audit", layers, output_scale, handed_on)
     if layers != "last" and not isinstance(model, nn.Module):
         refuse("audit", "layers", "be 'last' for a model that is no nn.Module", repr(layers), "Its last layer is scored exactly.")
     traces = given_traces(loss_traces, "audit")
@@ -166,6 +174,8 @@ def audit(
             device=device,
             progress=progress,
             seed=seed,
+            owner="audit",
+            **handed_on,
         )
 
     found = audit_view(
@@ -198,6 +208,7 @@ def audit_signals(
     sample_weight: object = None,
     output_scale: str = "auto",
     family: str = "auto",
+    score_options: Mapping[str, Any] | None = None,
     progress: bool = True,
     seed: int = 0,
 ) -> Audit:
@@ -215,7 +226,8 @@ def audit_signals(
     features nothing is known, and nothing is predicted.
     """
     owner = "audit_signals"
-    options = Options(task, damping, weight_decay, fpr, seed, progress, owner, output_scale=output_scale)
+    handed_on = checked_score_options(score_options, HEAD, owner)
+    options = Options(task, damping, weight_decay, fpr, seed, progress, owner, output_scale=output_scale, score_options=handed_on)
     traces = given_traces(loss_traces, owner)
     for name, split in (("train", train), ("test", test)):
         if not isinstance(split, Signals):
@@ -257,6 +269,7 @@ def audit_target(target: Target, **options: Any) -> Audit:
             stated[name] = asked
         elif asked not in (open_value, stated[name]):
             refuse("audit", name, f"agree with the Target's {stated[name]!r}", repr(asked), "Leave one of the two out.")
+    stated["score_options"] = joined_options(target.score_options, options.pop("score_options", None), "audit")
     traces = options.pop("loss_traces", None)
     if traces is not None and stated["loss_traces"] is not None:
         refuse("audit", "loss_traces", "come from one place", f"'{traces}' beside those of the Target", "Leave one of the two out.")

@@ -5,7 +5,7 @@ import importlib.metadata
 import platform
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -73,6 +73,7 @@ class Options:
     owner: str
     layers: str | int = "last"
     output_scale: str = "auto"
+    score_options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Checked before any work, and kept as plain numbers that JSON holds."""
@@ -198,6 +199,7 @@ def _scores(
         found = layered_scores(task)
         return found, dict(found.not_applicable)
     if seen.not_applicable is not None:
+        require_no_score_options(options, seen.not_applicable)
         wanted = (*RECORD_COLUMNS, *(("predicted_tpr",) if task == "regression" else ()), "rank")
         return None, dict.fromkeys(wanted, f"not applicable: {seen.not_applicable}")
     known = options.damping == "auto" and seen.damping is not None
@@ -214,8 +216,17 @@ def _scores(
         columns=RECORD_COLUMNS,
         output_scale="auto" if task == "regression" else "logits",  # they are by now
         progress=options.progress,
+        owner=options.owner,
+        **options.score_options,
     )
     return scores, dict(scores.not_applicable)
+
+
+def require_no_score_options(options: Options, reason: str) -> None:
+    """Options for scores that do not exist are refused: nothing that was asked for vanishes silently."""
+    if options.score_options:
+        got = ", ".join(options.score_options)
+        refuse(options.owner, "score_options", "be left out where there are no record scores", f"{got} ({reason})")
 
 
 def _identity_columns(train: Signals, targets: Array, task: str, groups: Sequence[object] | None, owner: str) -> dict[str, Any]:
@@ -279,7 +290,7 @@ def ranks(score: Array) -> Array:
 def _provenance(seen: View, train: Signals, options: Options, scores: RecordScores | None) -> dict[str, Any]:
     asked = {name: getattr(options, name) for name in ("task", "damping", "weight_decay", "fpr", "seed", "output_scale")}
     stamp: dict[str, Any] = {
-        "arguments": asked | {"layers": options.layers, "call": options.owner},
+        "arguments": asked | {"layers": options.layers, "score_options": dict(options.score_options), "call": options.owner},
         "inputs": dict(seen.inputs),
         "head": seen.head or ("given as arrays" if seen.not_applicable is None else "none was read"),
         "class_names": None if seen.class_names is None else list(seen.class_names),

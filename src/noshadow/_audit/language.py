@@ -68,7 +68,8 @@ def audit_language_model(
     """
     owner, started = options.owner, time.perf_counter()
     reading: dict[str, Any] = {"batch_size": batch_size, "device": device, "progress": options.progress, "owner": owner}
-    members, head = sequence_features(model, train, argument="train", **reading)
+    memory = {name: value for name, value in options.score_options.items() if name == "max_memory"}
+    members, head = sequence_features(model, train, argument="train", **reading, **memory)
     if len(members) < 2:
         refuse(owner, "train", "hold at least 2 records", len(members))
     others = None if test is None or _length(test) == 0 else sequence_losses(model, test, argument="test", **reading)
@@ -133,6 +134,7 @@ def _identity(members: SequenceLosses, belongings: Belongings, owner: str) -> di
 def _scores(head: TokenHead | NotApplicable, options: Options) -> tuple[RecordScores | None, dict[str, str]]:
     """What the output head says of every sequence, and what it does not, with the reason."""
     how: dict[str, Any] = {"damping": options.damping, "weight_decay": options.weight_decay, "progress": options.progress}
+    how |= options.score_options
     try:
         if isinstance(head, NotApplicable):
             raise head
@@ -192,7 +194,7 @@ def _provenance(
     splits = {"train": members, "test": others}
     read |= {"test_tokens": 0 if others is None else int(others.tokens.sum())}
     return {
-        "arguments": asked | {"call": options.owner},
+        "arguments": asked | {"score_options": dict(options.score_options), "call": options.owner},
         "inputs": {"repeated_rows": {name: repeats_among(part.ids) for name, part in splits.items() if part is not None}},
         "head": f"{type(model).__name__}, mean loss of a sequence's tokens",
         "class_names": None,

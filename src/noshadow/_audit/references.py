@@ -12,6 +12,7 @@ from torch import nn
 
 from noshadow._audit.entry import Target, audit
 from noshadow._audit.gather import Options, audit_view, weight_decay_damping
+from noshadow._audit.score_options import head_options
 from noshadow.checks import Array, resolved_task
 from noshadow.results import Audit
 from noshadow.signals import Signals
@@ -59,7 +60,7 @@ def _audited_module(target: Target, model: nn.Module, unseen: object, rows: Arra
         damping_source="" if decay is None else f"weight_decay={decay:g} of the training objective",
         inputs={},  # facts about splits that are mixed here
     )
-    options = Options(target.task, "auto", decay, "auto", seed, False, "audit")
+    options = Options(target.task, "auto", decay, "auto", seed, False, "audit", score_options=head_options(target.score_options))
     return audit_view(seen, options, ids=None, groups=None, loss_traces=None, signal_seconds=0.0)
 
 
@@ -69,7 +70,10 @@ def _audited_estimator(target: Target, model: BaseEstimator, unseen: object, row
     places = [rows[rows < first], rows[rows >= first] - first]
     chosen = [tuple(_rows(part, place) for part in split) for split, place in zip(splits, places, strict=False) if len(place)]
     records = tuple(_joined([split[k] for split in chosen]) for k in range(2))
-    return audit(model, records, None, task=target.task, weight_decay=target.weight_decay, progress=False, seed=seed)
+    handed_on = head_options(target.score_options)
+    return audit(
+        model, records, None, task=target.task, weight_decay=target.weight_decay, score_options=handed_on, progress=False, seed=seed
+    )
 
 
 def _rows(part: Any, places: Array) -> Any:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noshadow.cli.options import Force, Json, Out, OutputScale, Quiet, Seed, Task, app
+from noshadow.cli.options import Force, Json, Out, OutputScale, Quiet, Seed, Task, app, named_values
 from noshadow.errors import InputError
 from noshadow.visible import visible
 
@@ -52,6 +52,14 @@ def audit(
     loss_traces: Annotated[
         Path | None, typer.Option("--loss-traces", exists=True, dir_okay=False, help="File of LossTraces.save; adds lt_iqr.")
     ] = None,
+    score_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--score-option",
+            metavar="NAME=VALUE",
+            help="Option handed on to the record scores, such as max_memory=3e10 or, with --layers, unvectorised=loop; repeatable.",
+        ),
+    ] = None,
     force: Force = False,
     seed: Seed = 0,
     quiet: Quiet = False,
@@ -73,6 +81,7 @@ def audit(
         "damping": "auto" if damping is None else damping,
         "weight_decay": weight_decay,
         "output_scale": output_scale.value,
+        "score_options": named_values(score_option or [], "audit", "--score-option"),
         "progress": not quiet,
         "seed": seed,
     }

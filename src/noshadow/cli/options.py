@@ -1,5 +1,6 @@
 """The command line's application, and the options that several commands share."""
 
+import contextlib
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -7,6 +8,7 @@ from typing import Annotated
 import typer
 
 from noshadow import __version__
+from noshadow.errors import InputError
 
 TRACEBACK = "--traceback"
 
@@ -60,3 +62,21 @@ Force = Annotated[bool, typer.Option("--force", help="Replace an audit that is a
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of training (demo) and bootstrap intervals.")]
+
+
+def named_values(given: list[str], owner: str, option: str) -> dict[str, int | float | str]:
+    """Values by name from texts such as max_memory=3e10; a value that is a number becomes one."""
+    found: dict[str, int | float | str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier() or not value or name in found:
+            raise InputError(f"{owner}: {option} must be NAME=VALUE, each name once; got '{text}'.")
+        found[name] = _number(value)
+    return found
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text

@@ -106,8 +106,8 @@ def _recognised(given: Any) -> tuple[str, Any]:
             refuse(OWNER, ARGUMENT, "have a column beside 'id'", "none")
         texts = [given[name] for name in given.columns[:1] if given.shape[1] == 1 and _are_texts(given[name])]
         return ("texts", texts[0].tolist()) if texts else ("rows", given)
-    in_rows = isinstance(given, (list, tuple, pd.Series, np.ndarray)) and getattr(given, "ndim", 1) > 0
-    if in_rows and len(given) and isinstance(_first(given), str):
+    listed = isinstance(given, (list, tuple, pd.Series)) or (isinstance(given, np.ndarray) and given.ndim > 0)
+    if listed and len(given) and isinstance(_first(given), str):
         texts = list(given)
         odd = next((place for place, text in enumerate(texts) if not isinstance(text, str)), None)
         if odd is not None:

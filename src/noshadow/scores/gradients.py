@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import vjp, vmap
 from torch.utils._pytree import tree_map
 
-from noshadow.checks import InputError
+from noshadow.checks import InputError, advice
 from noshadow.scores.factored_layers import (
     Factors,
     Lookups,
@@ -129,7 +129,7 @@ def _probing(name: str, probes: dict[str, Tensor], inputs: dict[str, Tensor], ow
         if name in inputs or len(args[0]) != 1:
             raise InputError(
                 f"{owner}: model must run a layer equally often for all records; got layer '{name}' with {len(args[0])} rows for one "
-                "record and once for others. Pass unvectorised='loop' to go record by record."
+                f"record and once for others. Pass {advice(owner, 'unvectorised', 'loop')} to go record by record."
             )
         inputs[name] = args[0]
         return output + probes[name]

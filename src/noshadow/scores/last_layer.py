@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from noshadow.checks import Array, NumericalError, refuse, require_choice, require_whole
+from noshadow.checks import Array, NumericalError, refuse, require_choice, require_number, require_whole
 from noshadow.scores.baselines import baseline_columns
 from noshadow.scores.curvature import SoftmaxProblem
 from noshadow.scores.damping import HeadFit, head_fit, largest_weight, mean_curvature, resolved_damping
@@ -43,6 +43,7 @@ def record_scores(
     block_size: int | None = None,
     max_memory: float = 8e9,
     progress: bool = False,
+    owner: str = OWNER,
 ) -> RecordScores:
     """Last-layer membership scores of every training record, exact from one factorisation wherever that fits into memory.
 
@@ -72,7 +73,7 @@ def record_scores(
         precision: "float64", "mixed" (float32 products, checked) or "auto" (mixed for large softmax heads;
             falls back to float64, with a note, when the measured error exceeds 1e-4).
         block_size: records per block; chosen from the shapes by default. No effect on values beyond rounding.
-        max_memory: bytes the curvature may take. progress: draw bars on a terminal.
+        max_memory: bytes the curvature may take. progress: draw bars on a terminal. owner: named in errors.
 
     Returns:
         RecordScores.
@@ -95,20 +96,21 @@ def record_scores(
         (2.0, True)
     """
     started = time.perf_counter()
-    wanted = requested_columns(columns, OWNER)
-    _require_options(method, refine, precision, block_size)
-    head = head_inputs(features, outputs, targets, task=task, sample_weight=sample_weight, owner=OWNER, output_scale=output_scale)
+    wanted = requested_columns(columns, owner)
+    _require_options(method, refine, precision, block_size, max_memory, owner)
+    head = head_inputs(features, outputs, targets, task=task, sample_weight=sample_weight, owner=owner, output_scale=output_scale)
     x, out, y, weight, task = head.features, head.outputs, head.targets, head.sample_weight, head.task
-    _require_method(method, task)
-    design = whitened_design(x, fit_intercept=fit_intercept, penalize_intercept=penalize_intercept, owner=OWNER)
+    _require_method(method, task, owner)
+    design = whitened_design(x, fit_intercept=fit_intercept, penalize_intercept=penalize_intercept, owner=owner)
     scale = mean_curvature(design, out, weight, task) if isinstance(damping, str) else 0.0
     value, source = resolved_damping(damping, scale, damping_source)
     design = damped_design(design, value, len(x), largest_weight(weight))
     if task == "classification":
         problem = SoftmaxProblem(design, out, y, weight, value)
-        solution = softmax_solution(problem, wanted, SolverOptions(method, refine, precision, block_size, max_memory, progress), OWNER)
+        solution = softmax_solution(problem, wanted, SolverOptions(method, refine, precision, block_size, max_memory, progress), owner)
     else:
-        solution = HeadSolution(_single_output(design, out, y, weight, value, task=task, block_size=block_size, max_memory=max_memory))
+        single: dict[str, Any] = {"task": task, "block_size": block_size, "max_memory": max_memory, "owner": owner}
+        solution = HeadSolution(_single_output(design, out, y, weight, value, **single))
     solved = solution.solved
     fit = head_fit(design, out, y, weight, task=task, damping=value)
     held: dict[str, Any] = solved.columns | baseline_columns(x, out, y, weight, task, fit_intercept=fit_intercept, wanted=wanted)
@@ -134,18 +136,19 @@ def record_scores(
     )
 
 
-def _require_options(method: object, refine: object, precision: object, block_size: object) -> None:
-    require_choice(method, ("auto", "exact", "ekfac"), OWNER, "method")
-    require_whole(refine, OWNER, "refine", low=0)
-    require_choice(precision, ("auto", "float64", "mixed"), OWNER, "precision")
+def _require_options(method: object, refine: object, precision: object, block_size: object, max_memory: object, owner: str) -> None:
+    require_choice(method, ("auto", "exact", "ekfac"), owner, "method")
+    require_whole(refine, owner, "refine", low=0)
+    require_choice(precision, ("auto", "float64", "mixed"), owner, "precision")
+    require_number(max_memory, owner, "max_memory", low=0.0)
     if block_size is not None:
-        require_whole(block_size, OWNER, "block_size", low=1)
+        require_whole(block_size, owner, "block_size", low=1)
 
 
-def _require_method(method: str, task: str) -> None:
+def _require_method(method: str, task: str, owner: str) -> None:
     if method == "ekfac" and task != "classification":
         hint = "The exact curvature has only d² numbers there; should even these not fit, project the features to fewer dimensions first."
-        refuse(OWNER, "method", f"be 'exact' or 'auto' in a {task} task", "'ekfac'", hint)
+        refuse(owner, "method", f"be 'exact' or 'auto' in a {task} task", "'ekfac'", hint)
 
 
 def requested_columns(columns: Sequence[str] | None, owner: str) -> tuple[str, ...]:
@@ -170,6 +173,7 @@ def _single_output(
     task: str,
     block_size: int | None,
     max_memory: float,
+    owner: str,
 ) -> Solved:
     def columns(influence: Array, gaps: Array | None) -> dict[str, Array]:
         if task == "binary":
@@ -177,14 +181,14 @@ def _single_output(
         return regression_columns(targets - outputs, influence, weight, gaps=gaps)
 
     curvature = logit_curvature(outputs[:, 0], weight) if task == "binary" else weight
-    found = weighted_leverage(design, curvature, damping, block_size=block_size, owner=OWNER)
+    found = weighted_leverage(design, curvature, damping, block_size=block_size, owner=owner)
     solved = single_solved(columns(found.self_influence, None), found.inverse)
     doubtful = float(1.0 - solved.columns["leverage"].max()) < doubtful_gap(found.inverse.condition)
     head = over_records(design, damping, outputs=1, max_memory=max_memory) if doubtful else None
     if head is None:
         return solved
     try:
-        influence, gaps, inverse = single_over_records(head, curvature, damping, OWNER)
+        influence, gaps, inverse = single_over_records(head, curvature, damping, owner)
     except NumericalError as error:
         return replace(solved, notes=(*solved.notes, f"solving over the records failed too: {error}"))
     return more_precise(solved, over_records_solved(columns(influence, gaps), inverse))

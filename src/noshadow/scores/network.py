@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 
-from noshadow.checks import Array, refuse, require_number, require_whole
+from noshadow.checks import Array, advice, refuse, require_number, require_whole
 from noshadow.losses import record_losses
 from noshadow.scores.baselines import record_entropies
 from noshadow.scores.dual import DualColumns, dual_bytes
@@ -30,8 +30,8 @@ OWNER = "network_scores"
 CROWDED = 0.25
 FAR_OFF = 0.5
 DOUBTFUL_CONDITION = 1e12
-NO_LEVERAGE = "not applicable: the margin is one number a record; pass outputs='all' for the leverage over all logits"
-NO_MARGIN = "not applicable: all logits are scored; pass outputs='margin' for margin_leverage"
+NO_LEVERAGE = "not applicable: the margin is one number a record; pass {how} for the leverage over all logits"
+NO_MARGIN = "not applicable: all logits are scored; pass {how} for margin_leverage"
 NO_CLASSES = "not applicable: a regression predicts no class probabilities"
 
 
@@ -55,6 +55,7 @@ def network_scores(
     max_memory: float = 8e9,
     progress: bool = False,
     seed: int = 0,
+    owner: str = OWNER,
 ) -> RecordScores:
     """Leave-one-out scores of every training record over many layers: one Gauss–Newton step without the record.
 
@@ -79,7 +80,7 @@ def network_scores(
         sample_weight: (n,) ≥ 0, scales each record's loss, gradient and curvature.
         unvectorised: "refuse" models that torch.func cannot run over many records at once, or "loop" over records.
         batch_size: records in one pass. device: where to run. max_memory: bytes for the kernel and its inverse.
-        progress: draw bars on a terminal. seed: of the projections and of data transforms.
+        progress: draw bars on a terminal. seed: of the projections and of data transforms. owner: named in errors.
 
     Returns:
         RecordScores with `layers`, `parameters` and `method`; under "projected", `dimensions`, and `errors` holds the relative
@@ -105,17 +106,17 @@ def network_scores(
         (13, 'dual', True)
     """
     started = time.perf_counter()
-    settings = NetworkSettings(method, dimension, max_memory, seed, OWNER)
-    require_whole(batch_size, OWNER, "batch_size", low=1)
-    _require_damping(damping, OWNER)
-    how: dict[str, Any] = {"unvectorised": unvectorised, "batch_size": batch_size, "device": device, "seed": seed, "owner": OWNER}
+    settings = NetworkSettings(method, dimension, max_memory, seed, owner)
+    require_whole(batch_size, owner, "batch_size", low=1)
+    _require_damping(damping, owner)
+    how: dict[str, Any] = {"unvectorised": unvectorised, "batch_size": batch_size, "device": device, "seed": seed, "owner": owner}
     with network_view(model, train, layers=layers, layer=layer, output=output, **how) as (network, records):
         problem = network_problem(
             network, records, task=task, outputs=outputs, sample_weight=sample_weight, batch_size=batch_size, progress=progress
         )
         prepared = prepared_network(network, records, problem, settings, progress=progress)
-        value, source = network_damping(damping, weight_decay, prepared, OWNER)
-        solved = solved_network(prepared, value, OWNER)
+        value, source = network_damping(damping, weight_decay, prepared, owner)
+        solved = solved_network(prepared, value, owner)
         norms = network_gradient_norms(prepared)
         slack = stationarity(network, records, problem, damping=value, gradient_norms=norms)
     return _result(prepared, solved, gradient_norm=norms, slack=slack, damping=value, source=source, started=started)
@@ -134,7 +135,10 @@ def damping_sweep(
     outputs: str = "auto",
     output: str | int = "auto",
     dimension: int = 2048,
+    layer: str = "auto",
+    unvectorised: str = "refuse",
     batch_size: int = 128,
+    device: object = None,
     max_memory: float = 8e9,
     progress: bool = False,
     seed: int = 0,
@@ -164,7 +168,8 @@ def damping_sweep(
     settings = NetworkSettings(method, dimension, max_memory, seed, owner)
     require_whole(batch_size, owner, "batch_size", low=1)
     _require_damping(damping, owner)
-    with network_view(model, train, layers=layers, output=output, batch_size=batch_size, seed=seed, owner=owner) as (network, records):
+    how: dict[str, Any] = {"unvectorised": unvectorised, "batch_size": batch_size, "device": device, "seed": seed, "owner": owner}
+    with network_view(model, train, layers=layers, layer=layer, output=output, **how) as (network, records):
         problem = network_problem(
             network, records, task=task, outputs=outputs, sample_weight=None, batch_size=batch_size, progress=progress
         )
@@ -224,7 +229,7 @@ def _result(
         precision_error=None,
         seconds=time.perf_counter() - started,
         notes=prepared.notes + _notes(prepared, solved, slack),
-        not_applicable=_absent(problem.kind, problem.task),
+        not_applicable=_absent(problem.kind, problem.task, network.owner),
         method=prepared.method,
         layers=tuple(layer.name for layer in network.layers),
         parameters=network.size,
@@ -234,12 +239,12 @@ def _result(
     )
 
 
-def _absent(kind: str, task: str) -> dict[str, str]:
+def _absent(kind: str, task: str, owner: str) -> dict[str, str]:
     if kind == "regression":
         return dict.fromkeys(("entropy", "margin_leverage"), NO_CLASSES)
     if kind == "softmax":
-        return {"margin_leverage": NO_MARGIN}
-    return {"leverage": NO_LEVERAGE} if task == "classification" else {}
+        return {"margin_leverage": NO_MARGIN.format(how=advice(owner, "outputs", "margin"))}
+    return {"leverage": NO_LEVERAGE.format(how=advice(owner, "outputs", "all"))} if task == "classification" else {}
 
 
 def _notes(prepared: PreparedNetwork, solved: DualColumns | ProjectedColumns, slack: float) -> tuple[str, ...]:
@@ -268,6 +273,7 @@ def _notes(prepared: PreparedNetwork, solved: DualColumns | ProjectedColumns, sl
             need = dual_bytes(len(prepared.problem) * prepared.problem.columns) / 1e9
             notes.append(
                 f"{solved.dof:.0f} effective degrees of freedom crowd {width:,} projected dimensions: scores are too small (relative error "
-                f"of shift about {error:.2f}); raise dimension, or take method='dual' ({need:.1f} GB)"
+                f"of shift about {error:.2f}); raise dimension ({advice(prepared.network.owner, 'dimension')}), or take the dual "
+                f"({advice(prepared.network.owner, 'method', 'dual')}, {need:.1f} GB)"
             )
     return tuple(notes)

@@ -13,6 +13,7 @@ from torch.func import grad
 from noshadow.blocks import as_blocks_of
 from noshadow.checks import (
     Array,
+    advice,
     as_array,
     numeric_array,
     refuse,
@@ -123,7 +124,7 @@ def network_problem(
         refuse(owner, "outputs", "be 'all' for a regression", "'margin'", "A margin needs classes.")
     soft = settled == "classification" and targets.ndim == 2
     if soft and outputs == "margin":
-        refuse(owner, "targets", "be hard labels for the problem of the margin", "soft labels", "Pass outputs='all'.")
+        refuse(owner, "targets", "be hard labels for the problem of the margin", "soft labels", f"Pass {advice(owner, 'outputs', 'all')}.")
     if settled == "regression":
         kind = "regression"
     else:

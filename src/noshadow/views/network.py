@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from noshadow.checks import InputError, refuse, require_choice, users_code
+from noshadow.checks import InputError, advice, refuse, require_choice, users_code
 from noshadow.views.chosen_output import part_at
 from noshadow.views.forward import disagreement, forward_pass, head_agreement
 from noshadow.views.head import Head, Source, called, found_source
@@ -234,8 +234,8 @@ def naming_the_module(network: Network) -> Iterator[None]:
         reason = (str(error).strip() or "no message").splitlines()[0].rstrip(".")
         raise InputError(
             f"{network.owner}: model must run under torch.func, one record at a time (no choices by the data, no work in place on "
-            f"inputs); got {type(error).__name__} {inside} ({reason}). Change that module, or pass unvectorised='loop' to go record "
-            "by record."
+            f"inputs); got {type(error).__name__} {inside} ({reason}). Change that module, or pass "
+            f"{advice(network.owner, 'unvectorised', 'loop')} to go record by record."
         ) from error
     finally:
         for hook in hooks:

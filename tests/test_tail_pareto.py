@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from noshadow import extrapolated_tnr, extrapolated_tpr
 from noshadow.checks import InputError, NumericalError
 from noshadow.metrics import tnr_at_fnr
-from noshadow.tail.pareto import _fitted, _with_resampled_ends, shows_tail
+from noshadow.tail.pareto import _fitted, _with_resampled_ends, extrapolated_tnrs, shows_tail
 
 
 def fitted_tail(sample):
@@ -120,3 +120,11 @@ def test_tails_without_spread_or_records_are_refused():
         extrapolated_tnr(np.r_[np.nan, rng.random(500)], rng.random(500), 1e-4)
     assert not shows_tail(np.sort(flat))
     assert shows_tail(np.sort(rng.random(500)))
+
+
+@pytest.mark.parametrize("scale", ["margin", "loss"])
+def test_several_levels_at_once_are_each_as_if_alone(scale):
+    rng = np.random.default_rng(8)
+    losses, levels = (rng.exponential(0.2, 300), rng.exponential(0.5, 260)), (0.3, 1e-2, 1e-3, 1e-5)
+    how = {"scale": scale, "resamples": 100, "coverage": 0.9, "seed": 4}
+    assert extrapolated_tnrs(*losses, levels, **how) == [extrapolated_tnr(*losses, level, **how) for level in levels]

@@ -1,7 +1,9 @@
 """Rates below what a sample resolves: a generalised Pareto tail fitted to its largest values. Extrapolation, and labelled so."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -112,6 +114,14 @@ def extrapolated_tnr(
         >>> print(f"{found.value:.2f}, {found.extrapolated}")  # truth: 1e-4^(1/3) = 0.046
         0.04, True
     """
+    how: dict[str, Any] = {"scale": scale, "resamples": resamples, "coverage": coverage, "seed": seed}
+    return extrapolated_tnrs(member_losses, nonmember_losses, (level,), **how)[0]
+
+
+def extrapolated_tnrs(
+    member_losses: object, nonmember_losses: object, levels: Sequence[float], *, scale: str, resamples: int, coverage: float, seed: int
+) -> list[TailRate]:
+    """`extrapolated_tnr` at each of some levels, the tails being fitted once; the same numbers as one level at a time."""
     require_choice(scale, SCALES, "extrapolated_tnr", "scale")
     names = ("member_losses", "nonmember_losses")
     members, nonmembers = (
@@ -119,13 +129,13 @@ def extrapolated_tnr(
     )
     bootstrap = _bootstrap(resamples, coverage, seed)
     if scale == "loss":
-        return _rate(members, nonmembers, level, names, bootstrap)
+        return _rates(members, nonmembers, levels, names, bootstrap)
     for sample, name in zip((members, nonmembers), names, strict=True):
         if sample[0] < 0:
             refuse("extrapolated_tnr", name, "be ≥ 0 on the scale of margins", f"{sample[0]:g}", "Pass scale='loss'.")
-    found = _rate(-margins_of_losses(members), -margins_of_losses(nonmembers), level, names, bootstrap)
+    found = _rates(-margins_of_losses(members), -margins_of_losses(nonmembers), levels, names, bootstrap)
     # Back from margins: the loss at which −φ is that large.
-    return replace(found, threshold=float(np.logaddexp(0.0, found.threshold)))
+    return [replace(rate, threshold=float(np.logaddexp(0.0, rate.threshold))) for rate in found]
 
 
 def extrapolated_tpr(
@@ -154,7 +164,8 @@ def extrapolated_tpr(
     Reference: Pickands 1975; Grimshaw 1993.
     """
     names = ("nonmember_scores", "member_scores")
-    return _rate(nonmember_scores, member_scores, fpr, names, _bootstrap(resamples, coverage, seed), owner="extrapolated_tpr", rate="fpr")
+    bootstrap = _bootstrap(resamples, coverage, seed)
+    return _rates(nonmember_scores, member_scores, (fpr,), names, bootstrap, owner="extrapolated_tpr", rate="fpr")[0]
 
 
 def _bootstrap(resamples: int, coverage: float, seed: int) -> Bootstrap:
@@ -165,37 +176,49 @@ def _bootstrap(resamples: int, coverage: float, seed: int) -> Bootstrap:
     )
 
 
-def _rate(
+def _rates(
     given: object,
     other: object,
-    level: float,
+    levels: Sequence[float],
     names: tuple[str, str],
     bootstrap: Bootstrap,
     *,
     owner: str = "extrapolated_tnr",
     rate: str = "level",
-) -> TailRate:
-    asked = require_number(level, owner, rate, low=0, high=1, low_open=True, high_open=True)
+) -> list[TailRate]:
+    asked = [require_number(level, owner, rate, low=0, high=1, low_open=True, high_open=True) for level in levels]
     first, second = (_sorted_sample(values, owner, name) for values, name in zip((given, other), names, strict=True))
     rng = np.random.default_rng(bootstrap.seed)
     ends = [_with_resampled_ends(sample, bootstrap.resamples, rng) for sample in (first, second)]
     tails = [_fitted(top, len(sample), owner, name) for top, sample, name in zip(ends, (first, second), names, strict=True)]
-    within = asked >= tails[0].share
-    places = np.maximum(len(first) - 1 - np.floor(asked * len(first) * (1 + 1e-12)), 0).astype(np.int64)
-    if within or asked * len(first) >= 1:
+    state, found = rng.bit_generator.state, []
+    for level in asked:
+        # As if this level had been asked for alone.
+        rng.bit_generator.state = state
+        found.append(_rate(level, (first, second), (tails[0], tails[1]), bootstrap, rng))
+    return found
+
+
+def _rate(
+    level: float, samples: tuple[Array, Array], tails: tuple[_Tails, _Tails], bootstrap: Bootstrap, rng: np.random.Generator
+) -> TailRate:
+    first, second = samples
+    within = level >= tails[0].share
+    place = np.maximum(len(first) - 1 - np.floor(level * len(first) * (1 + 1e-12)), 0).astype(np.int64)
+    if within or level * len(first) >= 1:
         # The sample itself resolves the level: its own order statistics, not the fitted tail.
-        thresholds = _order_statistics(first, int(places), bootstrap.resamples, rng)
+        thresholds = _order_statistics(first, int(place), bootstrap.resamples, rng)
     else:
-        thresholds = tails[0].quantile(asked)
+        thresholds = tails[0].quantile(level)
     draws = _shares_above(second, tails[1], thresholds, rng)
     return TailRate(
-        level=asked,
+        level=level,
         value=float(draws[0]),
         interval=bootstrap.interval(draws[1:]),
         threshold=float(thresholds[0]),
         shape=float(tails[0].shape[0]),
-        exceedances=ends[0].shape[1] - 1,
-        extrapolated=bool(asked * len(first) < 1),
+        exceedances=_tail_length(len(first)),
+        extrapolated=bool(level * len(first) < 1),
     )
 
 

@@ -9,7 +9,7 @@ from noshadow.checks import Array, as_array, refuse, require_number, require_sam
 from noshadow.metrics import error_budget, loss_auc
 from noshadow.results import Calibration, ModelRisk, TnrCurve
 from noshadow.tail.losses import Pair, blurred_margins, given_margins, margins_of_losses, resolved_level, sorted_losses
-from noshadow.tail.pareto import extrapolated_tnr, shows_tail
+from noshadow.tail.pareto import extrapolated_tnrs, shows_tail
 from noshadow.tail.prediction import Prediction, predicted_tpr, shipped_calibration
 from noshadow.tail.predictors import loss_predictors, score_predictors
 from noshadow.tail.resampling import Bootstrap, Steps, atoms_of, distance_draws, threshold_places, tnr_at, tnr_draws
@@ -183,9 +183,9 @@ def _extrapolated(values: Pair, bootstrap: Bootstrap) -> TnrCurve | None:
     levels = [level for level in BELOW if level * len(values[0]) < 1] if all(map(shows_tail, values)) else []
     # Rates do not depend on the scale: the values are taken as they are.
     how: dict[str, Any] = {"scale": "loss", "resamples": TAIL_RESAMPLES, "coverage": bootstrap.level, "seed": bootstrap.seed}
-    found = [extrapolated_tnr(*values, level, **how) for level in levels]
-    if not found:
+    if not levels:
         return None
+    found = extrapolated_tnrs(*values, levels, **how)
     columns = zip(*((rate.level, rate.value, *rate.interval) for rate in reversed(found)), strict=True)
     return TnrCurve(*columns)
 

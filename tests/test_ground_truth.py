@@ -67,6 +67,11 @@ def digits(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def diabetes(tmp_path_factory):
+    return experiment(tmp_path_factory.mktemp("diabetes") / "set", "regression", keep_outputs=False)
+
+
+@pytest.fixture(scope="module")
 def scored(digits):
     return with_ground_truth(*digits, progress=False)
 
@@ -145,8 +150,8 @@ def test_a_module_is_audited_on_its_own_rows_with_its_own_penalty():
     assert reference_columns(target, np.zeros((RECORDS, 10)), rows) == {}
 
 
-def test_regression_uses_signed_residuals_and_gaussian_densities(tmp_path):
-    audit, references = experiment(tmp_path / "set", "regression", keep_outputs=False)
+def test_regression_uses_signed_residuals_and_gaussian_densities(diabetes):
+    audit, references = diabetes
     scored = with_ground_truth(audit, references, progress=False)
     truth = scored.ground_truth
     assert truth.variants["LiRA"]["statistic"] == "signed residual"
@@ -269,7 +274,7 @@ def test_margins_beyond_the_range_of_probabilities_are_raised_and_said(digits, t
     assert any("8 probabilities (or densities) that were next to zero were raised" in note for note in found.notes)
 
 
-def test_offline_attacks_on_a_regression_are_refused(tmp_path):
-    _, references = experiment(tmp_path / "set", "regression", keep_outputs=False)
+def test_offline_attacks_on_a_regression_are_refused(diabetes):
+    _, references = diabetes
     with pytest.raises(InputError, match="variant must be 'online' in a regression"):
         ground_truth(references, options=AttackOptions(variant="offline"), progress=False)

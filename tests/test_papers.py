@@ -132,9 +132,8 @@ print(json.dumps([found.tolist(), naive, stopping_decay(recipe, 2354)]))
 """
 
 
-def test_the_separation_along_the_path_is_its_formula_record_by_record():
-    done = subprocess.run([sys.executable, "-c", PATH_SEPARATION], cwd=ROOT, capture_output=True, text=True, check=True)
-    found, naive, decay = json.loads(done.stdout)
+def test_the_separation_along_the_path_is_its_formula_record_by_record(told):
+    found, naive, decay = told[0]
     # Two ways to solve a well-conditioned system of four.
     np.testing.assert_allclose(found, naive, rtol=1e-10)
     # 500 steps of 0.01, each ten times as long with the momentum.
@@ -157,10 +156,8 @@ print(json.dumps([{name: values.tolist() for name, values in found.items()}, nai
 """
 
 
-def test_the_two_sides_of_a_record_are_means_over_models_with_and_without_it():
-    done = subprocess.run([sys.executable, "-c", SIDES], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    found, naive = json.loads(done.stdout)
+def test_the_two_sides_of_a_record_are_means_over_models_with_and_without_it(told):
+    found, naive = told[1]
     for side in ("with", "without"):
         np.testing.assert_allclose(found[side], naive[side], rtol=1e-12)
 
@@ -176,10 +173,16 @@ print(json.dumps([small.tolist(), means, labels]))
 """
 
 
-def test_halved_images_are_the_means_of_four_pixels():
-    done = subprocess.run([sys.executable, "-c", HALVED], cwd=ROOT, capture_output=True, text=True)
+@pytest.fixture(scope="module")
+def told():
+    """What the three pieces above print: one process for all, since each start of Python with torch takes seconds."""
+    done = subprocess.run([sys.executable, "-c", PATH_SEPARATION + SIDES + HALVED], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    small, means, labels = json.loads(done.stdout)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_halved_images_are_the_means_of_four_pixels(told):
+    small, means, labels = told[2]
     np.testing.assert_allclose(small, means, rtol=1e-12)
     assert labels == [7]
 

@@ -601,7 +601,7 @@ def test_in_a_pipe_there_are_no_bars_and_no_colours(tmp_path, signals):
     plain = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS")}
     script = Path(sys.executable).with_name("noshadow")
     command = [str(script)] if script.exists() else MAIN
-    done = subprocess.run([*command, "audit", "signals.npz", "--out", "a"], cwd=tmp_path, capture_output=True, env=plain, timeout=60)
+    done = subprocess.run([*command, "audit", "signals.npz", "--out", "a"], cwd=tmp_path, capture_output=True, env=plain)
     assert done.returncode == 0 and done.stderr == b""
     assert b"\x1b" not in done.stdout and b"\r" not in done.stdout and b"Report: a" in done.stdout
 
@@ -615,6 +615,6 @@ def test_in_a_pipe_there_are_no_bars_and_no_colours(tmp_path, signals):
 )
 def test_exit_codes_reach_the_shell_with_one_line(tmp_path, signals, changes, options, code, match):
     signals(**changes)
-    done = subprocess.run([*MAIN, "audit", "signals.npz", "--out", "a", *options], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*MAIN, "audit", "signals.npz", "--out", "a", *options], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (code, "")
     assert done.stderr.count("\n") == 1 and re.match(match, done.stderr)

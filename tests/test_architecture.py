@@ -42,7 +42,8 @@ def imported_rooms(tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "noshadow":
             parts = node.module.split(".")
-            yield from [parts[1]] if len(parts) > 1 else [alias.name for alias in node.names]
+            # `__version__` is the package's own word, not a room.
+            yield from [parts[1]] if len(parts) > 1 else [alias.name for alias in node.names if alias.name != "__version__"]
         elif isinstance(node, ast.ImportFrom) and node.level:
             yield "a relative import"
         elif isinstance(node, ast.Import):

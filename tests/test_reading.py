@@ -105,7 +105,7 @@ held = [int(line.split()[1]) * 1024 for line in open("/proc/self/status") if lin
 resource.setrlimit(resource.RLIMIT_AS, (held + (256 << 20),) * 2)
 for path in sys.argv[1:]:
     try:
-        (contents_of if "shown" in path else ns.load_splits)(path)
+        contents_of(path, None) if "shown" in path else ns.load_splits(path)
     except ns.InputError as error:
         print("refused", error)
     except BaseException as error:

@@ -86,7 +86,9 @@ def require_finite(array: Array, owner: str, argument: str, *, block: int = 1 <<
 
 def require_squarable(array: Array, owner: str, argument: str) -> None:
     """Refuse values beyond ±1e100, whose sums of squares may overflow float64."""
-    for extreme in (array.argmin(), array.argmax()) if array.size else ():
+    if not array.size or max(abs(float(array.min())), abs(float(array.max()))) <= LARGEST:
+        return
+    for extreme in (array.argmin(), array.argmax()):
         if abs(float(array.flat[extreme])) > LARGEST:
             index = tuple(map(int, np.unravel_index(extreme, array.shape)))
             where = index[0] if len(index) == 1 else index

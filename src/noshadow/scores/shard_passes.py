@@ -192,7 +192,7 @@ def columns(given: Given) -> Walk:
                 return found | binary_columns(head.outputs[:, 0], head.targets, influences, weight)
             return found | regression_columns(head.targets - head.outputs, influences, weight)
         if "margin" in solved:
-            found["margin_leverage"] = margin_columns(problem, solved["margin"], block_size=None, progress=False)
+            found["margin_leverage"] = margin_columns(problem, solved["margin"], dtype=torch.float64, block_size=None, progress=False)
         return found | _softmax_columns(problem, solved["cross_entropy"], getattr(torch, given["dtype"]))
 
     return walk

@@ -73,14 +73,25 @@ def softmax_columns(
         note = f"float32 products moved the largest Newton gaps by {solved.precision_error:.1e}, so everything was redone in float64"
         redone = _at_precision(problem, "float64", **how)
         solved = replace(redone, notes=(note, *redone.notes))
-    if "margin_leverage" not in wanted:
-        return solved
+    return (
+        solved if "margin_leverage" not in wanted else _with_margins(problem, solved, precision, block_size=block_size, progress=progress)
+    )
+
+
+def _with_margins(problem: SoftmaxProblem, solved: Solved, precision: str, *, block_size: int | None, progress: bool) -> Solved:
+    """The margin leverages beside the others, in the precision that these have; in float64 where "auto" finds float32 not to be enough."""
     try:
-        extra = {"margin_leverage": margin_leverages(problem, block_size=block_size, progress=progress)}
+        dtype = torch.float32 if solved.precision == "mixed" else torch.float64
+        found = margin_leverages(problem, dtype=dtype, block_size=block_size, progress=progress)
+        if precision == "auto" and found.error is not None and not found.error <= MIXED_TOLERANCE:
+            note = f"float32 products moved the largest margin leverages by {found.error:.1e}, so these were redone in float64"
+            solved = replace(solved, notes=(*solved.notes, note))
+            found = margin_leverages(problem, block_size=block_size, progress=progress)
     except NumericalError as error:
         # Its curvature has rank one a record and may be singular where the cross-entropy's is not.
         return replace(solved, absent={"margin_leverage": f"not available: {error}"})
-    return replace(solved, columns=solved.columns | extra)
+    errors = [error for error in (solved.precision_error, found.error) if error is not None]
+    return replace(solved, columns=solved.columns | {"margin_leverage": found.values}, precision_error=max(errors, default=None))
 
 
 def _automatic_precision(problem: SoftmaxProblem) -> str:

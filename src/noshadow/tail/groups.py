@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,7 @@ def group_risk(
         InputError: losses or groups that do not fit together, fewer than two groups, an argument out of range.
 
     Approximates: both tests are normal approximations; at 20 records a side they are rough.
-    Cost: O(G (n log n + resamples)).
+    Cost: O(n log n + G (n + resamples)), G the groups that are judged.
     Reference: DeLong et al. 1988; Holm 1979; [TAIL] §5 for TNR.
 
     Example:
@@ -77,15 +77,31 @@ def group_risk(
     groups = sorted({*names[0].tolist(), *names[1].tolist()})
     if len(groups) < 2:
         refuse(OWNER, "member_groups", "name at least two groups", f"{len(groups)}", "Use model_risk for all records together.")
-    counts = {group: tuple(int((own == group).sum()) for own in names) for group in groups}
-    judged = [group for group in groups if min(counts[group]) >= LEAST_RECORDS and min(_rest(counts, group)) >= LEAST_RECORDS]
+    sides = [_Side.of(values, own, groups) for values, own in zip(losses, names, strict=True)]
+    inside = np.stack([side.counts for side in sides])
+    enough = (np.minimum(inside, inside.sum(1, keepdims=True) - inside) >= LEAST_RECORDS).all(0)
     used = resolved_level(fpr, min(map(len, losses)), OWNER)
-    if judged:
-        used = max(used, min(MISSES / min(counts[group][0] for group in judged), 0.5))
+    if enough.any():
+        used = max(used, min(MISSES / int(inside[0, enough].min()), 0.5))
     rng = np.random.default_rng(bootstrap.seed)
-    found = [_judged(group, losses, names, used, bootstrap, rng) for group in judged]
-    few = [_unjudged(group, *counts[group]) for group in groups if group not in judged]
+    found = [_judged(groups[number], number, sides, used, bootstrap, rng) for number in np.flatnonzero(enough).tolist()]
+    few = [_unjudged(groups[number], *inside[:, number].tolist()) for number in np.flatnonzero(~enough).tolist()]
     return (*sorted(_flagged(found, 1 - bootstrap.level), key=lambda row: -(row.auc or 0.0)), *few)
+
+
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """Members or non-members: losses in ascending order, the number of each one's group, records a group."""
+
+    losses: Array
+    group: Array
+    counts: Array
+
+    @classmethod
+    def of(cls, losses: Array, names: Array, groups: list[str]) -> "_Side":
+        group: Array = pd.Index(groups, dtype=object).get_indexer(pd.Index(names))
+        order = np.argsort(losses, kind="stable")
+        return cls(losses[order], group[order], np.bincount(group, minlength=len(groups)))
 
 
 def _names(groups: object, argument: str) -> Array:
@@ -97,16 +113,14 @@ def _names(groups: object, argument: str) -> Array:
 def named_groups(groups: Iterable[object], owner: str, argument: str) -> list[str]:
     """Each record's group as text: 1 and 1.0 are one group, and so is everything that is missing (None, NaN)."""
     require_unmasked(groups, owner, argument)
-    held = groups.tolist() if hasattr(groups, "tolist") else list(groups)
+    held: list[Any] = groups.tolist() if hasattr(groups, "tolist") else list(groups)
+    if {*map(type, held)} <= {str}:
+        return held
     if any(isinstance(name, (list, tuple, np.ndarray)) for name in held):
         refuse(owner, argument, "hold one name a record", f"{type(held[0]).__name__}s")
     missing = pd.isna(pd.Series(held, dtype=object)).tolist()
     whole = [isinstance(name, float) and name.is_integer() for name in held]
     return [MISSING if gone else str(int(name) if plain else name) for name, gone, plain in zip(held, missing, whole, strict=True)]
-
-
-def _rest(counts: dict[str, tuple[int, ...]], group: str) -> tuple[int, ...]:
-    return tuple(sum(held[side] for name, held in counts.items() if name != group) for side in (0, 1))
 
 
 def _unjudged(group: str, members: int, nonmembers: int) -> GroupRisk:
@@ -118,9 +132,9 @@ def _unjudged(group: str, members: int, nonmembers: int) -> GroupRisk:
     return GroupRisk(group=group, n_members=members, n_nonmembers=nonmembers, riskier=False, reason=reason, **nothing)
 
 
-def _judged(group: str, losses: list[Array], names: list[Array], level: float, bootstrap: Bootstrap, rng: np.random.Generator) -> GroupRisk:
-    inside = [np.sort(values[own == group]) for values, own in zip(losses, names, strict=True)]
-    others = [np.sort(values[own != group]) for values, own in zip(losses, names, strict=True)]
+def _judged(group: str, number: int, sides: list[_Side], level: float, bootstrap: Bootstrap, rng: np.random.Generator) -> GroupRisk:
+    inside = [side.losses[side.group == number] for side in sides]
+    others = [side.losses[side.group != number] for side in sides]
     (auc, auc_error), (other_auc, other_auc_error) = _auc(*inside), _auc(*others)
     (tnr, draws), (other_tnr, other_draws) = (_tnr(side, level, bootstrap.resamples, rng) for side in (inside, others))
     reach = float(ndtri(0.5 + bootstrap.level / 2)) * auc_error

@@ -382,18 +382,21 @@ def test_the_record_is_frozen():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"tnr": math.nan}, "ModelRisk: tnr must be a finite Python number; got nan"),
-        ({"wasserstein": math.inf}, "ModelRisk: wasserstein must be a finite Python number; got inf"),
-        ({"auc": np.float64(0.5)}, "ModelRisk: auc must be a finite Python number"),
-        ({"auc": None}, "ModelRisk: auc must be a finite Python number; got None"),
-        ({"ks_interval": [0.1]}, r"ModelRisk: ks_interval must be a \(low, high\) pair"),
+        ({"tnr": math.nan}, "ModelRisk.from_dict: model_risk.tnr must be a finite number; got nan"),
+        ({"wasserstein": math.inf}, "ModelRisk.from_dict: model_risk.wasserstein must be a finite number; got inf"),
+        ({"auc": np.float64(0.5)}, "ModelRisk.from_dict: model_risk.auc must be a finite number"),
+        ({"auc": None}, "ModelRisk.from_dict: model_risk.auc must be a finite number; got None"),
+        ({"ks_interval": [0.1]}, r"ModelRisk.from_dict: model_risk.ks_interval must be a list of 2; got \[0.1\]"),
         ({"ks_interval": [0.2, 0.1]}, "ModelRisk: ks_interval must have low ≤ high"),
-        ({"ks_interval": [0.1, math.nan]}, "ModelRisk: ks_interval must be a finite Python number"),
+        ({"ks_interval": [0.1, math.nan]}, r"ModelRisk.from_dict: model_risk.ks_interval\[1\] must be a finite number; got nan"),
         ({"extra": 1}, "ModelRisk.from_dict: data must hold exactly the fields of ModelRisk; got unknown extra"),
-        ({"curve": {"levels": [0.1]}}, "ModelRisk.from_dict: curve must hold exactly the fields of TnrCurve; got missing high, low, tnr"),
-        ({"curve": 3}, "ModelRisk.from_dict: curve must be a dictionary; got int"),
+        ({"curve": {"levels": [0.1]}}, "ModelRisk.from_dict: model_risk.curve must hold tnr, low, high; got none"),
+        ({"curve": 3}, "ModelRisk.from_dict: model_risk.curve must be an object; got 3"),
         ({"curve": {"levels": [0.1], "tnr": [0.1], "low": [0.1], "high": []}}, "TnrCurve: levels, tnr, low and high must have one length"),
-        ({"curve": {"levels": [0.1], "tnr": [math.nan], "low": [0.1], "high": [0.2]}}, "TnrCurve: tnr must be a finite Python number"),
+        (
+            {"curve": {"levels": [0.1], "tnr": [math.nan], "low": [0.1], "high": [0.2]}},
+            r"ModelRisk.from_dict: model_risk.curve.tnr\[0\] must be a finite number; got nan",
+        ),
     ],
 )
 def test_a_broken_record_is_refused(change, message):

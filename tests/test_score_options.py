@@ -15,7 +15,7 @@ import noshadow as ns
 from noshadow import InputError, Signals, Target, audit, audit_signals
 from noshadow._audit import audit_target, reference_columns
 from noshadow._audit.score_options import HEAD, NETWORK, ROUTES, SEQUENCES, option_names
-from noshadow.errors import HAND_ON, SCORE_OPTIONS, advice
+from noshadow.errors import HAND_ON, SCORE_OPTIONS, advice, its_place
 
 RNG = np.random.default_rng(4)
 X = RNG.normal(size=(40, 3)).astype(np.float32)
@@ -58,7 +58,8 @@ def test_the_table_of_the_advice_is_that_of_the_signatures():
 
 def test_advice_speaks_to_the_function_that_was_called():
     assert advice("network_scores", "unvectorised", "loop") == "unvectorised='loop'"
-    assert advice("record_scores", "max_memory") == "max_memory=…"
+    assert its_place("record_scores", "max_memory") == ""
+    assert its_place("audit", "max_memory") == " (score_options={'max_memory': …}, --score-option max_memory=…)"
     assert advice("audit", "unvectorised", "loop") == "score_options={'unvectorised': 'loop'} (--score-option unvectorised=loop)"
     assert advice("audit", "damping", "auto") == "damping='auto'"
 

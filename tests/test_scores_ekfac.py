@@ -435,7 +435,7 @@ def test_as_many_systems_at_once_as_fit():
         ({"method": "kfac"}, r"record_scores: method must be one of 'auto', 'exact', 'ekfac'; got 'kfac'"),
         ({"refine": -1}, r"record_scores: refine must be a whole number ≥ 0; got -1"),
         ({"refine": 1.5}, r"record_scores: refine must be a whole number ≥ 0; got 1\.5"),
-        ({"method": "ekfac", "damping": 0.0}, r"record_scores: damping must be > 0 for method='ekfac'; got 0\. Pass the training's own"),
+        ({"method": "ekfac", "damping": 0.0}, r"record_scores: damping must be > 0 for EK-FAC; got 0\. Pass the training's own"),
         (
             {"method": "exact", "max_memory": 1000},
             r"\(classes − 1\) × features must be small enough for an exact.*Raise max_memory, or pass method='ekfac'",

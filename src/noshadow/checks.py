@@ -12,6 +12,7 @@ from noshadow.errors import InputError as InputError
 from noshadow.errors import NotApplicable as NotApplicable
 from noshadow.errors import NumericalError as NumericalError
 from noshadow.errors import advice as advice
+from noshadow.errors import its_place as its_place
 from noshadow.errors import refuse as refuse
 
 if TYPE_CHECKING:

@@ -29,12 +29,18 @@ SCORE_OPTIONS = frozenset(
 HAND_ON = frozenset({"audit", "audit_signals"})
 
 
-def advice(owner: str, name: str, value: object = "…") -> str:
-    """How `owner` is given an option of the scores: "name='value'", or inside of its `score_options`, as a command is too."""
-    if owner not in HAND_ON or name not in SCORE_OPTIONS:
-        return f"{name}={value if value == '…' else repr(value)}"
-    shown = value if value == "…" else repr(value)
-    return f"score_options={{{name!r}: {shown}}} (--score-option {name}={value})"
+def advice(owner: str, name: str, value: object) -> str:
+    """How `owner` is given an option of the scores: "name='value'", or inside of `score_options` where it hands them on."""
+    return f"{name}={value!r}" if not _hands_on(owner, name) else f"score_options={{{name!r}: {value!r}}} (--score-option {name}={value})"
+
+
+def its_place(owner: str, name: str) -> str:
+    """Where an option of the scores is given, in brackets after its name; nothing where it is an argument of `owner` itself."""
+    return f" (score_options={{{name!r}: …}}, --score-option {name}=…)" if _hands_on(owner, name) else ""
+
+
+def _hands_on(owner: str, name: str) -> bool:
+    return owner in HAND_ON and name in SCORE_OPTIONS
 
 
 def refuse(owner: str, argument: str, rule: str, got: object, hint: str = "") -> NoReturn:

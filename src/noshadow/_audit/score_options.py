@@ -16,7 +16,19 @@ ROUTES: dict[str, Callable[..., Any]] = {HEAD: record_scores, NETWORK: network_s
 # What an audit settles itself, by its own arguments or from the model and the data.
 SETTLED = frozenset(
     {"features", "outputs", "targets", "head", "model", "train", "task", "layers", "layer", "damping", "damping_source", "weight_decay"}
-    | {"fit_intercept", "penalize_intercept", "sample_weight", "columns", "batch_size", "device", "progress", "seed", "owner"}
+    | {
+        "fit_intercept",
+        "penalize_intercept",
+        "sample_weight",
+        "output",
+        "output_scale",
+        "columns",
+        "batch_size",
+        "device",
+        "progress",
+        "seed",
+        "owner",
+    }
 )
 # Of a head `outputs` are the logits; of a network it is the choice between the margin and all of them.
 OPEN = {NETWORK: {"outputs"}}

@@ -102,7 +102,13 @@ def require_one_form(models: Mapping[int, Layout], target: Layout | None, drawn:
     forms = {_form(there) for there in (*models.values(), *(() if target is None else (target,)))}
     if len(forms) != 1:
         told = sorted(f"{task} with statistic {statistic}, outputs {outputs}" for task, statistic, outputs in forms)
-        refuse(owner, "models", "be of one task and form", "; ".join(told[:3]), "Name it with task=… in another folder.")
+        refuse(
+            owner,
+            "models",
+            "be of one task and form",
+            "; ".join(told[:3]),
+            "Train again in another folder with train_references(…, task=…).",
+        )
     ((task, statistic, outputs),) = forms
     if manifest["signals"]["keep_outputs"] and outputs is None:
         refuse(owner, "models", "hold the outputs that the plan says were kept", "none", AGAIN)

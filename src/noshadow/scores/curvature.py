@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from noshadow.blocks import as_blocks_of, block_length, blocks
-from noshadow.checks import Array, InputError, advice
+from noshadow.checks import Array, InputError, its_place
 from noshadow.linalg import PairForms, SpdInverse, add_pair_gram, pair_form_values, pair_forms, pair_products, spd_inverse
 from noshadow.progress import tracked
 from noshadow.scores.design import Design
@@ -47,14 +47,14 @@ def curvature_bytes(classes: int, rank: int) -> int:
     return 3 * 8 * ((classes - 1) * rank) ** 2
 
 
-def require_memory(problem: SoftmaxProblem, limit: float, owner: str, *, instead: str = "") -> None:
+def require_memory(problem: SoftmaxProblem, limit: float, owner: str, *, instead: str = "score a narrower representation") -> None:
     """Refuse before allocating when the exact curvature would not fit; `instead` is what else one can do."""
     need = curvature_bytes(problem.classes, problem.design.rank)
     if need > limit:
         raise InputError(
             f"{owner}: (classes − 1) × features must be small enough for an exact curvature within max_memory ({limit / 1e9:.1f} GB); "
             f"got {problem.classes} classes × {problem.design.rank} dimensions, which needs {need / 1e9:.1f} GB. "
-            f"Raise max_memory ({advice(owner, 'max_memory')}), {instead}or score a narrower representation."
+            f"Raise max_memory{its_place(owner, 'max_memory')}, or {instead}."
         )
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from noshadow.blocks import blocks
-from noshadow.checks import Array, InputError, NumericalError, advice
+from noshadow.checks import Array, InputError, NumericalError, advice, its_place
 from noshadow.linalg import SpdInverse, spd_inverse
 from noshadow.scores.network_columns import SelfResponse, many_output_columns, one_output_columns, roots
 from noshadow.scores.network_problem import NetworkProblem
@@ -37,7 +37,7 @@ def require_dual_memory(rows: int, limit: float, owner: str) -> None:
         raise InputError(
             f"{owner}: records × outputs must be few enough for a kernel and its inverse within max_memory ({limit / 1e9:.1f} GB); "
             f"got {rows:,} rows, which need {need / 1e9:.1f} GB. "
-            f"Pass {advice(owner, 'method', 'projected')}, or raise max_memory ({advice(owner, 'max_memory')})."
+            f"Pass {advice(owner, 'method', 'projected')}, or raise max_memory{its_place(owner, 'max_memory')}."
         )
 
 

@@ -124,7 +124,7 @@ def ekfac_curvature(
     if empty:
         raise NumericalError(
             f"{owner}: the EK-FAC curvature is zero in {empty} directions (a class nobody predicts, with an unpenalised intercept). "
-            "Pass penalize_intercept=True."
+            + ("Leave that class out." if owner == "audit" else "Pass penalize_intercept=True.")
         )
     return replace(frame, eigenvalues=torch.maximum(eigenvalues, penalty[:, None]))
 

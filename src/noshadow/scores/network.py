@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 
-from noshadow.checks import Array, advice, refuse, require_number, require_whole
+from noshadow.checks import Array, advice, its_place, refuse, require_number, require_whole
 from noshadow.losses import record_losses
 from noshadow.scores.baselines import record_entropies
 from noshadow.scores.dual import DualColumns, dual_bytes
@@ -273,7 +273,7 @@ def _notes(prepared: PreparedNetwork, solved: DualColumns | ProjectedColumns, sl
             need = dual_bytes(len(prepared.problem) * prepared.problem.columns) / 1e9
             notes.append(
                 f"{solved.dof:.0f} effective degrees of freedom crowd {width:,} projected dimensions: scores are too small (relative error "
-                f"of shift about {error:.2f}); raise dimension ({advice(prepared.network.owner, 'dimension')}), or take the dual "
-                f"({advice(prepared.network.owner, 'method', 'dual')}, {need:.1f} GB)"
+                f"of shift about {error:.2f}); raise dimension{its_place(prepared.network.owner, 'dimension')}, or take "
+                f"{advice(prepared.network.owner, 'method', 'dual')} ({need:.1f} GB)"
             )
     return tuple(notes)

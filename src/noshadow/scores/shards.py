@@ -75,7 +75,7 @@ def mapped(path: str, owner: str, argument: str) -> Array:
         ) from error
     except ValueError as error:
         rule = f"{argument} must be a .npy file of plain numbers"
-        raise InputError(f"{owner}: {rule}; got '{path}' ({reason_of(error)}). Use np.save for each array.") from error
+        raise InputError(f"{owner}: {rule}; got '{path}' ({reason_of(error)}). Use np.save.") from error
 
 
 def parts_of(value: object, owner: str, argument: str, *, ndim: tuple[int, ...]) -> Parts:

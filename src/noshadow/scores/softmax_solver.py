@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from noshadow.checks import Array, InputError, NumericalError, advice, refuse
+from noshadow.checks import Array, InputError, NumericalError, advice, its_place, refuse
 from noshadow.linalg import PairForms, SpdInverse, pair_form_values
 from noshadow.scores.curvature import (
     ContrastInverse,
@@ -65,7 +65,7 @@ def softmax_columns(
     gaps, and starts again in float64 when that is more than `MIXED_TOLERANCE`; "mixed" and "float64" are taken
     as they are.
     """
-    require_memory(problem, max_memory, owner, instead=f"pass {advice(owner, 'method', 'ekfac')}, ")
+    require_memory(problem, max_memory, owner, instead=f"pass {advice(owner, 'method', 'ekfac')}, or score a narrower representation")
     chosen = _automatic_precision(problem) if precision == "auto" else precision
     how: Any = {"block_size": block_size, "max_memory": max_memory, "progress": progress, "owner": owner}
     solved = _at_precision(problem, chosen, **how)
@@ -210,13 +210,13 @@ def softmax_solution(problem: SoftmaxProblem, wanted: Sequence[str], options: So
 
 def _require_ekfac(problem: SoftmaxProblem, limit: float, owner: str) -> None:
     if not problem.damping > 0:
-        refuse(owner, "damping", "be > 0 for method='ekfac'", f"{problem.damping:g}", "Pass the training's own λ, or damping='auto'.")
+        refuse(owner, "damping", "be > 0 for EK-FAC", f"{problem.damping:g}", "Pass the training's own λ, or damping='auto'.")
     need = ekfac_bytes(problem.classes, problem.design.rank)
     if need > limit:
         raise InputError(
             f"{owner}: (classes − 1) × features must be small enough for EK-FAC within max_memory ({limit / 1e9:.1f} GB); "
             f"got {problem.classes} classes × {problem.design.rank} dimensions, which needs {need / 1e9:.1f} GB. "
-            f"Raise max_memory ({advice(owner, 'max_memory')}), or score a narrower representation."
+            f"Raise max_memory{its_place(owner, 'max_memory')}, or score a narrower representation."
         )
 
 

@@ -438,7 +438,7 @@ def test_texts_and_rows_stay_text_on_narrow_screens(browser, audit, scheme, tmp_
 def test_what_leaks_before_training_is_readable_on_every_screen(browser, tmp_path):
     audit = audit_of(80)
     rng = np.random.default_rng(0)
-    found = ns.lood_audit(rng.normal(size=(80, 4)), rng.integers(0, 3, 80), ids=audit.records["id"], progress=False)
+    found = ns.lood_audit(rng.normal(size=(80, 4)), audit.records["target"], ids=audit.records["id"], progress=False)
     path = ns.write_report(with_lood(audit, found), tmp_path / "a.html")
     for width, drawn in ((1100, 80), (360, 80)):
         page = opened_page(browser, path, viewport={"width": width, "height": 800})

@@ -20,10 +20,10 @@ from environment import environment
 from kronfluence_peer import kronfluence_self_scores
 
 import noshadow as ns
-from noshadow.scores.curvature import SoftmaxProblem, curvature_bytes
-from noshadow.scores.design import whitened_design
-from noshadow.scores.ekfac import ekfac_curvature, softmax_class_sums, softmax_shares
-from noshadow.scores.refinement import REFINED_COLUMNS, conditioning, refined
+from noshadow.scores.last_layer.curvature import SoftmaxProblem, curvature_bytes
+from noshadow.scores.last_layer.design import whitened_design
+from noshadow.scores.last_layer.ekfac import ekfac_curvature, softmax_class_sums, softmax_shares
+from noshadow.scores.last_layer.refinement import REFINED_COLUMNS, conditioning, refined
 
 RESULTS = Path(__file__).parent / "results" / "ekfac.json"
 COLUMNS = ("leverage", "influence", "newton", "loo", "shift", "margin_leverage")

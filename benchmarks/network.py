@@ -21,8 +21,8 @@ from scipy.stats import spearmanr
 from torch import nn
 
 import noshadow as ns
-from noshadow.scores.network_problem import network_problem
-from noshadow.scores.network_solver import NetworkSettings, prepared_network, solved_network
+from noshadow.scores.network.problem import network_problem
+from noshadow.scores.network.solver import NetworkSettings, prepared_network, solved_network
 from noshadow.views.network import network_view
 
 RESULTS = Path(__file__).parent / "results" / "network.json"

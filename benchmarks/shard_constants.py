@@ -10,10 +10,10 @@ import torch
 import noshadow as ns
 from noshadow.crews import Wording, alone_in_process, crew, surviving_results
 from noshadow.linalg import spd_inverse
-from noshadow.scores import shard_passes
-from noshadow.scores.curvature import ContrastInverse, difference_forms, grounded_laplacian
-from noshadow.scores.design import framed
-from noshadow.scores.inputs import HeadInputs, plain_arrays
+from noshadow.scores.last_layer.curvature import ContrastInverse, difference_forms, grounded_laplacian
+from noshadow.scores.last_layer.design import framed
+from noshadow.scores.last_layer.inputs import HeadInputs, plain_arrays
+from noshadow.scores.sharded import passes as shard_passes
 
 WORKERS = 2
 COLUMNS = ["loss", "gradient_norm", "entropy", "leverage", "influence", "newton", "loo", "shift"]

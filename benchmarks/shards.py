@@ -38,7 +38,7 @@ from shard_constants import (
 import noshadow as ns
 from noshadow.crews import crew, surviving_results
 from noshadow.losses import record_losses
-from noshadow.scores import shard_walk
+from noshadow.scores.sharded import walk as shard_walk
 from noshadow.tail import model_risk
 
 RESULTS = Path(__file__).parent / "results" / "shards.json"

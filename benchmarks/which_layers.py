@@ -21,8 +21,8 @@ from scipy.stats import rankdata
 import noshadow as ns
 from noshadow.attacks import attack_success
 from noshadow.metrics import agreement_table, noise_ceiling
-from noshadow.scores.network_problem import network_problem
-from noshadow.scores.network_solver import NetworkSettings, network_damping, prepared_network, solved_network
+from noshadow.scores.network.problem import network_problem
+from noshadow.scores.network.solver import NetworkSettings, network_damping, prepared_network, solved_network
 from noshadow.scores.traces import loss_trace_iqr
 from noshadow.views.network import network_view
 

@@ -18,7 +18,7 @@ from ray.cluster_utils import Cluster
 
 import noshadow as ns
 from listening import listening
-from noshadow.scores import shard_passes
+from noshadow.scores.sharded import passes as shard_passes
 from shard_work import grams_after_a_death
 
 NODE = {"num_cpus": 1, "object_store_memory": 80_000_000, "node_ip_address": "127.0.0.1"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from noshadow.scores import shard_passes
+from noshadow.scores.sharded import passes as shard_passes
 
 LOG = "NOSHADOW_TEST_LOG"
 

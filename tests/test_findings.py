@@ -21,7 +21,9 @@ from noshadow.checks import InputError
 from noshadow.reference import parity
 from noshadow.report.page import page
 from noshadow.results import Audit, Finding
-from noshadow.scores import last_layer, network, precision
+from noshadow.scores.last_layer import entry as last_layer
+from noshadow.scores.last_layer import precision
+from noshadow.scores.network import entry as network
 from noshadow.tail import model_risk
 from noshadow.views import repeated
 

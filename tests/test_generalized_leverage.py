@@ -13,9 +13,9 @@ from torch.nn.functional import one_hot
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from noshadow.checks import InputError, NumericalError
-from noshadow.scores.generalized_leverage import generalized_leverage, network_influence
-from noshadow.scores.last_layer import record_scores
-from noshadow.scores.leverage_matrices import leverage_matrices
+from noshadow.scores.last_layer.entry import record_scores
+from noshadow.scores.last_layer.leverage_matrices import leverage_matrices
+from noshadow.scores.network.generalized_leverage import generalized_leverage, network_influence
 from oracles import with_bias
 
 N, WIDTH = 12, 3

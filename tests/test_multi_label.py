@@ -11,8 +11,8 @@ from torch import nn
 import noshadow as ns
 from noshadow import InputError
 from noshadow.reference import Recipe, train_references
-from noshadow.scores.generalized_leverage import generalized_leverage
-from noshadow.scores.last_layer import record_scores
+from noshadow.scores.last_layer.entry import record_scores
+from noshadow.scores.network.generalized_leverage import generalized_leverage
 
 N, D, Q = 60, 4, 3
 RNG = np.random.default_rng(2)

@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 import noshadow as ns
-from noshadow.scores.factored_layers import PlainLookup
-from noshadow.scores.gradients import record_differentiation
-from noshadow.scores.tangent_kernel import kernel_parts
+from noshadow.scores.network.factored_layers import PlainLookup
+from noshadow.scores.network.gradients import record_differentiation
+from noshadow.scores.network.tangent_kernel import kernel_parts
 from noshadow.views.network import network_view
 from test_network_scores import assert_columns, dense_jacobian, margin_oracle, primal_oracle
 
@@ -92,8 +92,8 @@ def test_sentences_match_the_dense_jacobian(outputs, options):
 
 
 def test_small_memory_cuts_a_table_into_several_passes_and_changes_nothing(monkeypatch):
-    monkeypatch.setattr("noshadow.scores.tangent_kernel.LEAST_NUMBERS", 1)
-    monkeypatch.setattr("noshadow.scores.tangent_kernel.ROWS", 5)
+    monkeypatch.setattr("noshadow.scores.network.tangent_kernel.LEAST_NUMBERS", 1)
+    monkeypatch.setattr("noshadow.scores.network.tangent_kernel.ROWS", 5)
     model, (x, y) = made(Sentences, padding_idx=0), sentences()
     with (
         network_view(model, (x, y), layers="all", owner="test") as (network, records),

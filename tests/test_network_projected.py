@@ -10,11 +10,11 @@ from scipy.stats import spearmanr
 from torch import nn
 
 import noshadow as ns
-from noshadow.scores.dual import dual_bytes
-from noshadow.scores.gradients import record_differentiation
-from noshadow.scores.network_problem import network_problem
-from noshadow.scores.projected import _widths, projected_features, sketches
-from noshadow.scores.tangent_kernel import tangent_kernel
+from noshadow.scores.network.dual import dual_bytes
+from noshadow.scores.network.gradients import record_differentiation
+from noshadow.scores.network.problem import network_problem
+from noshadow.scores.network.projected import _widths, projected_features, sketches
+from noshadow.scores.network.tangent_kernel import tangent_kernel
 from noshadow.views.network import network_view
 
 COLUMNS = ("influence", "newton", "loo", "shift")

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import noshadow as ns
-from noshadow.scores.gradients import record_differentiation
+from noshadow.scores.network.gradients import record_differentiation
 from noshadow.views.network import network_view
 
 COLUMNS = ("influence", "newton", "loo", "shift")
@@ -283,7 +283,7 @@ def test_only_plain_layers_are_taken_in_factors(name, expected):
 
 
 def test_small_memory_walks_the_records_several_times_and_changes_nothing(monkeypatch):
-    monkeypatch.setattr("noshadow.scores.tangent_kernel.LEAST_NUMBERS", 1)
+    monkeypatch.setattr("noshadow.scores.network.tangent_kernel.LEAST_NUMBERS", 1)
     x, y = torch.from_numpy(np.random.default_rng(0).standard_normal((12, 1, 6, 6))), torch.arange(12) % 3
     torch.manual_seed(0)
     model = Residual().double()

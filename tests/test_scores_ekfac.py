@@ -9,10 +9,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import noshadow as ns
 import oracles
-from noshadow.scores import refinement
-from noshadow.scores.curvature import SoftmaxProblem
-from noshadow.scores.design import whitened_design
-from noshadow.scores.ekfac import (
+from noshadow.scores.last_layer import refinement
+from noshadow.scores.last_layer.curvature import SoftmaxProblem
+from noshadow.scores.last_layer.design import whitened_design
+from noshadow.scores.last_layer.ekfac import (
     _diagonal_sums,
     ekfac_columns,
     ekfac_curvature,
@@ -23,7 +23,7 @@ from noshadow.scores.ekfac import (
     softmax_class_sums,
     softmax_shares,
 )
-from noshadow.scores.refinement_products import class_blocks, class_blocks_solution
+from noshadow.scores.last_layer.refinement_products import class_blocks, class_blocks_solution
 
 COLUMNS = ("leverage", "influence", "newton", "loo", "shift")
 REFINED = ("influence", "newton", "loo", "shift")
@@ -276,8 +276,8 @@ def test_mixed_precision_equals_float64_and_says_so():
 
 
 def test_automatic_precision_is_redone_in_float64_when_float32_cannot_hold(monkeypatch):
-    monkeypatch.setattr("noshadow.scores.softmax_solver.MIXED_FROM_FLOPS", 0)
-    monkeypatch.setattr("noshadow.scores.softmax_solver.MIXED_TOLERANCE", 0.0)
+    monkeypatch.setattr("noshadow.scores.last_layer.softmax_solver.MIXED_FROM_FLOPS", 0)
+    monkeypatch.setattr("noshadow.scores.last_layer.softmax_solver.MIXED_TOLERANCE", 0.0)
     features, logits, labels = head(60, 4, 4, seed=16)
     scores = ns.record_scores(features, logits, labels, damping=1.0, method="ekfac", refine=0)
     assert scores.precision == "float64"
@@ -356,8 +356,8 @@ class LargestTensor(TorchDispatchMode):
 
 def test_memory_does_not_grow_with_the_records(monkeypatch):
     sizes = []
-    monkeypatch.setattr("noshadow.scores.refinement_products._BATCH_NUMBERS", 1 << 12)
-    monkeypatch.setattr("noshadow.scores.ekfac.block_length", lambda *_: 64)
+    monkeypatch.setattr("noshadow.scores.last_layer.refinement_products._BATCH_NUMBERS", 1 << 12)
+    monkeypatch.setattr("noshadow.scores.last_layer.ekfac.block_length", lambda *_: 64)
     for n in (130, 300):
         problem = problem_of(*head(n, 7, 12, seed=21), 1.0)
         with LargestTensor() as watched:
@@ -416,7 +416,7 @@ def test_blocks_of_the_classes_save_products_and_change_no_number():
 def test_blocks_that_rounding_made_indefinite_change_no_number(monkeypatch):
     features, logits, labels = head(40, 6, 5, seed=32)
     exact = ns.record_scores(features, logits, labels, damping=0.5)
-    monkeypatch.setattr("noshadow.scores.refinement_products._JITTER", -1.0)
+    monkeypatch.setattr("noshadow.scores.last_layer.refinement_products._JITTER", -1.0)
     scores = ns.record_scores(features, logits, labels, damping=0.5, method="ekfac", refine=3)
     assert scores.exact.sum() == 3
     np.testing.assert_allclose(scores.shift[scores.exact], exact.shift[scores.exact], rtol=1e-6)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import noshadow as ns
 from noshadow.losses import record_losses, record_margins
-from noshadow.scores.loss_changes import logit_loss_changes, margin_falls, softmax_loss_changes
+from noshadow.scores.last_layer.loss_changes import logit_loss_changes, margin_falls, softmax_loss_changes
 
 # Steps of 1e-300 beside margins of 800, whose losses are 1e-348: what is left of a difference must still have 80 digits.
 DIGITS = 80 + 650

@@ -6,10 +6,10 @@ import torch
 
 import noshadow as ns
 import oracles
-from noshadow.scores import margin, softmax_solver
-from noshadow.scores.curvature import SoftmaxProblem
-from noshadow.scores.design import whitened_design
-from noshadow.scores.margin import margin_leverages
+from noshadow.scores.last_layer import margin, softmax_solver
+from noshadow.scores.last_layer.curvature import SoftmaxProblem
+from noshadow.scores.last_layer.design import whitened_design
+from noshadow.scores.last_layer.margin import margin_leverages
 
 
 def head(n=400, d=9, m=4, *, seed=0, scale=1.0):

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import noshadow as ns
-from noshadow.scores import shard_passes, sharded_solver
-from noshadow.scores.shard_walk import merged_in_order
-from noshadow.scores.shards import cut, head_records, mapped
+from noshadow.scores.sharded import passes as shard_passes
+from noshadow.scores.sharded import solver as sharded_solver
+from noshadow.scores.sharded.shards import cut, head_records, mapped
+from noshadow.scores.sharded.walk import merged_in_order
 from shard_work import always_dying, failing, grams_after_a_death, head, in_files
 
 TASKS = ("regression", "binary", "classification")

@@ -163,7 +163,7 @@ def test_mixed_precision_equals_float64_and_knows_its_error(n, d, m):
 
 
 def test_automatic_precision_falls_back_when_float32_cannot_hold(monkeypatch):
-    monkeypatch.setattr("noshadow.scores.softmax_solver.MIXED_FROM_FLOPS", 0)
+    monkeypatch.setattr("noshadow.scores.last_layer.softmax_solver.MIXED_FROM_FLOPS", 0)
     features, _, logits, labels = head(30, 12, 6, seed=8, scale=4.0)
     scores = ns.record_scores(features, logits, labels, damping=1e-4)  # more parameters than records: near interpolation
     exact = ns.record_scores(features, logits, labels, damping=1e-4, precision="float64")
@@ -173,7 +173,7 @@ def test_automatic_precision_falls_back_when_float32_cannot_hold(monkeypatch):
 
 
 def test_automatic_precision_keeps_float32_where_it_holds(monkeypatch):
-    monkeypatch.setattr("noshadow.scores.softmax_solver.MIXED_FROM_FLOPS", 0)
+    monkeypatch.setattr("noshadow.scores.last_layer.softmax_solver.MIXED_FROM_FLOPS", 0)
     features, _, logits, labels = head(300, 6, 4, seed=9)
     scores = ns.record_scores(features, logits, labels, damping=1.0)
     assert scores.precision == "mixed"
@@ -218,7 +218,7 @@ def test_memory_is_refused_before_it_is_taken():
 
 def test_float32_is_not_trusted_with_a_class_that_never_occurs(monkeypatch):
     """Its logit's variance is the prior's, and the difference that moves it is lost in float32: shift must not be ranked on that."""
-    monkeypatch.setattr("noshadow.scores.softmax_solver.MIXED_FROM_FLOPS", 0)
+    monkeypatch.setattr("noshadow.scores.last_layer.softmax_solver.MIXED_FROM_FLOPS", 0)
     rng = np.random.default_rng(0)
     features, labels = rng.normal(size=(300, 3)), np.arange(300) % 4
     logits = np.column_stack([features @ rng.normal(size=(3, 4)), features[:, 0] - 26])

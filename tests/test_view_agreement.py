@@ -10,7 +10,7 @@ import noshadow as ns
 from noshadow import InputError
 from noshadow.losses import record_losses, task_targets
 from noshadow.reference import train_references
-from noshadow.scores.generalized_leverage import generalized_leverage
+from noshadow.scores.network.generalized_leverage import generalized_leverage
 from noshadow.views import collect_outputs, collect_signals, view
 from noshadow.views.endings import row_differences
 from noshadow.views.torch import PROBE_RECORDS

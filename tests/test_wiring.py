@@ -26,9 +26,9 @@ from noshadow.reference import train_references
 from noshadow.reference.ground_truth import ground_truth, with_ground_truth
 from noshadow.reference.parity import loss_parity
 from noshadow.reference.truth import AttackOptions, record_truth
-from noshadow.scores import softmax_solver
-from noshadow.scores.precision import probe_records, shift_error
-from noshadow.scores.single_output import regression_columns
+from noshadow.scores.last_layer import softmax_solver
+from noshadow.scores.last_layer.precision import probe_records, shift_error
+from noshadow.scores.last_layer.single_output import regression_columns
 from noshadow.tail import fit_calibration, group_risk, model_risk, risk_predictors
 from noshadow.theory import predicted_tpr
 

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from noshadow.errors import InputError, NotApplicable, NumericalError
     from noshadow.report import write_comparison, write_lood_report, write_report
     from noshadow.results import Audit, Calibration, Finding, GroundTruth, GroupRisk, LoodAudit, ModelRisk, load, load_lood
-    from noshadow.scores.generalized_leverage import NetworkInfluence, generalized_leverage, network_influence
-    from noshadow.scores.last_layer import record_scores
-    from noshadow.scores.leverage_matrices import GeneralizedLeverage, leverage_matrices
-    from noshadow.scores.network import damping_sweep, network_scores
+    from noshadow.scores.last_layer.entry import record_scores
+    from noshadow.scores.last_layer.leverage_matrices import GeneralizedLeverage, leverage_matrices
+    from noshadow.scores.network.entry import damping_sweep, network_scores
+    from noshadow.scores.network.generalized_leverage import NetworkInfluence, generalized_leverage, network_influence
     from noshadow.scores.result import RecordScores
-    from noshadow.scores.sharded import sharded_record_scores
+    from noshadow.scores.sharded.entry import sharded_record_scores
     from noshadow.signals import Signals, load_splits, save_splits
     from noshadow.tail import TailRate, extrapolated_tnr, extrapolated_tpr, fit_calibration, group_risk, model_risk, risk_predictors
     from noshadow.traces import LossTraces
@@ -50,7 +50,7 @@ _HOMES = {
     "Comparison": "_compare",
     "Exposure": "_exposure",
     "Finding": "results",
-    "GeneralizedLeverage": "scores.leverage_matrices",
+    "GeneralizedLeverage": "scores.last_layer.leverage_matrices",
     "GroundTruth": "results",
     "GroupRisk": "results",
     "InputError": "errors",
@@ -60,7 +60,7 @@ _HOMES = {
     "LoodScores": "_lood",
     "LossTraces": "traces",
     "ModelRisk": "results",
-    "NetworkInfluence": "scores.generalized_leverage",
+    "NetworkInfluence": "scores.network.generalized_leverage",
     "NotApplicable": "errors",
     "NumericalError": "errors",
     "QueryResult": "_lood",
@@ -74,16 +74,16 @@ _HOMES = {
     "audit_signals": "_audit",
     "collect_signals": "views",
     "compare": "_compare",
-    "damping_sweep": "scores.network",
+    "damping_sweep": "scores.network.entry",
     "exposure": "_exposure",
     "extrapolated_tnr": "tail",
     "extrapolated_tpr": "tail",
     "findings": "_findings",
     "fit_calibration": "tail",
-    "generalized_leverage": "scores.generalized_leverage",
+    "generalized_leverage": "scores.network.generalized_leverage",
     "group_risk": "tail",
     "laplace_kernel": "_lood",
-    "leverage_matrices": "scores.leverage_matrices",
+    "leverage_matrices": "scores.last_layer.leverage_matrices",
     "load": "results",
     "load_lood": "results",
     "load_splits": "signals",
@@ -93,17 +93,17 @@ _HOMES = {
     "lood_scores": "_lood",
     "metrics": "",
     "model_risk": "tail",
-    "network_influence": "scores.generalized_leverage",
-    "network_scores": "scores.network",
+    "network_influence": "scores.network.generalized_leverage",
+    "network_scores": "scores.network.entry",
     "nngp_kernel": "_lood",
     "optimal_query": "_lood",
     "rbf_kernel": "_lood",
-    "record_scores": "scores.last_layer",
+    "record_scores": "scores.last_layer.entry",
     "reference": "",
     "risk_predictors": "tail",
     "save_splits": "signals",
     "sequence_losses": "views",
-    "sharded_record_scores": "scores.sharded",
+    "sharded_record_scores": "scores.sharded.entry",
     "theory": "",
     "with_lood": "_lood",
     "write_comparison": "report",

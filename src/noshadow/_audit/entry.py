@@ -18,7 +18,7 @@ from noshadow.checks import (
     resolved_task,
 )
 from noshadow.results import Audit
-from noshadow.scores.network import network_scores
+from noshadow.scores.network.entry import network_scores
 from noshadow.scores.result import RecordScores
 from noshadow.signals import Signals
 from noshadow.traces import given_traces

@@ -45,7 +45,7 @@ from noshadow.losses import hard_labels, record_losses, task_targets
 from noshadow.output_scale import SCALES
 from noshadow.results import Audit
 from noshadow.scores.baselines import record_entropies
-from noshadow.scores.last_layer import record_scores
+from noshadow.scores.last_layer.entry import record_scores
 from noshadow.scores.result import COLUMNS, RecordScores
 from noshadow.signals import Signals
 from noshadow.tail.groups import named_groups

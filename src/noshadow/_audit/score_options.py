@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from noshadow.checks import refuse
-from noshadow.scores.last_layer import record_scores
-from noshadow.scores.network import network_scores
+from noshadow.scores.last_layer.entry import record_scores
+from noshadow.scores.network.entry import network_scores
 from noshadow.scores.sequences import sequence_scores
 
 HEAD, NETWORK, SEQUENCES = "record_scores", "network_scores", "sequence_scores"

@@ -22,7 +22,7 @@ from noshadow.blocks import block_length, blocks
 from noshadow.checks import Array, NotApplicable, require_choice, require_number
 from noshadow.progress import tracked
 from noshadow.scores.baselines import block_residuals
-from noshadow.scores.ekfac import class_variances, contrast_eigenvectors
+from noshadow.scores.last_layer.ekfac import class_variances, contrast_eigenvectors
 from noshadow.scores.result import RecordScores
 from noshadow.views import TokenHead
 

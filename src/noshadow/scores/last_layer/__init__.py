@@ -1,0 +1,1 @@
+"""Scores of records from the last layer, exact."""

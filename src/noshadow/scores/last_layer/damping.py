@@ -1,0 +1,149 @@
+"""The damping λ, added to the sum over records, and how far the head is from the minimum it assumes."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from noshadow.blocks import as_blocks_of, block_length, blocks
+from noshadow.checks import Array, require_number
+from noshadow.scores.baselines import block_residuals
+from noshadow.scores.last_layer.design import Design
+
+RELATIVE_DAMPING = 1e-6
+
+
+def resolved_damping(damping: float | str, mean_curvature: float, source: str | None) -> tuple[float, str]:
+    """λ and one sentence on where it comes from.
+
+    "auto" means that the training's own λ is not known here: 10⁻⁶ of the mean eigenvalue of the undamped curvature,
+    enough for a safe factorisation and too little to move well-determined directions.
+    """
+    if isinstance(damping, str):
+        if damping != "auto":
+            require_number(damping, "record_scores", "damping", low=0.0)
+        value = RELATIVE_DAMPING * mean_curvature
+        return value, source or f"automatic: {RELATIVE_DAMPING:g} × the mean eigenvalue of the curvature (training's own λ unknown)"
+    value = require_number(damping, "record_scores", "damping", low=0.0)
+    return value, source or "given"
+
+
+def largest_weight(sample_weight: Array | None) -> float:
+    """The largest weight of a record, 1 without any."""
+    return 1.0 if sample_weight is None else float(np.max(sample_weight))
+
+
+def mean_curvature(design: Design, outputs: Array, sample_weight: Array | None, task: str) -> float:
+    """Mean eigenvalue of Σ_j W_j ⊗ g̃_jg̃_jᵀ over its (m−1)d, or d, dimensions: its trace over its size."""
+    return curvature_trace(design, outputs, sample_weight, task) / curvature_size(design.width, outputs.shape[1], task)
+
+
+def curvature_size(width: int, outputs: int, task: str) -> int:
+    """Dimensions of the undamped curvature: (m − 1)d for a softmax, else d."""
+    return width * (outputs - 1 if task == "classification" else 1)
+
+
+def curvature_trace(design: Design, outputs: Array, sample_weight: Array | None, task: str) -> float:
+    """Tr Σ_j W_j ⊗ g̃_jg̃_jᵀ over the design's records."""
+    trace = 0.0
+    for start, stop in blocks(len(design), block_length(4 * (design.whitening.shape[1] + outputs.shape[1]))):
+        lengths = (design.raw(start, stop) ** 2).sum(1)
+        if sample_weight is not None:
+            lengths = lengths * as_blocks_of(sample_weight, start, stop)
+        trace += float((lengths * _record_traces(as_blocks_of(outputs, start, stop), task)).sum())
+    return trace
+
+
+def _record_traces(outputs: torch.Tensor, task: str) -> torch.Tensor:
+    if task == "regression":
+        return torch.ones(len(outputs), dtype=torch.float64)
+    if task == "binary":
+        return torch.sigmoid(outputs[:, 0]) * torch.sigmoid(-outputs[:, 0])
+    probabilities = torch.softmax(outputs, 1)
+    return (probabilities * (1 - probabilities)).sum(1)
+
+
+@dataclass(frozen=True)
+class HeadFit:
+    """How well the assumptions behind the scores hold for this head.
+
+    Attributes:
+        stationarity: ‖Σ_j ∇ℓ_j + λΘ‖ over the root mean square of the records' gradient norms. Newton and
+            influence assume 0; below 1 the left-over gradient is less than one typical record's.
+        residual: root mean square of outputs − GΘ̂ relative to the outputs' spread; 0 when the outputs are a
+            linear function of the features, as a last layer's are.
+    """
+
+    stationarity: float
+    residual: float
+
+
+def head_fit(design: Design, outputs: Array, targets: Array, sample_weight: Array | None, *, task: str, damping: float) -> HeadFit:
+    """Stationarity and linearity of the trained head, from features and outputs alone.
+
+    Θ̂ is the least-squares head that maps features to outputs (for softmax up to class shifts, which no score sees).
+
+    Cost: two passes of O(ndm), float64.
+    """
+    centre = torch.from_numpy(outputs.mean(0, dtype=np.float64))
+    sums = head_sums(design, outputs, targets, sample_weight, centre, task=task)
+    theta = least_squares_head(design, sums["cross"], len(design))
+    return fit_of_sums(design, sums, theta, unexplained(design, outputs, theta, task), n=len(design), task=task, damping=damping)
+
+
+def head_sums(
+    design: Design, outputs: Array, targets: Array, sample_weight: Array | None, centre: torch.Tensor, *, task: str
+) -> dict[str, torch.Tensor]:
+    """What `fit_of_sums` needs, summed over records.
+
+    cross: (d, m) shifted rows × outputs. slope: (d, m) shifted rows × ∂ℓ/∂f. squares: Σ‖∇ℓ_j‖². size: Σ‖outputs‖².
+    spread: Σ‖outputs − centre‖².
+    """
+    n, m = outputs.shape
+    d = design.whitening.shape[1]
+    cross = torch.zeros((d, m), dtype=torch.float64)
+    slope, squares, size, spread = torch.zeros_like(cross), *torch.zeros(3, dtype=torch.float64)
+    for start, stop in blocks(n, block_length(4 * (d + 3 * m))):
+        raw, rows = as_blocks_of(outputs, start, stop), design.raw(start, stop)
+        out, lengths = _centred(raw, task), (rows**2).sum(1)
+        residuals = block_residuals(raw, as_blocks_of(targets, start, stop), task)
+        if sample_weight is not None:
+            residuals = residuals * as_blocks_of(sample_weight, start, stop)[:, None]
+        rows.sub_(design.shift)
+        cross += rows.T @ out
+        slope += rows.T @ residuals
+        squares += ((residuals**2).sum(1) * lengths).sum()
+        size += (out**2).sum()
+        spread += ((raw - centre) ** 2).sum()
+    return {"cross": cross, "slope": slope, "squares": squares, "size": size, "spread": spread}
+
+
+def least_squares_head(design: Design, cross: torch.Tensor, n: int) -> torch.Tensor:
+    """Θ̂ in whitened coordinates, (r, m): whitened rows have Σ g′g′ᵀ = nI."""
+    return design.whitening @ cross / n
+
+
+def unexplained(design: Design, outputs: Array, theta: torch.Tensor, task: str) -> float:
+    """Σ‖outputs − GΘ̂‖² over the design's records."""
+    off, weights = 0.0, design.whitening.T @ theta
+    for start, stop in blocks(len(outputs), block_length(4 * (design.whitening.shape[1] + 3 * outputs.shape[1]))):
+        off += float(((_centred(as_blocks_of(outputs, start, stop), task) - design.shifted(start, stop) @ weights) ** 2).sum())
+    return off
+
+
+def fit_of_sums(
+    design: Design, sums: dict[str, torch.Tensor], theta: torch.Tensor, off: float, *, n: int, task: str, damping: float
+) -> HeadFit:
+    """Stationarity and residual of n records from their `head_sums` and what Θ̂ leaves `unexplained`."""
+    penalty = damping * (2.0 if task == "regression" else 1.0)  # λ stands beside GᵀG, half the squared loss' curvature
+    left_over = float((design.unwhitening @ (design.whitening @ sums["slope"] + penalty * design.penalty @ theta)).norm())
+    typical = (float(sums["squares"]) / n) ** 0.5
+    # Outputs that do not vary leave nothing to explain: rounding is measured against their size instead.
+    spread = max(float(sums["spread"]), 1e-20 * float(sums["size"]))
+    stationarity = left_over / typical if typical > 0 else (np.inf if left_over > 0 else 0.0)
+    return HeadFit(stationarity, (off / spread) ** 0.5 if spread > 0 else 0.0)
+
+
+def _centred(outputs: torch.Tensor, task: str) -> torch.Tensor:
+    """Logits without the shift shared by all classes; other outputs as they are."""
+    return outputs - outputs.mean(1, keepdim=True) if task == "classification" else outputs

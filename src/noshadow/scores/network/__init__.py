@@ -1,0 +1,1 @@
+"""Scores of records over many layers."""

@@ -1,0 +1,1 @@
+"""Scores of the last layer for records in shards."""

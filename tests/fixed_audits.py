@@ -84,7 +84,7 @@ def module_all_layers():
 
 def logistic_regression_with_a_rate():
     rng = np.random.default_rng(4)
-    x = rng.normal(size=(1200, 30))
+    x = rng.normal(size=(1200, 80))
     y = np.where(rng.uniform(size=1200) < 1 / (1 + np.exp(-2 * x[:, 0])), "ill", "well")
     model = LogisticRegression(C=100.0, tol=1e-10, max_iter=5000).fit(x[:600], y[:600])
     return ns.audit(model, (x[:600], y[:600]), (x[600:], y[600:]), fpr=0.01, progress=False)

@@ -9,6 +9,7 @@ import re
 import sys
 from pathlib import Path
 
+from column_table import column_lines
 from ekfac_tables import ekfac_section
 from language_tables import language_section
 from layer_tables import network_section, record_tpr_section, which_layers_section
@@ -31,6 +32,7 @@ CALIBRATION = ROOT / "docs" / "calibration.md"
 PAPERS = ROOT / "docs" / "papers.md"
 PAPERS_CHARTS = ROOT / "docs" / "images" / "papers"
 README = ROOT / "README.md"
+AUDIT = ROOT / "docs" / "audit.md"
 QUOTING = (ROOT / "docs" / "model-risk.md", ROOT / "docs" / "compare.md")
 COLUMNS = ("leverage", "influence", "newton", "loo", "shift")
 
@@ -331,6 +333,7 @@ def main():
         (CALIBRATION, calibration()),
         (LOOD, distinguishability()),
         (PAPERS, papers()),
+        (AUDIT, with_part(AUDIT, "columns", column_lines())),
         *charts(),
         *papers_charts(),
         (README, quoting(with_part(README, "proof", proof_lines()))),

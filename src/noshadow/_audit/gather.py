@@ -41,12 +41,13 @@ from noshadow.checks import (
     resolved_task,
     whole_seed,
 )
+from noshadow.columns import named
 from noshadow.losses import hard_labels, record_losses, task_targets
 from noshadow.output_scale import SCALES
 from noshadow.results import Audit
 from noshadow.scores.baselines import record_entropies
 from noshadow.scores.last_layer.entry import record_scores
-from noshadow.scores.result import COLUMNS, RecordScores
+from noshadow.scores.result import RecordScores
 from noshadow.signals import Signals
 from noshadow.tail.groups import named_groups
 from noshadow.traces import GivenTraces
@@ -55,7 +56,7 @@ from noshadow.views.pairing import require_index_of
 
 # Ranks best against measured attacks: benchmarks/which_layers.py.
 RANKED_BY = "shift"
-RECORD_COLUMNS = tuple(c for c in COLUMNS if c not in ("loss", "entropy"))
+RECORD_COLUMNS = named(source="last layer", score=True)
 NO_ENTROPY = "not applicable: a regression predicts no class probabilities"
 _VERSIONS = ("noshadow", "torch", "numpy", "scipy", "pandas", "scikit-learn")
 

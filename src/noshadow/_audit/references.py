@@ -14,11 +14,10 @@ from noshadow._audit.entry import Target, audit
 from noshadow._audit.gather import Options, audit_view, weight_decay_damping
 from noshadow._audit.score_options import head_options
 from noshadow.checks import Array, resolved_task
+from noshadow.columns import named
 from noshadow.results import Audit
 from noshadow.signals import Signals
 from noshadow.views import view
-
-IDENTITY = ("id", "target", "label", "group", "exact", "rank")
 
 
 def reference_columns(target: Target, model: object, rows: Array, *, train_only: bool = False, seed: int = 0) -> dict[str, Array]:
@@ -39,8 +38,7 @@ def reference_columns(target: Target, model: object, rows: Array, *, train_only:
         audited = _audited_module(target, model, unseen, rows, seed)
     else:
         return {}
-    kept = [name for name in audited.records if name not in IDENTITY and not str(name).startswith("target_")]
-    return {str(name): audited.records[name].to_numpy(np.float64) for name in kept}
+    return {name: audited.records[name].to_numpy(np.float64) for name in named(score=True) if name in audited.records}
 
 
 def _audited_module(target: Target, model: nn.Module, unseen: object, rows: Array, seed: int) -> Audit:

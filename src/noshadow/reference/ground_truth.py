@@ -10,6 +10,7 @@ import pandas as pd
 
 from noshadow._findings import findings
 from noshadow.checks import Array, refuse
+from noshadow.columns import named
 from noshadow.joins import Held, held_by, join, loss_floor, require_agreement
 from noshadow.losses import hard_labels
 from noshadow.metrics import agreement_table, noise_ceiling
@@ -18,22 +19,10 @@ from noshadow.reference.target_attacks import attacks_on_references, attacks_on_
 from noshadow.reference.truth import AttackOptions, RecordTruth, audited_models, record_truth
 from noshadow.results import Audit, GroundTruth
 
-SCORES = (
-    "loss",
-    "gradient_norm",
-    "entropy",
-    "leverage",
-    "influence",
-    "newton",
-    "loo",
-    "shift",
-    "margin_leverage",
-    "predicted_tpr",
-    "lt_iqr",
-)
+SCORES = named(score=True)
 FEW_MODELS, FEW_RECORDS = 32, 1000
-RANKED_TRUTHS = ("lira_success", "lira_d", "rmia_success", "shokri_success")
-OTHER_TRUTHS = ("lira_tpr", "memorization", "out_loss")
+RANKED_TRUTHS = named(truth=True)
+MEASURED = named(source="reference models")
 
 
 def ground_truth(
@@ -98,7 +87,7 @@ def with_ground_truth(audit: Audit, references: References, **options: Any) -> A
     """
     found, table = ground_truth(references, audit, **options)
     columns = [name for name in table.columns if name not in ("id", "member")]
-    kept = audit.records.drop(columns=[name for name in (*RANKED_TRUTHS, *OTHER_TRUTHS) if name in audit.records])
+    kept = audit.records.drop(columns=[name for name in MEASURED if name in audit.records])
     added = table.iloc[audited_rows(audit, references)[0]][columns].set_index(kept.index)
     scored = replace(audit, records=pd.concat([kept, added], axis=1), ground_truth=found)
     return replace(scored, findings=findings(scored))

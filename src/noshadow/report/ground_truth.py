@@ -4,15 +4,11 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from noshadow.columns import column, named
 from noshadow.report.formats import figure, interval, number, sentence
 from noshadow.results import GroundTruth, MeasuredAttack
 
-TRUTHS = {
-    "lira_d": "LiRA d′",
-    "lira_success": "LiRA success",
-    "rmia_success": "RMIA success",
-    "shokri_success": "Shokri success",
-}
+HEADLINE = "lira_d"  # the truth that rows are ordered by, and the first column
 CEILING = "noise ceiling"
 _RECALL = (0.01, 0.05)
 _NEXT_TO_ZERO = 1e-3
@@ -55,17 +51,23 @@ def _levels(attacks: Iterable[MeasuredAttack]) -> list[dict[str, Any]]:
 def _agreement_table(truth: GroundTruth, targets: int) -> dict[str, Any]:
     """One row a score, one pair of columns (Spearman, recall) an attack, the noise ceiling last."""
     rows = [row for row in truth.agreement if row["targets"] == targets]
-    attacks = [name for name in TRUTHS if any(row["attack"] == name for row in rows)]
+    truths = sorted(named(truth=True), key=lambda name: name != HEADLINE)
+    attacks = [name for name in truths if any(row["attack"] == name for row in rows)]
     names = list(dict.fromkeys(row["score"] for row in rows))
     cells = {(row["attack"], row["score"], _metric(row)): _cell(row) for row in (*rows, *truth.ceiling)}
-    named = [(name, _cells(cells, attacks, name)) for name in (*_best_first(names, attacks, rows), CEILING)]
+    told = [(name, _cells(cells, attacks, name)) for name in (*_best_first(names, attacks, rows), CEILING)]
     return {
         "targets": number(targets),
         "single": targets == 1,
         "records": number(int(rows[0]["records"])),
-        "attacks": [{"name": name, "title": TRUTHS[name]} for name in attacks],
-        "rows": [{"score": name, "cells": row, "is_ceiling": name == CEILING} for name, row in named],
+        "attacks": [{"name": name, "title": _title(name)} for name in attacks],
+        "rows": [{"score": name, "cells": row, "is_ceiling": name == CEILING} for name, row in told],
     }
+
+
+def _title(name: str) -> str:
+    found = column(name)
+    return name if found is None else found.title
 
 
 def _cells(cells: Mapping[tuple[str, str, str], Any], attacks: list[str], score: str) -> list[Any]:
@@ -94,7 +96,7 @@ def _best_first(names: list[str], attacks: list[str], rows: list[dict[str, Any]]
 
 def _perfect_score(ceiling: Iterable[Mapping[str, Any]]) -> dict[str, str] | None:
     """Spearman correlation with the measured d′ of a score without error: the root of the stepped-up reliability."""
-    stepped = [row["value"] for row in ceiling if row["attack"] == "lira_d" and row["metric"] == "spearman, both halves"]
+    stepped = [row["value"] for row in ceiling if row["attack"] == HEADLINE and row["metric"] == "spearman, both halves"]
     return figure(math.sqrt(stepped[0])) if stepped and stepped[0] is not None else None
 
 

@@ -3,7 +3,6 @@
 import base64
 import gzip
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ import pandas as pd
 
 from noshadow._findings import flagged_records
 from noshadow.checks import Array
+from noshadow.columns import is_target, page_order
 from noshadow.report.formats import shown
 from noshadow.report.top_records import TARGET_COLUMNS, label_text
 from noshadow.results import Audit
@@ -22,8 +22,6 @@ MOST_COLUMNS = 18
 _ID_CHARACTERS = 4_000_000  # over all ids, so that a page of 100,000 records stays below 8 MB
 _SHORTEST_CUT = 40
 _KEPT_BITS = 12  # of the 52 after the point: relative error at most 2⁻¹³ ≈ 1.2e-4; three digits are shown
-_IDENTITY = ("id", "target", "label", "group", "exact", "rank")
-_FIRST = ("loss", "leverage", "shift", "loo", "margin_leverage", "predicted_tpr", "lt_iqr", "lira_success", "lira_d", "lira_tpr")
 
 
 @dataclass(frozen=True)
@@ -103,14 +101,17 @@ def _groups(audit: Audit) -> Array | None:
 def _number_columns(audit: Audit) -> tuple[list[str], tuple[str, ...]]:
     """Columns of numbers, the ranking first, targets of a regression last, and the names of those that do not fit."""
     table = audit.records
-    targets = [name for name in table.columns if re.fullmatch(r"target(_\d+)?", str(name))] if audit.task == "regression" else []
-    several = re.compile(r"target_\d+")
-    kept = [n for n in table.columns if n not in _IDENTITY and not several.fullmatch(str(n)) and pd.api.types.is_numeric_dtype(table[n])]
-    kept = [name for name in kept if not pd.api.types.is_bool_dtype(table[name])]
-    first = [audit.ranked_by, *_FIRST]
+    named = [str(name) for name in table.columns]
+    targets = [name for name in named if is_target(name)] if audit.task == "regression" else []
+    kept = [name for name in named if not is_target(name) and name not in ("id", "rank") and _holds_numbers(table[name])]
+    first = [audit.ranked_by, *page_order()]
     scores = sorted(kept, key=lambda name: first.index(name) if name in first else len(first))
     names = [str(name) for name in (*scores, *targets[:TARGET_COLUMNS])]
     return names[:MOST_COLUMNS], tuple([*names[MOST_COLUMNS:], *map(str, targets[TARGET_COLUMNS:])])
+
+
+def _holds_numbers(values: pd.Series) -> bool:
+    return pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
 
 
 def _rank_plane(table: pd.DataFrame) -> Array:

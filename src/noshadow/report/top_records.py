@@ -1,18 +1,17 @@
 """The riskiest records as rows of text."""
 
-import re
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from noshadow.checks import Array
+from noshadow.columns import is_target, meaning, page_order
 from noshadow.report.formats import figure, number
 from noshadow.results import Audit
 
 ROWS = 20
 TARGET_COLUMNS = 6
-_MEASURES = ("loss", "leverage", "shift", "loo", "margin_leverage", "predicted_tpr", "lt_iqr", "lira_success", "lira_d", "rmia_success")
 _LONG_ID = 32
 
 
@@ -40,6 +39,7 @@ def top_records(audit: Audit) -> dict[str, Any]:
         "rows": rows,
         "identity_names": list(texts),
         "measure_names": measures,
+        "meanings": _meanings(audit, measures),
         "hidden_targets": hidden,
         "ranked_by": audit.ranked_by,
         "total": number(len(audit.records)),
@@ -48,9 +48,17 @@ def top_records(audit: Audit) -> dict[str, Any]:
     }
 
 
+def _meanings(audit: Audit, names: list[str]) -> dict[str, str]:
+    """What each column shown says, in one sentence."""
+    unit = "units of squared error" if audit.task == "regression" else "nats"
+    level = "" if audit.model_risk is None else f" at a false-positive rate of {number(audit.model_risk.fpr)}"
+    told = {name: meaning(name, audit.task, unit=unit, at_level=level) for name in names}
+    return {name: words.replace("'", "’") for name, words in told.items() if words is not None}
+
+
 def _measures(records: pd.DataFrame, ranked_by: str) -> list[str]:
     """Measures to show: the ranking first, then loss, leverage and the others the audit holds."""
-    rest = [name for name in _MEASURES if name in records.columns and name not in (ranked_by, "shift", "loo")]
+    rest = [name for name in page_order() if name in records.columns and name not in (ranked_by, "shift", "loo")]
     return [ranked_by, *rest]
 
 
@@ -65,7 +73,7 @@ def _identity_columns(table: pd.DataFrame, class_names: list[str] | None, task: 
     columns: dict[str, list[str]] = {}
     if "target" in table:
         columns["target" if task == "regression" else "label"] = [label_text(value, class_names, task) for value in table["target"]]
-    several = [name for name in table.columns if re.fullmatch(r"target_\d+", str(name))]
+    several = [str(name) for name in table.columns if is_target(str(name)) and name != "target"]
     for name in several[:TARGET_COLUMNS]:
         columns[name] = [number(float(value)) for value in table[name]]
     if "group" in table:

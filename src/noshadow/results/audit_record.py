@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from noshadow.checks import TASKS, Array, InputError, refuse, require_choice
+from noshadow.checks import Array, InputError, refuse, require_choice
+from noshadow.columns import TASKS, named
 from noshadow.reading.forms import require_form
 from noshadow.reading.numpy_files import npz_arrays
 from noshadow.reading.reasons import reason_of
@@ -22,9 +23,8 @@ from noshadow.results.record_table import record_table, require_numbers, require
 
 FORMAT = 1
 OWNER = "load"
-SHARES = ("predicted_tpr", "lira_success", "lira_tpr", "rmia_success", "shokri_success", "lood_auc")
-LOOD_COLUMNS = ("lood_kl", "lood_mean_distance", "lood_auc")
-AUDITED_TASKS = (*TASKS, "language-model")
+SHARES = named(kind="share")
+LOOD_COLUMNS = named(source="lood")
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +110,7 @@ def load(folder: str | Path) -> Audit:
     """
     manifest, files = read_folder(folder, OWNER, form=FORMAT, names=AUDIT.files)
     require_form(manifest, AUDIT_FORM, "", OWNER, f"{AUDIT.again}.")
-    require_choice(manifest["task"], AUDITED_TASKS, OWNER, "task")
+    require_choice(manifest["task"], TASKS, OWNER, "task")
     member, nonmember = _losses(files["losses.npz"], manifest["records"]["count"])
     records = record_table(files["records.parquet"], manifest["records"], OWNER, AUDIT.again)
     targets = target_columns(records)

@@ -1,17 +1,15 @@
 """The record table of a folder, checked before anybody relies on it."""
 
-import re
-
 import numpy as np
 import pandas as pd
 
 from noshadow.checks import InputError, refuse
+from noshadow.columns import is_target, named
 from noshadow.reading.parquet_files import parquet_table
 from noshadow.reading.reasons import reason_of
 
-TEXT_COLUMNS = ("id", "label", "group")
+TEXT_COLUMNS = named(kind="text")
 NULLABLE_COLUMNS = ("audit_rank",)
-_TARGETS = re.compile(r"target(_\d+)?")
 
 
 def record_table(content: bytes, claimed: dict[str, object], owner: str, again: str) -> pd.DataFrame:
@@ -68,7 +66,7 @@ def require_shares(table: pd.DataFrame, names: tuple[str, ...], owner: str, agai
 
 def target_columns(table: pd.DataFrame) -> tuple[str, ...]:
     """Names of the columns that hold targets."""
-    return tuple(str(name) for name in table.columns if _TARGETS.fullmatch(str(name)))
+    return tuple(str(name) for name in table.columns if is_target(str(name)))
 
 
 def _require_column(column: pd.Series, name: str, owner: str, again: str) -> None:

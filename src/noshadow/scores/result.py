@@ -3,9 +3,10 @@
 from dataclasses import dataclass, field
 
 from noshadow.checks import Array
+from noshadow.columns import named
 from noshadow.linalg import SpdInverse
 
-COLUMNS = ("loss", "gradient_norm", "entropy", "leverage", "influence", "newton", "loo", "shift", "margin_leverage")
+COLUMNS = (*named(source="losses", score=True), *named(source="last layer", score=True))
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from noshadow.checks import Array, as_array
+from noshadow.columns import named
 from noshadow.metrics import error_budget, loss_auc
 from noshadow.tail.losses import Pair, given_margins, margins_of_losses, sorted_losses
 from noshadow.tail.resampling import Steps, tnr_at
@@ -11,7 +12,7 @@ EXCESS_LEVELS = (0.01, 0.05, 0.1)
 SHIFT_LEVELS = (0.02, 0.05, 0.1, 0.2)
 SPREAD = (0.16, 0.84)  # a standard deviation to either side of a Gaussian's middle
 QUANTILES = (0.9, 0.99)
-COLUMNS = ("leverage", "margin_leverage", "loo", "shift")
+COLUMNS = named(predicts=True)
 
 
 def risk_predictors(

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from noshadow.checks import Array, as_array, refuse, require_number, require_same_length, require_whole
+from noshadow.columns import named
 from noshadow.metrics import error_budget, loss_auc
 from noshadow.results import Calibration, ModelRisk, TnrCurve
 from noshadow.tail.losses import Pair, blurred_margins, given_margins, margins_of_losses, resolved_level, sorted_losses
@@ -18,7 +19,7 @@ CURVE_LEVELS = 25
 BELOW = (1e-3, 1e-4, 1e-5)  # levels that small samples do not resolve
 TAIL_RESAMPLES = 200
 CURVE_RANGE = (1e-4, 0.5)
-SCORE_COLUMNS = ("loss", "gradient_norm", "entropy", "leverage", "influence", "newton", "loo", "shift", "margin_leverage")
+SCORE_COLUMNS = (*named(source="losses", score=True), *named(source="last layer", score=True))
 
 
 def model_risk(

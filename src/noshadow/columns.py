@@ -1,0 +1,313 @@
+"""Every column that a record table may hold, once: what it is, who writes it, how it is read.
+
+A new column is one entry here, in the place it has in the table. Rooms ask for columns by what
+they are (`named(source="last layer")`), never by lists of their own.
+"""
+
+import re
+from dataclasses import dataclass, field
+
+TASKS = ("regression", "classification", "binary", "language-model")
+_CLASSIFIERS = ("classification", "binary")
+_LAST_LAYER = ("regression", *_CLASSIFIERS)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a record table. Larger is riskier wherever `score` is set.
+
+    Attributes:
+        name: in `records.parquet`. A number after `_` may follow where `numbered` is set.
+        title: in tables for people.
+        meaning: one sentence without a full stop. `{unit}` stands for the loss's unit,
+            `{at_level}` for the false-positive level where one is known.
+        unit: "share", "nats", "deviations", …; "" where a number has none.
+        source: which evidence writes it.
+        tasks: that have it.
+        kind: "number", "share" (between 0 and 1), "text", "flag" or "count".
+        score: it is a guess at who is exposed, and is compared with what attacks measured.
+        truth: it is what attacks measured; scores are compared with it.
+        may_rank: a rank may follow it.
+        predicts: its quantiles may be predictors of a calibration.
+        page: its place among the figures that a page shows first; 0 where it is not among them.
+        by_task: a meaning of its own in some task.
+        numbered: there is one column for each output.
+    """
+
+    name: str
+    title: str
+    meaning: str
+    source: str
+    unit: str = ""
+    tasks: tuple[str, ...] = TASKS
+    kind: str = "number"
+    score: bool = False
+    truth: bool = False
+    may_rank: bool = False
+    predicts: bool = False
+    page: int = 0
+    by_task: dict[str, str] = field(default_factory=dict)
+    numbered: bool = False
+
+
+_ATTACK = "measured with reference models: how often {attack} tells whether a model was trained on the record; 0.5 is a coin toss"
+
+COLUMNS = (
+    Column("id", "id", "which record it is, as given or by row number", "identity", kind="text"),
+    Column("target", "target", "the record's class or value", "identity", tasks=_LAST_LAYER),
+    Column("target_", "target", "the record's value for one of several outputs", "identity", tasks=("regression",), numbered=True),
+    Column("label", "label", "the name of the record's class", "identity", tasks=_CLASSIFIERS, kind="text"),
+    Column("group", "group", "the group that the record was said to belong to", "identity", kind="text"),
+    Column("tokens", "tokens", "how many of the sequence's tokens were scored", "identity", tasks=("language-model",), kind="count"),
+    Column(
+        "loss",
+        "loss",
+        "how wrong the model is on the record, in {unit}",
+        "losses",
+        unit="nats",
+        score=True,
+        page=1,
+        by_task={"language-model": "mean negative log-likelihood of the sequence's tokens, in {unit}"},
+    ),
+    Column(
+        "entropy",
+        "entropy",
+        "how undecided the model is about the record, in nats, whatever its label",
+        "losses",
+        unit="nats",
+        tasks=_CLASSIFIERS,
+        score=True,
+    ),
+    Column(
+        "gradient_norm",
+        "gradient norm",
+        "size of the gradient of the record's loss in the scored layers",
+        "last layer",
+        score=True,
+        may_rank=True,
+    ),
+    Column(
+        "leverage",
+        "leverage",
+        "how far the scored layers bend towards this one record; 0 is not at all",
+        "last layer",
+        score=True,
+        may_rank=True,
+        predicts=True,
+        page=2,
+    ),
+    Column(
+        "influence",
+        "influence",
+        "how much the record's loss would rise had it been left out, to first order",
+        "last layer",
+        score=True,
+        may_rank=True,
+    ),
+    Column(
+        "newton",
+        "Newton step",
+        "how much the record's loss would rise had it been left out, by one Newton step",
+        "last layer",
+        tasks=_LAST_LAYER,
+        score=True,
+        may_rank=True,
+    ),
+    Column(
+        "loo",
+        "leave-one-out gap",
+        "how much the record's loss would rise had it been left out",
+        "last layer",
+        tasks=_LAST_LAYER,
+        score=True,
+        may_rank=True,
+        predicts=True,
+        page=4,
+    ),
+    Column(
+        "shift",
+        "shift",
+        "how far the attack's own statistic falls when the record is left out",
+        "last layer",
+        tasks=_LAST_LAYER,
+        score=True,
+        may_rank=True,
+        predicts=True,
+        page=3,
+        by_task={
+            "regression": "how far the attack's own statistic falls when the record is left out, here the prediction error's rise in size"
+        },
+    ),
+    Column(
+        "margin_leverage",
+        "margin leverage",
+        "leverage on the margin between the record's class and the others; between 0 and 1",
+        "last layer",
+        tasks=_CLASSIFIERS,
+        score=True,
+        may_rank=True,
+        predicts=True,
+        page=5,
+    ),
+    Column(
+        "exact",
+        "exact",
+        "whether this record's gaps were solved exactly, where a head is too big to factor",
+        "last layer",
+        tasks=_CLASSIFIERS,
+        kind="flag",
+    ),
+    Column(
+        "predicted_tpr",
+        "predicted rate",
+        "how often LiRA with 64 reference models is predicted to recognise the record{at_level}: the model's predicted rate, dealt out by "
+        "rank as it was in the setups of the calibration. It describes one attack and is never a guarantee",
+        "rates",
+        unit="share",
+        tasks=_LAST_LAYER,
+        kind="share",
+        score=True,
+        page=6,
+        by_task={
+            "regression": "a prediction under Gaussian-linear assumptions: how often an attack that thresholds the loss would recognise "
+            "the record as a member{at_level}. It describes one attack, so under these assumptions it is a lower bound on exposure, never "
+            "a guarantee"
+        },
+    ),
+    Column(
+        "predicted_tpr_low",
+        "predicted rate, low",
+        "lower end of the predicted rate",
+        "rates",
+        unit="share",
+        tasks=_CLASSIFIERS,
+        kind="share",
+    ),
+    Column(
+        "predicted_tpr_high",
+        "predicted rate, high",
+        "upper end of the predicted rate",
+        "rates",
+        unit="share",
+        tasks=_CLASSIFIERS,
+        kind="share",
+    ),
+    Column(
+        "lt_iqr",
+        "trace IQR",
+        "how much the record's loss moved during training, between the quartiles of its loss trace",
+        "traces",
+        unit="nats",
+        score=True,
+        page=7,
+    ),
+    Column("rank", "rank", "place by exposure, 1 is the riskiest", "rank", kind="count"),
+    Column(
+        "lira_success", "LiRA success", _ATTACK.format(attack="LiRA"), "reference models", unit="share", kind="share", truth=True, page=8
+    ),
+    Column(
+        "lira_d",
+        "LiRA d′",
+        "measured with reference models: distance between LiRA's statistic with and without the record, in standard deviations",
+        "reference models",
+        unit="deviations",
+        truth=True,
+        page=9,
+    ),
+    Column(
+        "lira_tpr",
+        "LiRA rate",
+        "measured with reference models: how often LiRA recognises the record at a false-positive rate of 0.001, by fitted Gaussians",
+        "reference models",
+        unit="share",
+        kind="share",
+    ),
+    Column(
+        "rmia_success", "RMIA success", _ATTACK.format(attack="RMIA"), "reference models", unit="share", kind="share", truth=True, page=10
+    ),
+    Column(
+        "out_loss",
+        "loss without it",
+        "measured with reference models: mean loss under models that were not trained on the record",
+        "reference models",
+        unit="nats",
+    ),
+    Column(
+        "shokri_success",
+        "Shokri success",
+        _ATTACK.format(attack="Shokri's attack classifier"),
+        "reference models",
+        unit="share",
+        kind="share",
+        truth=True,
+        tasks=_CLASSIFIERS,
+    ),
+    Column(
+        "memorization",
+        "memorisation",
+        "measured with reference models: how much more often models trained on the record get its class right",
+        "reference models",
+        unit="share",
+        tasks=_CLASSIFIERS,
+    ),
+    Column(
+        "lood_kl",
+        "distinguishability",
+        "before training, under the network's Gaussian process: divergence between the answers with and without the record, at the record",
+        "lood",
+        unit="nats",
+        tasks=_LAST_LAYER,
+    ),
+    Column(
+        "lood_mean_distance",
+        "mean distance",
+        "before training: half the squared distance between the mean answers with and without the record",
+        "lood",
+        tasks=_LAST_LAYER,
+    ),
+    Column(
+        "lood_auc",
+        "best attack's AUC",
+        "before training: chance that the best attack tells the answers with and without the record apart; 0.5 is a coin toss",
+        "lood",
+        unit="share",
+        tasks=_LAST_LAYER,
+        kind="share",
+    ),
+)
+_BY_NAME = {column.name: column for column in COLUMNS}
+_NUMBERED = {column.name: column for column in COLUMNS if column.numbered}
+
+
+def column(name: str) -> Column | None:
+    """The entry of a column, also of one numbered by its output; None for a column nobody registered."""
+    if name in _BY_NAME and not _BY_NAME[name].numbered:
+        return _BY_NAME[name]
+    return _NUMBERED.get(re.sub(r"\d+$", "", name)) if name[-1:].isdigit() else None
+
+
+def named(**wanted: object) -> tuple[str, ...]:
+    """Names of the columns whose fields are all as wanted, in the order of the table.
+
+    Example:
+        >>> named(source="identity", kind="text")
+        ('id', 'label', 'group')
+    """
+    return tuple(c.name for c in COLUMNS if all(getattr(c, key) == value for key, value in wanted.items()))
+
+
+def page_order() -> tuple[str, ...]:
+    """Names of the figures that a page shows first, in its order."""
+    return tuple(c.name for c in sorted(COLUMNS, key=lambda c: c.page) if c.page)
+
+
+def is_target(name: str) -> bool:
+    """Whether a column holds targets."""
+    found = column(name)
+    return found is not None and found.name in ("target", "target_")
+
+
+def meaning(name: str, task: str, *, unit: str = "nats", at_level: str = "") -> str | None:
+    """What a column says in one sentence without its full stop; None for a column nobody registered."""
+    found = column(name)
+    return None if found is None else found.by_task.get(task, found.meaning).format(unit=unit, at_level=at_level)

@@ -47,7 +47,7 @@ def test_what_is_said_of_a_column_is_true_of_its_values(audits):
                 assert pd.api.types.is_integer_dtype(values) and (values >= 0).all()
             if entry.score or entry.truth:
                 assert values.dtype == "float64", name
-        assert audit.ranked_by is None or column(audit.ranked_by).may_rank
+        assert audit.ranked_by is None or column(audit.ranked_by).ranks
 
 
 def test_entries_are_whole():
@@ -57,7 +57,7 @@ def test_entries_are_whole():
     assert sorted(pages) == list(range(1, len(pages) + 1)) == [column(name).page for name in page_order()]
     for entry in COLUMNS:
         assert set(entry.tasks) <= set(TASKS) and set(entry.by_task) <= set(entry.tasks)
-        assert not (entry.score and entry.truth) and (entry.score or not entry.may_rank)
+        assert not (entry.score and entry.truth) and (entry.score or not entry.ranks)
         assert entry.kind in ("number", "share", "text", "flag", "count") and (entry.kind == "share") <= (entry.unit == "share")
         for task in entry.tasks:
             said = meaning(entry.name if not entry.numbered else f"{entry.name}0", task, unit="nats", at_level=" here")

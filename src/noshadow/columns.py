@@ -1,7 +1,7 @@
 """Every column that a record table may hold, once: what it is, who writes it, how it is read.
 
 A new column is one entry here, in the place it has in the table. Rooms ask for columns by what
-they are (`named(source="last layer")`), never by lists of their own.
+they are (`named(source="scores")`), never by lists of their own.
 """
 
 import re
@@ -27,7 +27,7 @@ class Column:
         kind: "number", "share" (between 0 and 1), "text", "flag" or "count".
         score: it is a guess at who is exposed, and is compared with what attacks measured.
         truth: it is what attacks measured; scores are compared with it.
-        may_rank: a rank may follow it.
+        ranks: its place among the columns that a rank may follow, the first that is there; 0 where none may.
         predicts: its quantiles may be predictors of a calibration.
         page: its place among the figures that a page shows first; 0 where it is not among them.
         by_task: a meaning of its own in some task.
@@ -43,7 +43,7 @@ class Column:
     kind: str = "number"
     score: bool = False
     truth: bool = False
-    may_rank: bool = False
+    ranks: int = 0
     predicts: bool = False
     page: int = 0
     by_task: dict[str, str] = field(default_factory=dict)
@@ -82,17 +82,15 @@ COLUMNS = (
         "gradient_norm",
         "gradient norm",
         "size of the gradient of the record's loss in the scored layers",
-        "last layer",
+        "scores",
         score=True,
-        may_rank=True,
     ),
     Column(
         "leverage",
         "leverage",
         "how far the scored layers bend towards this one record; 0 is not at all",
-        "last layer",
+        "scores",
         score=True,
-        may_rank=True,
         predicts=True,
         page=2,
     ),
@@ -100,27 +98,25 @@ COLUMNS = (
         "influence",
         "influence",
         "how much the record's loss would rise had it been left out, to first order",
-        "last layer",
+        "scores",
         score=True,
-        may_rank=True,
+        ranks=2,
     ),
     Column(
         "newton",
         "Newton step",
         "how much the record's loss would rise had it been left out, by one Newton step",
-        "last layer",
+        "scores",
         tasks=_LAST_LAYER,
         score=True,
-        may_rank=True,
     ),
     Column(
         "loo",
         "leave-one-out gap",
         "how much the record's loss would rise had it been left out",
-        "last layer",
+        "scores",
         tasks=_LAST_LAYER,
         score=True,
-        may_rank=True,
         predicts=True,
         page=4,
     ),
@@ -128,10 +124,10 @@ COLUMNS = (
         "shift",
         "shift",
         "how far the attack's own statistic falls when the record is left out",
-        "last layer",
+        "scores",
         tasks=_LAST_LAYER,
         score=True,
-        may_rank=True,
+        ranks=1,
         predicts=True,
         page=3,
         by_task={
@@ -142,10 +138,9 @@ COLUMNS = (
         "margin_leverage",
         "margin leverage",
         "leverage on the margin between the record's class and the others; between 0 and 1",
-        "last layer",
+        "scores",
         tasks=_CLASSIFIERS,
         score=True,
-        may_rank=True,
         predicts=True,
         page=5,
     ),
@@ -153,7 +148,7 @@ COLUMNS = (
         "exact",
         "exact",
         "whether this record's gaps were solved exactly, where a head is too big to factor",
-        "last layer",
+        "scores",
         tasks=_CLASSIFIERS,
         kind="flag",
     ),
@@ -299,6 +294,15 @@ def named(**wanted: object) -> tuple[str, ...]:
 def page_order() -> tuple[str, ...]:
     """Names of the figures that a page shows first, in its order."""
     return tuple(c.name for c in sorted(COLUMNS, key=lambda c: c.page) if c.page)
+
+
+def ranking_order() -> tuple[str, ...]:
+    """Names of the columns that a rank may follow, the preferred one first.
+
+    `shift` ranks best against measured attacks (benchmarks/which_layers.py); sequences have none,
+    and there `influence` does (benchmarks/language_models.py).
+    """
+    return tuple(c.name for c in sorted(COLUMNS, key=lambda c: c.ranks) if c.ranks)
 
 
 def is_target(name: str) -> bool:

@@ -7,9 +7,11 @@ from typing import Any
 
 from torch import nn
 
-from noshadow._audit.gather import Options, audit_view, weight_decay_damping
-from noshadow._audit.language import Belongings, audit_language_model, require_language_arguments
+from noshadow._audit.damping import weight_decay_damping
+from noshadow._audit.gather import audit_view
+from noshadow._audit.language import audit_language_model, require_language_arguments
 from noshadow._audit.notes import deeper_notes
+from noshadow._audit.options import GivenColumns, Options
 from noshadow._audit.scale import in_logits, model_in_logits
 from noshadow._audit.score_options import HEAD, NETWORK, SEQUENCES, checked_score_options, joined_options
 from noshadow.checks import (
@@ -125,7 +127,7 @@ def audit(
     options = Options(task, damping, weight_decay, fpr, seed, progress, "audit", layers, output_scale, handed_on)
     if layers != "last" and not isinstance(model, nn.Module):
         refuse("audit", "layers", "be 'last' for a model that is no nn.Module", repr(layers), "Its last layer is scored exactly.")
-    traces = given_traces(loss_traces, "audit")
+    given = GivenColumns(ids, groups, test_groups, given_traces(loss_traces, "audit"))
     if is_causal_lm(model):
         require_language_arguments(
             options,
@@ -134,8 +136,7 @@ def audit(
             sample_weight=(sample_weight, None),
             output_scale=(output_scale, "auto"),
         )
-        belongings = Belongings(ids, groups, test_groups, traces)
-        return audit_language_model(model, train, test, options, belongings, batch_size=batch_size, device=device)
+        return audit_language_model(model, train, test, options, given, batch_size=batch_size, device=device)
     started = time.perf_counter()
     seen = view(
         model,
@@ -181,10 +182,7 @@ def audit(
     found = audit_view(
         seen,
         options,
-        ids=ids,
-        groups=groups,
-        test_groups=test_groups,
-        loss_traces=traces,
+        given,
         signal_seconds=signal_seconds,
         layered_scores=None if layers == "last" else layered,
     )
@@ -228,7 +226,7 @@ def audit_signals(
     owner = "audit_signals"
     handed_on = checked_score_options(score_options, HEAD, owner)
     options = Options(task, damping, weight_decay, fpr, seed, progress, owner, output_scale=output_scale, score_options=handed_on)
-    traces = given_traces(loss_traces, owner)
+    given = GivenColumns(ids, groups, test_groups, given_traces(loss_traces, owner))
     for name, split in (("train", train), ("test", test)):
         if not isinstance(split, Signals):
             refuse(owner, name, "be Signals", type(split).__name__, "Build it with ns.Signals(features, outputs, targets).")
@@ -256,7 +254,7 @@ def audit_signals(
         | ({} if family == "auto" else {"family": family}),
     )
     seen = in_logits(seen, output_scale, owner)
-    return audit_view(seen, options, ids=ids, groups=groups, test_groups=test_groups, loss_traces=traces, signal_seconds=0.0)
+    return audit_view(seen, options, given, signal_seconds=0.0)
 
 
 def audit_target(target: Target, **options: Any) -> Audit:

@@ -1,34 +1,31 @@
 """Audit of a causal language model: model-level risk from the losses of its sequences, record scores from its output head."""
 
 import hashlib
-import importlib.metadata
-import platform
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from noshadow._audit.gather import _VERSIONS, RECORD_COLUMNS, Options, _timings, group_names, ranks, score_stamp
+from noshadow._audit.evidence import RECORD_COLUMNS, score_evidence
+from noshadow._audit.gather import Gathered, audit_of
 from noshadow._audit.notes import split_notes
-from noshadow._audit.risks import EMPTY, ONE, Pair, borne_risks
-from noshadow._audit.splits import _copies
-from noshadow._audit.tracing import Traced, traced
-from noshadow._findings import findings
+from noshadow._audit.options import GivenColumns, Options
+from noshadow._audit.risks import EMPTY, ONE, Pair, risks_by_group
+from noshadow._audit.settled import group_names
+from noshadow._audit.splits import copies_among
+from noshadow._audit.stamps import asked, score_stamp, timings, versions
+from noshadow._audit.tracing import trace_evidence, traced_facts
 from noshadow.checks import Array, NotApplicable, refuse
-from noshadow.results import Audit, ModelRisk
+from noshadow.results import Audit, Evidence, ModelRisk
 from noshadow.scores.result import RecordScores
 from noshadow.scores.sequences import TASK, sequence_scores
 from noshadow.signals import record_ids
 from noshadow.tail import model_risk
-from noshadow.traces import GivenTraces
 from noshadow.views import SequenceLosses, TokenHead, sequence_features, sequence_losses, weights_sha256
 from noshadow.views.row_names import repeats_among
 
-# Ranks best of what one language model says about its sequences: benchmarks/language_models.py.
-RANKED_BY = "influence"
 SCORED = ("gradient_norm", "leverage", "influence")
 NO_PREDICTION = (
     "Losses of sequences are spread about evenly on both sides of their mean, so the calibration on loss tails does not hold for "
@@ -47,18 +44,8 @@ NO_CLASSES = "not applicable: the records have no classes"
 NO_ENTROPY = "not applicable: a language model has one entropy a token, not one a record"
 
 
-@dataclass(frozen=True, eq=False)
-class Belongings:
-    """What belongs to the records, as given to `audit`."""
-
-    ids: Sequence[object] | None
-    groups: Sequence[object] | None
-    test_groups: Sequence[object] | None
-    loss_traces: GivenTraces | None
-
-
 def audit_language_model(
-    model: object, train: object, test: object, options: Options, belongings: Belongings, *, batch_size: int, device: object
+    model: object, train: object, test: object, options: Options, given: GivenColumns, *, batch_size: int, device: object
 ) -> Audit:
     """Audit of a causal language model; arguments as in `audit`.
 
@@ -74,33 +61,30 @@ def audit_language_model(
         refuse(owner, "train", "hold at least 2 records", len(members))
     others = None if test is None or _length(test) == 0 else sequence_losses(model, test, argument="test", **reading)
     losses = (members.loss, np.empty(0) if others is None else others.loss)
-    table = _identity(members, belongings, owner)
-    test_names = group_names(belongings.test_groups, len(losses[1]), owner, "test_groups").get("group")
-    traces = traced(belongings.loss_traces, table["id"], members.loss, None, TASK, owner)
+    identity = _identity(members, given, owner)
+    test_names = group_names(given.test_groups, len(losses[1]), owner, "test_groups").get("group")
+    traces = trace_evidence(given.loss_traces, identity["id"], members.loss, None, TASK, owner)
     read = time.perf_counter()
-    scores, absent = _scores(head, options)
-    table = _scored_table(table, scores, traces)
-    scored = time.perf_counter()
-    how: dict[str, Any] = {"fpr": options.fpr, "seed": options.seed}
-    risk, risk_absent = _risk(losses, how)
-    borne, borne_absent = borne_risks(losses, {"group_risk": (table.get("group"), test_names)}, how)
-    absent |= risk_absent | borne_absent | {"entropy": NO_ENTROPY, "class_risk": NO_CLASSES, "predicted_tpr": NO_RECORD_RATE}
-    splits = _split_counts(members, others, table["id"])
-    notes = _sequence_notes(members, others, splits["shared_with_test"]) + split_notes(None, 0, risk)
-    found = Audit(
-        records=pd.DataFrame(table),
-        model_risk=risk,
-        member_losses=losses[0],
-        nonmember_losses=losses[1],
+    scores = _scores(head, options)
+    held = None if isinstance(scores, str) else scores
+    scoring = time.perf_counter() - read
+    risk, absent = _risk(losses, options.resampling)
+    borne, borne_absent = risks_by_group(losses, {"group_risk": (identity.get("group"), test_names)}, options.resampling)
+    splits = _split_counts(members, others, identity["id"])
+    facts = traced_facts(traces)
+    stamp = _provenance(model, members, others, identity["id"], options, held)
+    gathered = Gathered(
         task=TASK,
-        ranked_by=None if scores is None else RANKED_BY,
-        not_applicable=absent,
-        notes=traces.notes + (() if scores is None else scores.notes) + notes + _damping_notes(scores),
-        provenance=_provenance(model, members, others, table["id"], options, scores) | {"splits": splits, "inputs": traces.inputs},
-        timings=_timings(read - started, scored - read, time.perf_counter() - scored),
-        group_risk=borne.get("group_risk", ()),
+        identity=identity,
+        losses=losses,
+        risk=risk,
+        borne=borne,
+        absent=absent | borne_absent | {"class_risk": NO_CLASSES},
+        notes=_sequence_notes(members, others, splits["shared_with_test"]) + split_notes(None, 0, risk) + _damping_notes(held),
+        provenance=stamp | {"splits": splits, "inputs": stamp["inputs"] | facts},
+        timings=timings(read - started, scoring, time.perf_counter() - read - scoring),
     )
-    return replace(found, findings=findings(found))
+    return audit_of(gathered, (*_evidence(members.loss, scores), *traces))
 
 
 def require_language_arguments(options: Options, **given: tuple[object, object]) -> None:
@@ -124,29 +108,34 @@ def _length(data: object) -> int | None:
     return len(held) if hasattr(held, "__len__") else None
 
 
-def _identity(members: SequenceLosses, belongings: Belongings, owner: str) -> dict[str, Any]:
-    """The record table up to the loss, column by column."""
-    identifiers = record_ids(members.ids if belongings.ids is None else belongings.ids, len(members), owner)
-    table: dict[str, Any] = {"id": identifiers} | group_names(belongings.groups, len(members), owner)
-    return table | {"tokens": members.tokens, "loss": members.loss}
+def _identity(members: SequenceLosses, given: GivenColumns, owner: str) -> dict[str, Any]:
+    """The columns that say which sequence a record is."""
+    identifiers = record_ids(members.ids if given.ids is None else given.ids, len(members), owner)
+    table: dict[str, Any] = {"id": identifiers} | group_names(given.groups, len(members), owner)
+    return table | {"tokens": members.tokens}
 
 
-def _scores(head: TokenHead | NotApplicable, options: Options) -> tuple[RecordScores | None, dict[str, str]]:
-    """What the output head says of every sequence, and what it does not, with the reason."""
+def _scores(head: TokenHead | NotApplicable, options: Options) -> RecordScores | str:
+    """What the output head says of every sequence; a reason where it cannot be read or is too large."""
     how: dict[str, Any] = {"damping": options.damping, "weight_decay": options.weight_decay, "progress": options.progress}
     how |= options.score_options
     try:
         if isinstance(head, NotApplicable):
             raise head
-        scores = sequence_scores(head, owner=options.owner, **how)
+        return sequence_scores(head, owner=options.owner, **how)
     except NotApplicable as reason:
-        return None, dict.fromkeys(RECORD_COLUMNS, NO_GAPS) | dict.fromkeys((*SCORED, "rank"), f"not applicable: {reason}")
-    return scores, {name: NO_GAPS for name in RECORD_COLUMNS if name not in SCORED}
+        return str(reason)
 
 
-def _scored_table(table: dict[str, Any], scores: RecordScores | None, traces: Traced) -> dict[str, Any]:
-    extra: dict[str, Any] = ({} if scores is None else scores.columns()) | traces.columns
-    return table | extra | ({} if scores is None else {"rank": ranks(extra[RANKED_BY])})
+def _evidence(losses: Array, scores: RecordScores | str) -> tuple[Evidence, ...]:
+    """Losses, scores of the output head and rates, with the reason for each column that sequences do not have."""
+    gaps = {name: NO_GAPS for name in RECORD_COLUMNS if name not in SCORED}
+    found = score_evidence(scores)
+    return (
+        Evidence("losses", {"loss": losses}, absent={"entropy": NO_ENTROPY}),
+        replace(found, absent=found.absent | gaps),
+        Evidence("rates", absent={"predicted_tpr": NO_RECORD_RATE}),
+    )
 
 
 def _damping_notes(scores: RecordScores | None) -> tuple[str, ...]:
@@ -166,7 +155,7 @@ def _split_counts(members: SequenceLosses, others: SequenceLosses | None, identi
     known = set(members.digests)
     shared = None if others is None else sum(digest in known for digest in others.digests)
     numbers = np.unique(np.array([digest.hex() for digest in members.digests]), return_inverse=True)[1]
-    return {"shared_with_test": shared, "copies": _copies(numbers, identifiers), "reason": None}
+    return {"shared_with_test": shared, "copies": copies_among(numbers, identifiers), "reason": None}
 
 
 def _sequence_notes(members: SequenceLosses, others: SequenceLosses | None, shared: int | None) -> tuple[str, ...]:
@@ -189,12 +178,11 @@ def _provenance(
     options: Options,
     scores: RecordScores | None,
 ) -> dict[str, Any]:
-    asked = {name: getattr(options, name) for name in ("task", "damping", "weight_decay", "fpr", "seed", "layers")}
     read = {"context": members.context, "stride": members.stride, "train_tokens": int(members.tokens.sum())}
     splits = {"train": members, "test": others}
     read |= {"test_tokens": 0 if others is None else int(others.tokens.sum())}
     return {
-        "arguments": asked | {"score_options": dict(options.score_options), "call": options.owner},
+        "arguments": asked(options),
         "inputs": {"repeated_rows": {name: repeats_among(part.ids) for name, part in splits.items() if part is not None}},
         "head": f"{type(model).__name__}, mean loss of a sequence's tokens",
         "class_names": None,
@@ -204,8 +192,7 @@ def _provenance(
             "test": {} if others is None else _hashes(others, others.ids),
             "weights": weights_sha256(model, members.loss),
         },
-        "versions": {name: importlib.metadata.version(name) for name in (*_VERSIONS, "transformers")}
-        | {"python": platform.python_version()},
+        "versions": versions("transformers"),
     } | ({} if scores is None else {"scores": score_stamp(scores)})
 
 

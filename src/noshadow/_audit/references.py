@@ -1,4 +1,4 @@
-"""The score columns of a reference model on the records it was trained on: an audit of each, for intervals over models."""
+"""The score columns of a reference model on the records it was trained on, for intervals over models."""
 
 from dataclasses import replace
 from typing import Any
@@ -10,14 +10,14 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from torch import nn
 
-from noshadow._audit.entry import Target, audit
-from noshadow._audit.gather import Options, audit_view, weight_decay_damping
+from noshadow._audit.damping import weight_decay_damping
+from noshadow._audit.entry import Target
+from noshadow._audit.gather import score_columns
+from noshadow._audit.options import Options
 from noshadow._audit.score_options import head_options
 from noshadow.checks import Array, resolved_task
-from noshadow.columns import named
-from noshadow.results import Audit
 from noshadow.signals import Signals
-from noshadow.views import view
+from noshadow.views import View, view
 
 
 def reference_columns(target: Target, model: object, rows: Array, *, train_only: bool = False, seed: int = 0) -> dict[str, Array]:
@@ -33,15 +33,18 @@ def reference_columns(target: Target, model: object, rows: Array, *, train_only:
     """
     unseen = None if train_only else target.test
     if isinstance(model, BaseEstimator):
-        audited = _audited_estimator(target, model, unseen, rows, seed)
+        seen = _seen_estimator(target, model, unseen, rows, seed)
     elif isinstance(model, nn.Module):
-        audited = _audited_module(target, model, unseen, rows, seed)
+        seen = _seen_module(target, model, unseen, rows, seed)
     else:
         return {}
-    return {name: audited.records[name].to_numpy(np.float64) for name in named(score=True) if name in audited.records}
+    options = Options(
+        target.task, "auto", target.weight_decay, "auto", seed, False, "audit", score_options=head_options(target.score_options)
+    )
+    return score_columns(seen, options)
 
 
-def _audited_module(target: Target, model: nn.Module, unseen: object, rows: Array, seed: int) -> Audit:
+def _seen_module(target: Target, model: nn.Module, unseen: object, rows: Array, seed: int) -> View:
     seen = view(model, target.train, unseen, task=target.task, output=target.output, progress=False, seed=seed, owner="audit")
     pool = [split for split in (seen.train, seen.test) if len(split)]
     # The inputs of a head that did not run for some record are not known.
@@ -49,7 +52,7 @@ def _audited_module(target: Target, model: nn.Module, unseen: object, rows: Arra
     parts: dict[str, Any] = {name: np.concatenate([getattr(split, name) for split in pool])[rows] for name in held}
     chosen, decay = Signals(**({"features": None} | parts)), target.weight_decay
     task = resolved_task(seen.task, chosen.outputs, chosen.targets, "audit")
-    seen = replace(
+    return replace(
         seen,
         train=chosen,
         test=Signals(chosen.features[:0] if chosen.features is not None else None, chosen.outputs[:0], chosen.targets[:0]),
@@ -58,20 +61,16 @@ def _audited_module(target: Target, model: nn.Module, unseen: object, rows: Arra
         damping_source="" if decay is None else f"weight_decay={decay:g} of the training objective",
         inputs={},  # facts about splits that are mixed here
     )
-    options = Options(target.task, "auto", decay, "auto", seed, False, "audit", score_options=head_options(target.score_options))
-    return audit_view(seen, options, ids=None, groups=None, loss_traces=None, signal_seconds=0.0)
 
 
-def _audited_estimator(target: Target, model: BaseEstimator, unseen: object, rows: Array, seed: int) -> Audit:
+def _seen_estimator(target: Target, model: BaseEstimator, unseen: object, rows: Array, seed: int) -> View:
     splits: list[Any] = [target.train] if unseen is None else [target.train, unseen]
     first = len(splits[0][1])
     places = [rows[rows < first], rows[rows >= first] - first]
     chosen = [tuple(_rows(part, place) for part in split) for split, place in zip(splits, places, strict=False) if len(place)]
     records = tuple(_joined([split[k] for split in chosen]) for k in range(2))
-    handed_on = head_options(target.score_options)
-    return audit(
-        model, records, None, task=target.task, weight_decay=target.weight_decay, score_options=handed_on, progress=False, seed=seed
-    )
+    how: dict[str, Any] = {"task": target.task, "weight_decay": target.weight_decay, "progress": False, "seed": seed}
+    return view(model, records, None, owner="audit", **how)
 
 
 def _rows(part: Any, places: Array) -> Any:

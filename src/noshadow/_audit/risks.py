@@ -144,7 +144,7 @@ def class_names(targets: Array, test_targets: Array, names: Any, task: str) -> N
     return sides[0], sides[1]
 
 
-def borne_risks(
+def risks_by_group(
     losses: Pair, groups: Mapping[str, Names], how: Mapping[str, Any]
 ) -> tuple[dict[str, tuple[GroupRisk, ...]], dict[str, str]]:
     """Risk by class and by group, and the reasons where there is none."""

@@ -30,11 +30,15 @@ def split_counts(train: Signals, test: Signals) -> dict[str, Any]:
         return {"shared_with_test": _whole_split(train, test), "copies": None, "reason": reason}
     if not _comparable(train, test):
         alike = _first_alike([train], spread)
-        return {"shared_with_test": _whole_split(train, test), "copies": _copies(alike, train.ids), "reason": "the splits differ in form"}
+        return {
+            "shared_with_test": _whole_split(train, test),
+            "copies": copies_among(alike, train.ids),
+            "reason": "the splits differ in form",
+        }
     alike = _first_alike([train, test], spread)
     # A test record that looks like a training record has that record's row number, which is below the number of training records.
     shared = int((alike[len(train) :] < len(train)).sum()) if len(test) else None
-    return {"shared_with_test": shared, "copies": _copies(alike[: len(train)], train.ids), "reason": None}
+    return {"shared_with_test": shared, "copies": copies_among(alike[: len(train)], train.ids), "reason": None}
 
 
 def ids_in_both(train: Signals, test: Signals, sources: Mapping[str, Any] | None, *, given: bool) -> dict[str, Any] | None:
@@ -79,7 +83,7 @@ def _whole_split(train: Signals, test: Signals) -> int | None:
     return len(test) if same else None
 
 
-def _copies(alike: Array, ids: Array) -> dict[str, Any]:
+def copies_among(alike: Array, ids: Array) -> dict[str, Any]:
     """Counts over groups of records with the same number; of equally large groups the one with the smallest number is named."""
     _, group, counts = np.unique(alike, return_inverse=True, return_counts=True)
     several = counts > 1

@@ -1,27 +1,20 @@
 """Loss traces beside the audited model: the column they add, once their last recording was compared with its losses."""
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from noshadow.checks import Array
 from noshadow.joins import Held, join, loss_floor, require_agreement
+from noshadow.results import Evidence
 from noshadow.scores.traces import loss_trace_iqr
 from noshadow.traces import GivenTraces
 
 _WHY = "was it made in training mode, on augmented records or before the last step?"
 
 
-@dataclass(frozen=True, eq=False)
-class Traced:
-    """Columns for the record table, notes, and facts for `provenance["inputs"]`; all empty without traces."""
-
-    columns: dict[str, Array] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    inputs: dict[str, Any] = field(default_factory=dict)
-
-
-def traced(given: GivenTraces | None, ids: Array, losses: Array, targets: Array | None, task: str, owner: str) -> Traced:
-    """`lt_iqr` of the traces in the order of the records.
+def trace_evidence(
+    given: GivenTraces | None, ids: Array, losses: Array, targets: Array | None, task: str, owner: str
+) -> tuple[Evidence, ...]:
+    """`lt_iqr` of the traces in the order of the records; no evidence without traces.
 
     A trace ends with the loss of the finished model, so the last recording says whose trace it is: the same losses under other records,
     or losses that have nothing to do with the audited ones, are refused. Others get a note with the rank correlation.
@@ -34,7 +27,7 @@ def traced(given: GivenTraces | None, ids: Array, losses: Array, targets: Array 
         InputError: traces of other records, in another order, or of another model.
     """
     if given is None:
-        return Traced()
+        return ()
     ordered = given.in_order_of(ids, owner)
     columns = {"lt_iqr": loss_trace_iqr(ordered)}
     last = Held(ids, losses=ordered[:, -1])
@@ -42,5 +35,10 @@ def traced(given: GivenTraces | None, ids: Array, losses: Array, targets: Array 
     hint = "Record the losses of train in its order, or give LossTraces and this call the same ids=."
     notes = require_agreement(found, owner, "the last recording of loss_traces", "the audited model", hint)
     assert found.losses is not None
-    fact = {"last_recording": found.losses.kind, "correlation": found.losses.correlation}
-    return Traced(columns, tuple(f"{note}: {_WHY}" for note in notes), {"loss_traces": fact})
+    stamp = {"last_recording": found.losses.kind, "correlation": found.losses.correlation}
+    return (Evidence("traces", columns, notes=tuple(f"{note}: {_WHY}" for note in notes), stamp=stamp),)
+
+
+def traced_facts(traces: tuple[Evidence, ...]) -> dict[str, Any]:
+    """What `provenance["inputs"]` keeps of how the traces were read."""
+    return {"loss_traces": traces[0].stamp} if traces else {}

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 
 from noshadow._findings import input_checks, model_checks, record_checks, trust_checks
+from noshadow._findings.audited import Audited
 from noshadow._findings.outcome import Limits, Outcome
 from noshadow._findings.rules import RULES, UNDERMINING, Rule
 from noshadow.checks import Array, refuse
-from noshadow.results import Audit, Finding
-from noshadow.results.finding import SEVERITIES
+from noshadow.figures import SEVERITIES, Finding
 
 _EXAMPLES = 10
-CHECKS: Mapping[str, Callable[[Audit, Limits], Outcome]] = {
+CHECKS: Mapping[str, Callable[[Audited, Limits], Outcome]] = {
     "NS001": model_checks.model_risk_rate,
     "NS002": model_checks.average_auc,
     "NS003": model_checks.calibration_domain,
@@ -41,7 +41,7 @@ CHECKS: Mapping[str, Callable[[Audit, Limits], Outcome]] = {
 }
 
 
-def findings(audit: Audit) -> tuple[Finding, ...]:
+def findings(audit: Audited) -> tuple[Finding, ...]:
     """Coded statements about an audit, one for every rule: found, passed, not applicable or skipped, with the reason.
 
     Drawn from what the audit holds and by this version's rules; `audit.findings` are those of the version that wrote it.
@@ -67,7 +67,7 @@ def findings(audit: Audit) -> tuple[Finding, ...]:
     return tuple(_finding(audit, rule, outcome) for rule, outcome in _outcomes(audit))
 
 
-def flagged_records(audit: Audit) -> dict[str, Array]:
+def flagged_records(audit: Audited) -> dict[str, Array]:
     """Rows of `audit.records` that each found statement speaks of: code → row numbers, riskiest first where they are ranked."""
     return {rule.code: outcome.rows for rule, outcome in _outcomes(audit) if outcome.status == "found" and outcome.rows is not None}
 
@@ -78,13 +78,13 @@ def most_severe(drawn: Iterable[Finding]) -> list[Finding]:
     return sorted(found, key=lambda finding: (SEVERITIES.index(finding.severity), finding.code not in UNDERMINING, finding.code))
 
 
-def _outcomes(audit: Audit) -> list[tuple[Rule, Outcome]]:
-    if not isinstance(audit, Audit):
+def _outcomes(audit: Audited) -> list[tuple[Rule, Outcome]]:
+    if not isinstance(audit, Audited):
         refuse("findings", "audit", "be an Audit", type(audit).__name__, "Read a folder with noshadow.load first.")
     return [(rule, CHECKS[rule.code](audit, rule.limits)) for rule in RULES]
 
 
-def _finding(audit: Audit, rule: Rule, outcome: Outcome) -> Finding:
+def _finding(audit: Audited, rule: Rule, outcome: Outcome) -> Finding:
     ids, count = outcome.examples, None if outcome.rows is None else len(outcome.rows)
     if outcome.rows is not None:
         ids = tuple(str(identifier) for identifier in np.asarray(audit.records["id"])[outcome.rows[:_EXAMPLES]])

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from noshadow._findings.audited import Audited
 from noshadow._findings.outcome import Limits, Outcome, judged, not_applicable, skipped
-from noshadow.results import Audit
 
 _AGAIN = "Run the audit again with this version."
 _SPLITS = {"train": "training", "test": "test"}
@@ -17,7 +17,7 @@ _SOURCES = {
 }
 
 
-def ids_in_both_splits(audit: Audit, limits: Limits) -> Outcome:
+def ids_in_both_splits(audit: Audited, limits: Limits) -> Outcome:
     """NS008: ids that training and test records share."""
     shared = _fact(audit, "ids_in_both", "whether ids are in both splits")
     if isinstance(shared, Outcome):
@@ -29,7 +29,7 @@ def ids_in_both_splits(audit: Audit, limits: Limits) -> Outcome:
     return Outcome(found.status, found.sentence, found.figure, examples=tuple(map(str, shared["first"])) if count else ())
 
 
-def random_records(audit: Audit, _: Limits) -> Outcome:
+def random_records(audit: Audited, _: Limits) -> Outcome:
     """NS040: whether the outputs are a function of the record."""
     again = _fact(audit, "run_again", "what came of reading records twice")
     if isinstance(again, Outcome):
@@ -51,7 +51,7 @@ def random_records(audit: Audit, _: Limits) -> Outcome:
     return judged(True, max(float(split["size"]) for split in again.values()), sentence)
 
 
-def repeated_rows(audit: Audit, limits: Limits) -> Outcome:
+def repeated_rows(audit: Audited, limits: Limits) -> Outcome:
     """NS041: rows of the data that were taken more than once."""
     repeats = _fact(audit, "repeated_rows", "how often rows were taken")
     if isinstance(repeats, Outcome):
@@ -64,7 +64,7 @@ def repeated_rows(audit: Audit, limits: Limits) -> Outcome:
     return judged(train + test > limits["records"], train + test, sentence)
 
 
-def probabilities_given(audit: Audit, _: Limits) -> Outcome:
+def probabilities_given(audit: Audited, _: Limits) -> Outcome:
     """NS042: whether logits had to be made from probabilities."""
     if audit.task not in ("classification", "binary"):
         return not_applicable("outputs of this task are neither logits nor probabilities")
@@ -82,7 +82,7 @@ def probabilities_given(audit: Audit, _: Limits) -> Outcome:
     return judged(True, fact["raised"], sentence)
 
 
-def outputs_not_of_the_head(audit: Audit, limits: Limits) -> Outcome:
+def outputs_not_of_the_head(audit: Audited, limits: Limits) -> Outcome:
     """NS043: whether the model returns what its head gives, for every record."""
     facts = _fact(audit, "head_outputs", "whether outputs are those of the head")
     if isinstance(facts, Outcome):
@@ -104,7 +104,7 @@ def outputs_not_of_the_head(audit: Audit, limits: Limits) -> Outcome:
     return Outcome("found", sentence, float(differing), examples=tuple(map(str, ids)))
 
 
-def _fact(audit: Audit, name: str, what: str) -> Mapping[str, Any] | Outcome | None:
+def _fact(audit: Audited, name: str, what: str) -> Mapping[str, Any] | Outcome | None:
     """A fact of the reading, None where that reading has no such fact; an outcome for audits that hold none at all."""
     inputs: Mapping[str, Any] | None = audit.provenance.get("inputs")
     return skipped(f"this audit does not hold {what}", _AGAIN) if inputs is None else inputs.get(name)

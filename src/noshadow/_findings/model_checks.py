@@ -2,15 +2,16 @@
 
 import math
 
+from noshadow._findings.audited import Audited
 from noshadow._findings.outcome import Limits, Outcome, judged, not_applicable, reason_of, skipped
-from noshadow.results import Audit, Interval, ModelRisk
+from noshadow.figures import Interval, ModelRisk
 
 _ROUNDING = 1e-9  # a level of 3/100 of 100 members allows three, whatever the product's last bit
 _GIVE_TEST = "Audit with records the model has not seen."
 _AGAIN = "Run the audit again with this version."
 
 
-def model_risk_rate(audit: Audit, limits: Limits) -> Outcome:
+def model_risk_rate(audit: Audited, limits: Limits) -> Outcome:
     """NS001: how far the attack beats a guess at the level asked, where its interval excludes one."""
     risk = audit.model_risk
     if risk is None:
@@ -34,7 +35,7 @@ def model_risk_rate(audit: Audit, limits: Limits) -> Outcome:
     return judged(rate > limit and not doubt, rate, sentence)
 
 
-def average_auc(audit: Audit, limits: Limits) -> Outcome:
+def average_auc(audit: Audited, limits: Limits) -> Outcome:
     """NS002: whether the average member is given away."""
     risk = audit.model_risk
     if risk is None:
@@ -45,7 +46,7 @@ def average_auc(audit: Audit, limits: Limits) -> Outcome:
     return judged(beyond and not doubt, risk.auc, sentence)
 
 
-def calibration_domain(audit: Audit, _: Limits) -> Outcome:
+def calibration_domain(audit: Audited, _: Limits) -> Outcome:
     """NS003: whether the prediction speaks of models like this one."""
     risk = audit.model_risk
     if risk is None:
@@ -57,7 +58,7 @@ def calibration_domain(audit: Audit, _: Limits) -> Outcome:
     return judged(not risk.in_calibration_domain, risk.predicted_tpr or 0.0, sentence)
 
 
-def overfit_gap(audit: Audit, limits: Limits) -> Outcome:
+def overfit_gap(audit: Audited, limits: Limits) -> Outcome:
     """NS004: how much better the model does on its own records."""
     risk = audit.model_risk
     if risk is None:
@@ -75,7 +76,7 @@ def overfit_gap(audit: Audit, limits: Limits) -> Outcome:
     )
 
 
-def splits_swapped(audit: Audit, limits: Limits) -> Outcome:
+def splits_swapped(audit: Audited, limits: Limits) -> Outcome:
     """NS005: members with larger losses than non-members."""
     risk = audit.model_risk
     if risk is None:
@@ -86,7 +87,7 @@ def splits_swapped(audit: Audit, limits: Limits) -> Outcome:
     return judged(found, high, f"{words}: the interval of the loss AUC ends at {high:.3g}.")
 
 
-def sample_too_small(audit: Audit, limits: Limits) -> Outcome:
+def sample_too_small(audit: Audited, limits: Limits) -> Outcome:
     """NS006: on how many records the threshold and the rates rest."""
     risk = audit.model_risk
     if risk is None:
@@ -103,7 +104,7 @@ def sample_too_small(audit: Audit, limits: Limits) -> Outcome:
     return judged(few or fewest < limits["records"], allowed if few or fewest >= limits["records"] else fewest, sentence)
 
 
-def train_test_overlap(audit: Audit, limits: Limits) -> Outcome:
+def train_test_overlap(audit: Audited, limits: Limits) -> Outcome:
     """NS007: test records that look like training records."""
     if not len(audit.nonmember_losses):
         return not_applicable("there is no test split")
@@ -118,7 +119,7 @@ def train_test_overlap(audit: Audit, limits: Limits) -> Outcome:
     return judged(shared > limits["records"], shared, sentence)
 
 
-def target_unlike_references(audit: Audit, limits: Limits) -> Outcome:
+def target_unlike_references(audit: Audited, limits: Limits) -> Outcome:
     """NS030: whether the target was trained as its reference models were."""
     truth = audit.ground_truth
     if truth is None:
@@ -130,7 +131,7 @@ def target_unlike_references(audit: Audit, limits: Limits) -> Outcome:
     return judged(bool(truth.parity["outlying"]), farthest, str(truth.parity["sentence"]))
 
 
-def _no_risk(audit: Audit) -> Outcome:
+def _no_risk(audit: Audited) -> Outcome:
     return skipped(reason_of(audit.not_applicable.get("model_risk", "the audit holds no model-level risk")), _GIVE_TEST)
 
 

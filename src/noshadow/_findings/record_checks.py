@@ -5,15 +5,15 @@ import math
 import numpy as np
 from scipy.special import betaln
 
+from noshadow._findings.audited import Audited
 from noshadow._findings.outcome import Limits, Outcome, judged, not_applicable, reason_of, shortened, skipped
 from noshadow.checks import Array
-from noshadow.results import Audit
 
 _GAPS = ("newton", "loo", "shift")
 _NAMED = 3
 
 
-def few_records_dominate(audit: Audit, limits: Limits) -> Outcome:
+def few_records_dominate(audit: Audited, limits: Limits) -> Outcome:
     """NS010: the share of the score that the riskiest records hold."""
     if audit.ranked_by is None:
         return _no_scores(audit)
@@ -27,7 +27,7 @@ def few_records_dominate(audit: Audit, limits: Limits) -> Outcome:
     return judged(share > limits["share"], share, sentence, rows)
 
 
-def class_bears_risk(audit: Audit, limits: Limits) -> Outcome:
+def class_bears_risk(audit: Audited, limits: Limits) -> Outcome:
     """NS011: a class that is over-represented among the riskiest records."""
     if audit.ranked_by is None:
         return _no_scores(audit)
@@ -40,7 +40,7 @@ def class_bears_risk(audit: Audit, limits: Limits) -> Outcome:
     return _bearing(audit, audit.records[column].astype(str).to_numpy(), "class", limits)
 
 
-def group_bears_risk(audit: Audit, limits: Limits) -> Outcome:
+def group_bears_risk(audit: Audited, limits: Limits) -> Outcome:
     """NS012: a group that is over-represented among the riskiest records."""
     if audit.ranked_by is None:
         return _no_scores(audit)
@@ -49,7 +49,7 @@ def group_bears_risk(audit: Audit, limits: Limits) -> Outcome:
     return _bearing(audit, audit.records["group"].astype(str).to_numpy(), "group", limits)
 
 
-def duplicates_share_leverage(audit: Audit, limits: Limits) -> Outcome:
+def duplicates_share_leverage(audit: Audited, limits: Limits) -> Outcome:
     """NS013: training records with the same features and target."""
     counts = audit.provenance.get("splits")
     if counts is None:
@@ -66,7 +66,7 @@ def duplicates_share_leverage(audit: Audit, limits: Limits) -> Outcome:
     return Outcome(found.status, sentence, found.figure, examples=tuple(copies["first_ids"]) if found.status == "found" else ())
 
 
-def interpolated_records(audit: Audit, limits: Limits) -> Outcome:
+def interpolated_records(audit: Audited, limits: Limits) -> Outcome:
     """NS014: records that the model fits by themselves alone."""
     if audit.ranked_by is None:
         return _no_scores(audit)
@@ -81,7 +81,7 @@ def interpolated_records(audit: Audit, limits: Limits) -> Outcome:
     return judged(len(rows) > limits["records"], len(rows), sentence, rows)
 
 
-def label_suspects(audit: Audit, limits: Limits) -> Outcome:
+def label_suspects(audit: Audited, limits: Limits) -> Outcome:
     """NS015: records among the riskiest that the model disagrees with and yet depends on."""
     if audit.task == "language-model":
         return not_applicable("a sequence has no label of its own")
@@ -98,7 +98,7 @@ def label_suspects(audit: Audit, limits: Limits) -> Outcome:
     return judged(len(rows) > limits["records"], len(rows), sentence, rows)
 
 
-def _bearing(audit: Audit, names: Array, kind: str, limits: Limits) -> Outcome:
+def _bearing(audit: Audited, names: Array, kind: str, limits: Limits) -> Outcome:
     """Shares of each name among the riskiest records beside its share of all, with the chance of a random choice."""
     n, least = len(names), limits["least_records"]
     if n < least:
@@ -122,14 +122,14 @@ def _bearing(audit: Audit, names: Array, kind: str, limits: Limits) -> Outcome:
     return judged(True, float(lift[heavy[0]]), sentence, rows[np.isin(code[rows], heavy)])
 
 
-def _top_rows(audit: Audit, share: float, least: int = 1) -> Array:
+def _top_rows(audit: Audited, share: float, least: int = 1) -> Array:
     """Rows of the riskiest records in the order of their ranks."""
     ranks = audit.records["rank"].to_numpy()
     rows: Array = np.argsort(ranks, kind="stable")[: max(least, math.ceil(share * len(ranks) * (1 - 1e-9)))]
     return rows
 
 
-def _no_scores(audit: Audit) -> Outcome:
+def _no_scores(audit: Audited) -> Outcome:
     return skipped(
         reason_of(audit.not_applicable.get("rank", "the audit holds no record scores")), "Audit the features of the model's last layer."
     )

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
+from noshadow._findings.audited import Audited
 from noshadow._findings.outcome import Limits, Outcome, judged, not_applicable, skipped
-from noshadow.results import Audit
 
 _AGAIN = "Run the audit again with this version."
 
 
-def far_from_minimum(audit: Audit, limits: Limits) -> Outcome:
+def far_from_minimum(audit: Audited, limits: Limits) -> Outcome:
     """NS020: what is left of the gradient at the trained parameters."""
     scores = _diagnostics(audit)
     if isinstance(scores, Outcome) or "stationarity" not in scores:
@@ -21,7 +21,7 @@ def far_from_minimum(audit: Audit, limits: Limits) -> Outcome:
     return judged(value >= limits["stationarity"], value, sentence)
 
 
-def damping_unknown(audit: Audit, _: Limits) -> Outcome:
+def damping_unknown(audit: Audited, _: Limits) -> Outcome:
     """NS021: whether the scores use the training's own λ."""
     scores = _diagnostics(audit)
     if isinstance(scores, Outcome):
@@ -34,7 +34,7 @@ def damping_unknown(audit: Audit, _: Limits) -> Outcome:
     return judged(unknown, used, f"{words}: λ = {used:.3g}.")
 
 
-def ill_conditioned(audit: Audit, limits: Limits) -> Outcome:
+def ill_conditioned(audit: Audited, limits: Limits) -> Outcome:
     """NS022: whether the factorisation was a sound one."""
     scores = _diagnostics(audit)
     if isinstance(scores, Outcome):
@@ -50,7 +50,7 @@ def ill_conditioned(audit: Audit, limits: Limits) -> Outcome:
     return judged(unsound, condition, f"{sentence}.")
 
 
-def head_not_linear(audit: Audit, limits: Limits) -> Outcome:
+def head_not_linear(audit: Audited, limits: Limits) -> Outcome:
     """NS023: whether the outputs come from the features by a linear layer."""
     scores = _diagnostics(audit)
     if isinstance(scores, Outcome):
@@ -65,7 +65,7 @@ def head_not_linear(audit: Audit, limits: Limits) -> Outcome:
     )
 
 
-def approximate_scores(audit: Audit, limits: Limits) -> Outcome:
+def approximate_scores(audit: Audited, limits: Limits) -> Outcome:
     """NS024: the measured error of scores that were approximated."""
     scores = _diagnostics(audit)
     if isinstance(scores, Outcome):
@@ -82,7 +82,7 @@ def approximate_scores(audit: Audit, limits: Limits) -> Outcome:
     return judged(error > limits["error"], error, sentence)
 
 
-def crowded_projection(audit: Audit, limits: Limits) -> Outcome:
+def crowded_projection(audit: Audited, limits: Limits) -> Outcome:
     """NS025: whether projected gradients have room for what the layers can do."""
     scores = _diagnostics(audit)
     if isinstance(scores, Outcome):
@@ -106,7 +106,7 @@ def crowded_projection(audit: Audit, limits: Limits) -> Outcome:
     return judged(share > limits["share"], share, f"{sentence}.")
 
 
-def _diagnostics(audit: Audit) -> Mapping[str, Any] | Outcome:
+def _diagnostics(audit: Audited) -> Mapping[str, Any] | Outcome:
     """The solver's figures; an outcome that says why there are none."""
     scores: Mapping[str, Any] | None = audit.provenance.get("scores")
     if scores is not None:

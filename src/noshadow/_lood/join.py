@@ -9,7 +9,7 @@ import pandas as pd
 from noshadow.checks import Array, refuse
 from noshadow.joins import MOST_RELABELLED, Join, held_by, join, require_agreement
 from noshadow.metrics import agreement_table
-from noshadow.results import Audit, LoodAudit
+from noshadow.results import Audit, Evidence, LoodAudit
 
 PREFIX = "audit_"
 OURS = "lood_"
@@ -78,8 +78,7 @@ def with_lood(audit: Audit, found: LoodAudit) -> Audit:
         refuse("with_lood", "found", "be a LoodAudit", type(found).__name__, "Read a folder with noshadow.load_lood first.")
     joined = found if _is_joined_with(found, audit) else joined_with(found, audit)
     assert joined.joined is not None
-    kept = audit.records.drop(columns=[f"{OURS}{name}" for name in _COMPARED if f"{OURS}{name}" in audit.records])
-    ours = found.records.set_index(found.records["id"].astype(str)).reindex(kept["id"].astype(str))
+    ours = found.records.set_index(found.records["id"].astype(str)).reindex(audit.records["id"].astype(str))
     counts = {name: joined.joined[name] for name in ("matched", "unmatched", "unmatched_in_audit", "differing_targets")}
     compared = [row | {"score": row["score"].removeprefix(PREFIX)} for row in joined.joined["agreement"]]
     record = counts | {
@@ -90,8 +89,10 @@ def with_lood(audit: Audit, found: LoodAudit) -> Audit:
         "hashes": joined.provenance["hashes"],
         "normalization": joined.provenance["inputs"]["normalization"],
     }
-    table = kept.assign(**{f"{OURS}{name}": ours[name].to_numpy(dtype=np.float64) for name in _COMPARED})
-    return replace(audit, records=table, provenance=audit.provenance | {"lood": record})
+    columns = {f"{OURS}{name}": ours[name].to_numpy(dtype=np.float64) for name in _COMPARED}
+    stamp = {name: record[name] for name in ("kernel", "noise", "hashes", "normalization")}
+    evidence = Evidence("lood", columns, stamp=stamp)
+    return replace(audit, provenance=audit.provenance | {"lood": record}).with_evidence(evidence)
 
 
 def _is_joined_with(found: LoodAudit, audit: object) -> bool:

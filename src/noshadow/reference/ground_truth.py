@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from noshadow._findings import findings
 from noshadow.checks import Array, refuse
 from noshadow.columns import named
 from noshadow.joins import Held, held_by, join, loss_floor, require_agreement
@@ -17,12 +16,12 @@ from noshadow.metrics import agreement_table, noise_ceiling
 from noshadow.reference.store import References
 from noshadow.reference.target_attacks import attacks_on_references, attacks_on_target, resolved_levels
 from noshadow.reference.truth import AttackOptions, RecordTruth, audited_models, record_truth
-from noshadow.results import Audit, GroundTruth
+from noshadow.results import Audit, Evidence, GroundTruth
 
 SCORES = named(score=True)
 FEW_MODELS, FEW_RECORDS = 32, 1000
 RANKED_TRUTHS = named(truth=True)
-MEASURED = named(source="reference models")
+SOURCE = "reference models"
 
 
 def ground_truth(
@@ -86,11 +85,10 @@ def with_ground_truth(audit: Audit, references: References, **options: Any) -> A
     Arguments as in `ground_truth`. What an earlier call added is replaced.
     """
     found, table = ground_truth(references, audit, **options)
-    columns = [name for name in table.columns if name not in ("id", "member")]
-    kept = audit.records.drop(columns=[name for name in MEASURED if name in audit.records])
-    added = table.iloc[audited_rows(audit, references)[0]][columns].set_index(kept.index)
-    scored = replace(audit, records=pd.concat([kept, added], axis=1), ground_truth=found)
-    return replace(scored, findings=findings(scored))
+    rows = audited_rows(audit, references)[0]
+    columns = {name: table[name].to_numpy()[rows] for name in named(source=SOURCE) if name in table}
+    stamp = {"models": found.models, "variants": found.variants, "plan": found.provenance}
+    return replace(audit, ground_truth=found).with_evidence(Evidence(SOURCE, columns, stamp=stamp))
 
 
 def audited_rows(audit: Audit, references: References) -> tuple[Array, tuple[str, ...]]:

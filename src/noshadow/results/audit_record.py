@@ -1,24 +1,22 @@
 """Audit: the answer as a record, and its folder on disk."""
 
 import io
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from noshadow._findings import findings
 from noshadow.checks import Array, InputError, refuse, require_choice
-from noshadow.columns import TASKS, named
+from noshadow.columns import COLUMNS, TASKS, column, named, ranking_order
+from noshadow.figures import Evidence, EvidenceEntry, Finding, GroundTruth, GroupRisk, ModelRisk
 from noshadow.reading.forms import require_form
 from noshadow.reading.numpy_files import npz_arrays
 from noshadow.reading.reasons import reason_of
-from noshadow.results.finding import Finding
 from noshadow.results.folder import AUDIT, read_folder, write_folder
 from noshadow.results.folder_forms import AUDIT_FORM
-from noshadow.results.ground_truth import GroundTruth
-from noshadow.results.group_risk import GroupRisk
-from noshadow.results.model_risk import ModelRisk
 from noshadow.results.record_table import record_table, require_numbers, require_ranks, require_shares, target_columns
 
 FORMAT = 1
@@ -48,6 +46,7 @@ class Audit:
         ground_truth: what reference-model attacks measured, None until it was added.
         findings: coded statements drawn when the audit was made or last added to; None in a folder of a version without
             them (`noshadow.findings` draws them anew).
+        evidence: who wrote which columns, how, and what could not be given; one entry per source.
         class_risk, group_risk: the loss attack within each class and each group of records, riskiest first; empty where
             `not_applicable` says why.
     """
@@ -66,6 +65,27 @@ class Audit:
     findings: tuple[Finding, ...] | None = None
     class_risk: tuple[GroupRisk, ...] = ()
     group_risk: tuple[GroupRisk, ...] = ()
+    evidence: tuple[EvidenceEntry, ...] = ()
+
+    def with_evidence(self, *evidence: Evidence) -> "Audit":
+        """The audit with what further sources say about its records.
+
+        What a source wrote before is replaced: its columns, absences, notes and stamp. Records are then ranked anew, by the
+        first column of `noshadow.columns.ranking_order` that is there, and the findings are drawn anew.
+
+        Args:
+            evidence: columns of one source each, in the order of `records`.
+
+        Raises:
+            InputError: other numbers of records; a column that another source has written.
+
+        Cost: O(n log n) in the number of records.
+        """
+        found = self
+        for entry in evidence:
+            found = _with_one(found, entry)
+        found = _ranked(found)
+        return replace(found, findings=findings(found))
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write the audit folder: `audit.json`, `records.parquet`, `losses.npz`, all or nothing.
@@ -95,11 +115,10 @@ class Audit:
             "provenance": self.provenance,
             "timings": self.timings,
         }
-        borne = {name: [row.to_dict() for row in rows] for name, rows in self._borne().items() if rows}
-        return content | drawn | truth | borne
-
-    def _borne(self) -> dict[str, tuple[GroupRisk, ...]]:
-        return {"class_risk": self.class_risk, "group_risk": self.group_risk}
+        borne = {"class_risk": self.class_risk, "group_risk": self.group_risk}
+        listed = {name: [row.to_dict() for row in rows] for name, rows in borne.items() if rows}
+        listed |= {"evidence": [entry.to_dict() for entry in self.evidence]} if self.evidence else {}
+        return content | drawn | truth | listed
 
 
 def load(folder: str | Path) -> Audit:
@@ -140,7 +159,64 @@ def load(folder: str | Path) -> Audit:
         findings=None if drawn is None else tuple(Finding.from_dict(entry) for entry in drawn),
         class_risk=tuple(GroupRisk.from_dict(entry) for entry in manifest.get("class_risk", ())),
         group_risk=tuple(GroupRisk.from_dict(entry) for entry in manifest.get("group_risk", ())),
+        evidence=_entries(manifest.get("evidence", ()), records),
     )
+
+
+def _with_one(audit: Audit, evidence: Evidence) -> Audit:
+    """The audit with one source's columns, absences, notes and stamp in place of what it wrote before."""
+    owner = "Audit.with_evidence"
+    if not isinstance(evidence, Evidence):
+        refuse(owner, "evidence", "be Evidence", type(evidence).__name__)
+    for name, values in evidence.columns.items():
+        if len(values) != len(audit.records):
+            refuse(owner, name, f"have one value for each of {len(audit.records)} records", f"{len(values)}")
+    held = next((entry for entry in audit.evidence if entry.source == evidence.source), None)
+    written = {*named(source=evidence.source), *(() if held is None else held.columns)}
+    kept = audit.records.drop(columns=[name for name in audit.records if name in written])
+    taken = sorted(set(evidence.columns) & set(kept.columns))
+    if taken:
+        refuse(owner, "evidence", "write columns of its own", f"{', '.join(taken)} of another source")
+    absent = {name: why for name, why in audit.not_applicable.items() if held is None or name not in held.absent}
+    notes = [note for note in audit.notes if held is None or note not in held.notes]
+    seconds = {} if evidence.seconds is None else {f"{evidence.source.replace(' ', '_')}_seconds": evidence.seconds}
+    return replace(
+        audit,
+        records=kept.assign(**evidence.columns),
+        not_applicable={name: why for name, why in (absent | evidence.absent).items() if name not in evidence.columns},
+        notes=(*notes, *evidence.notes),
+        timings=audit.timings | seconds,
+        evidence=(*(entry for entry in audit.evidence if entry is not held), evidence.entry()),
+    )
+
+
+def _ranked(audit: Audit) -> Audit:
+    """The table ranked by the best column that it has, in the order of the registry."""
+    table = audit.records.drop(columns=[name for name in audit.records if name == "rank"])
+    score = next((name for name in ranking_order() if name in table), None)
+    if score is not None:
+        table = table.assign(rank=ranks(table[score].to_numpy(np.float64)))
+    places = {entry.name: place for place, entry in enumerate(COLUMNS)}
+    known = {name: column(str(name)) for name in table.columns}
+    order = sorted(known, key=lambda name: len(places) if (entry := known[name]) is None else places[entry.name])
+    absent = {name: why for name, why in audit.not_applicable.items() if score is None or name != "rank"}
+    return replace(audit, records=table[order], ranked_by=score, not_applicable=absent)
+
+
+def ranks(score: Array) -> Array:
+    """1 for the largest score; equal scores keep their row order."""
+    places = np.empty(len(score), dtype=np.int64)
+    places[np.argsort(-score, kind="stable")] = np.arange(1, len(score) + 1)
+    return places
+
+
+def _entries(listed: Any, records: pd.DataFrame) -> tuple[EvidenceEntry, ...]:
+    """Entries of a folder, whose columns must be there, each written by one source."""
+    entries = tuple(EvidenceEntry.from_dict(entry) for entry in listed)
+    written = [name for entry in entries for name in entry.columns]
+    if len(set(written)) < len(written) or not set(written) <= set(records.columns):
+        refuse(OWNER, "evidence", "name columns that are there, each once", ", ".join(written), f"{AUDIT.again}.")
+    return entries
 
 
 def _require_lood_columns(records: pd.DataFrame) -> None:

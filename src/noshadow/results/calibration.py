@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from noshadow.checks import InputError, refuse
+from noshadow.figures.model_risk import Interval
 from noshadow.reading.json_text import parsed_json
-from noshadow.results.model_risk import Interval
 
 FORMAT = 1
 FORMS = ("linear", "exponential", "quadratic", "power")

@@ -72,6 +72,7 @@ AUDIT_FORM = Keys(
         "findings": OneOf(None, list[dict[str, Any]]),
         "class_risk": list[dict[str, Any]],
         "group_risk": list[dict[str, Any]],
+        "evidence": list[dict[str, Any]],
     },
 )
 

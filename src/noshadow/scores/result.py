@@ -6,7 +6,7 @@ from noshadow.checks import Array
 from noshadow.columns import named
 from noshadow.linalg import SpdInverse
 
-COLUMNS = (*named(source="losses", score=True), *named(source="last layer", score=True))
+COLUMNS = (*named(source="losses", score=True), *named(source="scores", score=True))
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ CURVE_LEVELS = 25
 BELOW = (1e-3, 1e-4, 1e-5)  # levels that small samples do not resolve
 TAIL_RESAMPLES = 200
 CURVE_RANGE = (1e-4, 0.5)
-SCORE_COLUMNS = (*named(source="losses", score=True), *named(source="last layer", score=True))
+SCORE_COLUMNS = (*named(source="losses", score=True), *named(source="scores", score=True))
 
 
 def model_risk(

@@ -5,8 +5,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from noshadow.checks import refuse
+from noshadow.figures.model_risk import Interval
 from noshadow.reading.forms import Count, Share, require_form
-from noshadow.results.model_risk import Interval
 
 
 @dataclass(frozen=True)

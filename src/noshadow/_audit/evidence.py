@@ -1,0 +1,106 @@
+"""What one model says about its records, source by source: losses, record scores, predicted rates."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from noshadow import theory
+from noshadow._audit.options import Options
+from noshadow._audit.risks import classified_rates
+from noshadow._audit.settled import Settled
+from noshadow.checks import Array, NotApplicable
+from noshadow.columns import named
+from noshadow.results import Evidence, ModelRisk
+from noshadow.scores.baselines import record_entropies
+from noshadow.scores.last_layer.entry import record_scores
+from noshadow.scores.result import RecordScores
+
+RECORD_COLUMNS = named(source="scores", score=True)
+NO_ENTROPY = "not applicable: a regression predicts no class probabilities"
+UNEQUAL_WEIGHTS = "not applicable: the Gaussian theory has equal weights, and this head was trained with sample weights"
+LayeredScores = Callable[[str], RecordScores]
+
+
+def loss_evidence(found: Settled) -> Evidence:
+    """Each record's loss, and its entropy where classes are predicted."""
+    columns = {"loss": found.losses[0]}
+    if found.task == "regression":
+        return Evidence("losses", columns, absent={"entropy": NO_ENTROPY})
+    return Evidence("losses", columns | {"entropy": record_entropies(found.train.outputs, found.task)})
+
+
+def scored(found: Settled, options: Options, layered: LayeredScores | None) -> RecordScores | str:
+    """Scores of the last layer, or over more layers by `layered`; a reason where the model has none."""
+    seen, train = found.seen, found.train
+    if layered is not None:
+        return layered(found.task)
+    if seen.not_applicable is not None:
+        options.without_scores(seen.not_applicable)
+        return seen.not_applicable
+    known = options.damping == "auto" and seen.damping is not None
+    return record_scores(
+        train.features,
+        train.outputs,
+        train.targets,
+        task=found.task,
+        damping=seen.damping if known and seen.damping is not None else options.damping,
+        damping_source=seen.damping_source if known else None,
+        fit_intercept=seen.fit_intercept,
+        penalize_intercept=seen.penalize_intercept,
+        sample_weight=seen.sample_weight,
+        columns=RECORD_COLUMNS,
+        output_scale="auto" if found.task == "regression" else "logits",  # they are by now
+        progress=options.progress,
+        owner=options.owner,
+        **options.score_options,
+    )
+
+
+def score_evidence(scores: RecordScores | str) -> Evidence:
+    """Record scores as columns; the reason for each where there are none."""
+    if isinstance(scores, str):
+        return Evidence("scores", absent=dict.fromkeys((*RECORD_COLUMNS, "rank"), f"not applicable: {scores}"))
+    columns = {name: values for name, values in scores.columns().items() if name in RECORD_COLUMNS}
+    columns |= {} if scores.exact is None else {"exact": scores.exact}
+    stamp = {"method": scores.method, "layers": list(scores.layers)}
+    return Evidence("scores", columns, dict(scores.not_applicable), scores.notes, stamp)
+
+
+def rate_evidence(found: Settled, options: Options, scores: RecordScores | str, risk: ModelRisk | None) -> Evidence:
+    """How often an attack is predicted to recognise each record.
+
+    A regression's rates follow from theory; a classifier's are its predicted rate dealt out by rank.
+    """
+    if isinstance(scores, str):
+        absent = {"predicted_tpr": f"not applicable: {scores}"} if found.task == "regression" else {}
+        return Evidence("rates", absent=absent)
+    if found.task != "regression":
+        return Evidence("rates", *classified_rates(scores, risk, options.layers))
+    if found.seen.sample_weight is not None:
+        return Evidence("rates", absent={"predicted_tpr": UNEQUAL_WEIGHTS})
+    level = options.fpr if risk is None else risk.fpr
+    return Evidence("rates", *_gaussian_rates(scores, found.targets - found.train.outputs, level))
+
+
+def _gaussian_rates(scores: RecordScores, residuals: Array, fpr: float | str) -> tuple[dict[str, Array], dict[str, str]]:
+    """Plug-in TPR of the loss-threshold attack on each record, where the theory's n − dof > 2 holds."""
+    n, q = residuals.shape
+    level = max(1e-3, 1 / n) if isinstance(fpr, str) else fpr
+    squares = (residuals**2).sum(1)
+    spare = n - scores.effective_dof
+    if spare <= 2:
+        return {}, {"predicted_tpr": f"not applicable: the Gaussian theory needs n − dof > 2; this head has {spare:.3g}"}
+    assert scores.leverage is not None
+    try:
+        values = theory.predicted_tpr(
+            level,
+            scores.leverage,
+            np.sqrt(squares),
+            noise_variance=float(squares.sum()) / (spare * q),
+            n=n,
+            dof=scores.effective_dof,
+            outputs=q,
+        )
+    except NotApplicable as reason:
+        return {}, {"predicted_tpr": f"not applicable: {reason}"}
+    return {"predicted_tpr": values}, {}

@@ -1,0 +1,68 @@
+"""What the caller of an audit asked for, checked before any work."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from noshadow.checks import TASKS, refuse, require_choice, require_number, require_whole, whole_seed
+from noshadow.output_scale import SCALES
+from noshadow.traces import GivenTraces
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the caller asked for, apart from model and data; recorded in the audit as given."""
+
+    task: str
+    damping: float | str
+    weight_decay: float | None
+    fpr: float | str
+    seed: int
+    progress: bool
+    owner: str
+    layers: str | int = "last"
+    output_scale: str = "auto"
+    score_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Checked before any work, and kept as plain numbers that JSON holds."""
+        require_choice(self.task, ("auto", *TASKS), self.owner, "task")
+        require_choice(self.output_scale, SCALES, self.owner, "output_scale")
+        plain: dict[str, Any] = {"seed": whole_seed(self.seed, self.owner)}
+        if not _is_auto(self.damping):
+            plain["damping"] = require_number(self.damping, self.owner, "damping", low=0.0)
+        if self.weight_decay is not None:
+            plain["weight_decay"] = require_number(self.weight_decay, self.owner, "weight_decay", low=0.0)
+        if isinstance(self.layers, str):
+            require_choice(self.layers, ("last", "all"), self.owner, "layers")
+        else:
+            plain["layers"] = require_whole(self.layers, self.owner, "layers", low=1)
+        if not _is_auto(self.fpr):
+            plain["fpr"] = require_number(self.fpr, self.owner, "fpr", low=0.0, high=1.0, low_open=True, high_open=True)
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def resampling(self) -> dict[str, Any]:
+        """How rates are measured: their level and the seed of their intervals."""
+        return {"fpr": self.fpr, "seed": self.seed}
+
+    def without_scores(self, reason: str) -> None:
+        """Options for scores that do not exist are refused: nothing that was asked for vanishes silently."""
+        if self.score_options:
+            got = ", ".join(self.score_options)
+            refuse(self.owner, "score_options", "be left out where there are no record scores", f"{got} ({reason})")
+
+
+@dataclass(frozen=True, eq=False)
+class GivenColumns:
+    """What the caller said about the records, beside their data."""
+
+    ids: Sequence[object] | None = None
+    groups: Sequence[object] | None = None
+    test_groups: Sequence[object] | None = None
+    loss_traces: GivenTraces | None = None
+
+
+def _is_auto(value: object) -> bool:
+    return isinstance(value, str) and value == "auto"

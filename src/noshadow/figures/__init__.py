@@ -1,0 +1,21 @@
+"""What an audit found, as frozen values that go to JSON and back."""
+
+from noshadow.figures.evidence import Evidence, EvidenceEntry
+from noshadow.figures.finding import SEVERITIES, Finding
+from noshadow.figures.ground_truth import GroundTruth, MeasuredAttack, MeasuredRate
+from noshadow.figures.group_risk import GroupRisk
+from noshadow.figures.model_risk import Interval, ModelRisk, TnrCurve
+
+__all__ = [
+    "SEVERITIES",
+    "Evidence",
+    "EvidenceEntry",
+    "Finding",
+    "GroundTruth",
+    "GroupRisk",
+    "Interval",
+    "MeasuredAttack",
+    "MeasuredRate",
+    "ModelRisk",
+    "TnrCurve",
+]

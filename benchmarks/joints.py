@@ -50,11 +50,13 @@ OPTIONS = "test_options_of_the_attacks_reach_them"
 SIZE = "test_few_models_few_records_and_the_levels_they_resolve"
 PARITY = "test_a_target_is_unlike_its_references_beyond_four_deviations_of_a_hundredth"
 WITHIN = "test_a_target_within_the_range_of_its_references_is_like_them"
+SHARED = "tests/test_findings.py::test_limits_agree_with_those_that_functions_warn_by"
 DOCS = "tests/test_findings.py::test_codes_and_docs_name_each_other"
 
 GATHER, ENTRY, RISKS = "_audit/gather.py", "_audit/entry.py", "_audit/risks.py"
 TRUTH, ROWS = "reference/ground_truth.py", "reference/truth.py"
-RULES, TAIL, PREDICTION = "_findings/rules.py", "tail/risk.py", "tail/prediction.py"
+OF_MODEL, OF_RECORDS, LIMITS = "_findings/model_checks.py", "_findings/record_checks.py", "limits.py"
+TAIL, PREDICTION = "tail/risk.py", "tail/prediction.py"
 
 MUTANTS = tuple(
     Mutant(file, before, after, (test,) if isinstance(test, str) else test)
@@ -64,8 +66,8 @@ MUTANTS = tuple(
         (GATHER, 'if c not in ("loss", "entropy"))', 'if c not in ("loss", "entropy", "margin_leverage"))', RANKED),
         (GATHER, "ranks[np.argsort(-score,", "ranks[np.argsort(score,", RANKED),
         (GATHER, "(outputs / 2 if task", "(1 / 2 if task", DECAY),
-        (GATHER, 'known = options.damping == "auto" and seen', "known = seen", DECAY),
-        (GATHER, "damping=seen.damping if known and seen.damping is not None else options.damping", "damping=options.damping", DECAY),
+        (GATHER, 'known = options.damping == "auto" and isinstance', "known = isinstance", DECAY),
+        (GATHER, "damping=seen.penalty if known else options.damping", "damping=options.damping", DECAY),
         (GATHER, "        fit_intercept=seen.fit_intercept,\n", "", HEAD),
         (GATHER, "        penalize_intercept=seen.penalize_intercept,\n", "", HEAD),
         (GATHER, "        sample_weight=seen.sample_weight,\n", "", HEAD),
@@ -150,13 +152,18 @@ MUTANTS = tuple(
         ("tail/groups.py", "LEAST_RECORDS = 20", "LEAST_RECORDS = 19", GROUPS),
         ("tail/groups.py", "MISSES = 10 ", "MISSES = 5 ", GROUPS),
         # Findings, pages, comparisons
-        (RULES, '{"times": 10.0}', '{"times": 20.0}', DOCS),
-        (RULES, '{"auc": 0.6}', '{"auc": 0.7}', DOCS),
-        (RULES, '{"members": 5.0}', '{"members": 3.0}', FEW),
-        (RULES, '"share": 0.2, "least_records": 100.0', '"share": 0.2, "least_records": 50.0', HUNDRED),
-        (RULES, '"least": 10.0', '"least": 11.0', "test_label_suspects_are_sought_among_ten_records_at_least"),
-        ("report/page.py", "_FEW_MEMBERS = 5", "_FEW_MEMBERS = 4", FEW),
-        ("_compare/entry.py", "FEW_MEMBERS = 5", "FEW_MEMBERS = 4", FEW),
+        (OF_MODEL, '{"times": 10.0}', '{"times": 20.0}', DOCS),
+        (OF_MODEL, '"auc": 0.6,', '"auc": 0.7,', DOCS),
+        (LIMITS, "FEW_MEMBERS = 5", "FEW_MEMBERS = 4", FEW),
+        (OF_MODEL, '{"members": FEW_MEMBERS,', '{"members": 3.0,', FEW),
+        (OF_RECORDS, '"share": 0.2, "least_records": 100.0', '"share": 0.2, "least_records": 50.0', HUNDRED),
+        (OF_RECORDS, '"least": 10.0', '"least": 11.0', "test_label_suspects_are_sought_among_ten_records_at_least"),
+        ("report/page.py", "1 < allowed < FEW_MEMBERS", "1 < allowed < 4", FEW),
+        ("_compare/entry.py", "risk.n_members) < FEW_MEMBERS", "risk.n_members) < 4", FEW),
+        (LIMITS, "SWAPPED_AUC = 0.5", "SWAPPED_AUC = 0.4", SHARED),
+        (LIMITS, "FAR_FROM_MINIMUM = 1.0", "FAR_FROM_MINIMUM = 2.0", SHARED),
+        (LIMITS, "NONLINEAR_HEAD = 1e-3", "NONLINEAR_HEAD = 1e-2", SHARED),
+        (LIMITS, "CROWDED = 0.25", "CROWDED = 0.5", SHARED),
         ("_compare/entry.py", "TOP = 0.01", "TOP = 0.02", COMPARED),
         ("_compare/matching.py", "MOST_RELABELLED = 0.01", "MOST_RELABELLED = 0.02", COMPARED),
         (
@@ -198,7 +205,7 @@ MUTANTS = tuple(
         (TRUTH, "FEW_MODELS, FEW_RECORDS = 32, 1000", "FEW_MODELS, FEW_RECORDS = 32, 998", SIZE),
         ("reference/target_attacks.py", "LEVELS = (1e-3, 1e-2, 1e-1)", "LEVELS = (1e-3, 1e-1)", SIZE),
         ("attacks/moments.py", "models < 64", "models < 63", "test_lira_pools_variances_below_sixty_four_models"),
-        ("reference/parity.py", "LARGEST_Z = 4.0", "LARGEST_Z = 5.0", PARITY),
+        (LIMITS, "LARGEST_Z = 4.0", "LARGEST_Z = 5.0", PARITY),
         ("reference/parity.py", "LEAST_SPREAD = 0.01", "LEAST_SPREAD = 0.02", PARITY),
         ("reference/parity.py", " and not low <= value <= high", "", WITHIN),
     )

@@ -56,7 +56,7 @@ def many_layers(model, records, recipe, layers, method, factors=FACTORS):
     with network_view(model, records, layers=layers, owner="which_layers") as (network, data):
         problem = network_problem(network, data, task=recipe.task, outputs="auto", sample_weight=None, batch_size=128, progress=False)
         prepared = prepared_network(network, data, problem, settings, progress=False)
-    base, _ = network_damping("auto", recipe.weight_decay, prepared, "which_layers")
+    base = network_damping("auto", recipe.weight_decay, prepared, "which_layers").value
     found = {}
     for factor in factors:
         solved = solved_network(prepared, factor * base, "which_layers")

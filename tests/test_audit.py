@@ -350,7 +350,7 @@ def test_constant_collinear_and_too_many_features_work_and_are_noted(features, r
 
 
 @pytest.mark.parametrize("task", ["regression", "binary", "classification"])
-def test_an_interpolated_record_is_infinite_with_a_note(task):
+def test_an_interpolated_record_is_infinite_and_found(task):
     x = np.column_stack([X, np.zeros(N)])
     x[7, 4] = 1.0  # only record 7 sees this feature
     outputs = {"regression": LOGITS[:, :1], "binary": LOGITS[:, :1], "classification": LOGITS}[task]
@@ -361,7 +361,7 @@ def test_an_interpolated_record_is_infinite_with_a_note(task):
     for name in ("newton", "loo", "shift"):
         assert np.isposinf(records[name]).tolist() == [row == 7 for row in range(40)]
     assert records["rank"][7] == 1
-    assert any(note.startswith("1 interpolated records (leverage 1)") for note in result.notes)
+    assert told(result, "NS014").startswith("1 of 40 records have an infinite score")
     if task == "regression":
         assert records["leverage"][7] == pytest.approx(1, abs=1e-10) and records["predicted_tpr"][7] == 1
 
@@ -583,38 +583,41 @@ def small_problem(n=60, seed=0):
     return features, rng.integers(0, 2, n)
 
 
-def notes_of(audit):
-    return " | ".join(audit.notes)
+def told(audit, code):
+    """The sentence and next step of a finding, nothing where it was not found."""
+    (finding,) = (finding for finding in audit.findings if finding.code == code)
+    return f"{finding.sentence} {finding.next_step}" if finding.status == "found" else ""
 
 
-def test_splits_that_share_records_or_are_swapped_are_noted():
+def test_splits_that_share_records_or_are_swapped_are_found():
     features, labels = small_problem(400)
     model = LogisticRegression(C=100.0).fit(features[:40], labels[:40])
     inside, outside = (features[:40], labels[:40]), (features[200:], labels[200:])
-    apart = notes_of(ns.audit(model, inside, outside, progress=False))
-    assert "target of a training record" not in apart and "swapped" not in apart
-    assert "every test record has the features and target" in notes_of(ns.audit(model, inside, inside, progress=False))
+    apart = ns.audit(model, inside, outside, progress=False)
+    assert not told(apart, "NS007") and not told(apart, "NS005")
+    same = told(ns.audit(model, inside, inside, progress=False), "NS007")
+    assert "40 of 40 test records have the features and target" in same and "the model risk means nothing" in same
     mixed = (np.concatenate([features[:10], features[200:]]), np.concatenate([labels[:10], labels[200:]]))
-    assert "10 of 210 test records have the features and target" in notes_of(ns.audit(model, inside, mixed, progress=False))
+    assert "10 of 210 test records have the features and target" in told(ns.audit(model, inside, mixed, progress=False), "NS007")
     forest = RandomForestClassifier(random_state=0).fit(features[:200], labels[:200])
     swapped = ns.audit(forest, (features[200:], labels[200:]), (features[:200], labels[:200]), progress=False)
-    assert "are the two splits swapped?" in notes_of(swapped)
+    assert "Check that train and test are not exchanged" in told(swapped, "NS005")
 
 
-def test_an_interval_that_rests_on_one_member_is_noted():
+def test_an_interval_that_rests_on_one_member_is_found():
     features, labels = small_problem(200)
     model = LogisticRegression().fit(features[:100], labels[:100])
     splits = (features[:100], labels[:100]), (features[100:], labels[100:])
-    assert "rests on one member's loss" in notes_of(ns.audit(model, *splits, progress=False))
-    assert "rests on one member's loss" not in notes_of(ns.audit(model, *splits, fpr=0.1, progress=False))
+    assert "1 of 100 members may lie above the threshold τ" in told(ns.audit(model, *splits, progress=False), "NS006")
+    assert not told(ns.audit(model, *splits, fpr=0.1, progress=False), "NS006")
 
 
-def test_an_unknown_damping_is_noted():
+def test_an_unknown_damping_is_found():
     features, labels = small_problem()
     train = ns.Signals(features, np.column_stack([features[:, 0], -features[:, 0]]), labels)
     test = ns.Signals(features + 1, np.column_stack([features[:, 0], -features[:, 1]]), labels)
-    assert "pass weight_decay=" in notes_of(ns.audit_signals(train, test, progress=False))
-    assert "pass weight_decay=" not in notes_of(ns.audit_signals(train, test, weight_decay=1e-3, progress=False))
+    assert "Pass weight_decay=" in told(ns.audit_signals(train, test, progress=False), "NS021")
+    assert not told(ns.audit_signals(train, test, weight_decay=1e-3, progress=False), "NS021")
 
 
 def test_class_names_become_labels_and_binary_targets_are_whole_numbers():
@@ -649,12 +652,12 @@ def test_ids_follow_the_data_set_behind_subsets_and_the_index_of_a_frame():
 def test_repeats_by_nature_are_not_called_shared_records():
     rng = np.random.default_rng(3)
     constant = [ns.Signals(np.ones((20, 2)), np.full(20, 0.1), rng.normal(size=20)) for _ in range(2)]
-    assert "target of a training record" not in notes_of(ns.audit_signals(*constant, damping=1.0, progress=False))
+    assert not told(ns.audit_signals(*constant, damping=1.0, progress=False), "NS007")
     features, labels = small_problem(200)
     forest = RandomForestClassifier(n_estimators=5, random_state=0).fit(features[:100], labels[:100])
     splits = (features[:100], labels[:100]), (features[100:], labels[100:])
-    assert "target of a training record" not in notes_of(ns.audit(forest, *splits, progress=False))
-    assert "every test record" in notes_of(ns.audit(forest, splits[0], splits[0], progress=False))
+    assert not told(ns.audit(forest, *splits, progress=False), "NS007")
+    assert "100 of 100 test records" in told(ns.audit(forest, splits[0], splits[0], progress=False), "NS007")
 
 
 @pytest.mark.parametrize(("layers", "names"), [("all", ["0", "3"]), (1, ["3"])])

@@ -77,7 +77,7 @@ def test_rows_of_probabilities_give_the_audit_of_the_logits_and_a_finding():
     assert_same_audit(found, expected, rtol=1e-8)
     assert given(found) == "probabilities" and given(expected) == "logits"
     assert of(found, "NS042").status == "found" and of(expected, "NS042").status == "passed"
-    assert any("given as probabilities" in note for note in found.notes)
+    assert "The outputs are probabilities" in of(found, "NS042").sentence
     # The head is linear in its features up to a shift of each record's logits, which no score sees.
     assert of(found, "NS023").status == "passed" and found.provenance["scores"]["head_residual"] < 1e-6
     # Softmaxed once more, the same model reads as a sixth as exposed.
@@ -107,7 +107,7 @@ def test_zeros_are_raised_and_counted():
     found = audited(p)
     fact = found.provenance["inputs"]["output_scale"]
     assert fact["raised"] == (p == 0).sum() == of(found, "NS042").figure and fact["entries"] == p.size
-    assert any(f"{fact['raised']} of {p.size} entries were 0 or 1" in note for note in found.notes)
+    assert f"{fact['raised']} of {p.size} entries were rounded to 0 or 1" in of(found, "NS042").sentence
     own = np.maximum(p, 1e-15)
     np.testing.assert_allclose(
         found.member_losses, -np.log(own / own.sum(1, keepdims=True))[np.arange(900), y[:900]], rtol=1e-9, atol=1e-12

@@ -102,7 +102,7 @@ def test_the_damping_makes_the_summed_gradient_vanish(case):
     # Optimisers stop at tol or on float64 noise, here below 6e-5; half of λ leaves at least 7e-3.
     assert max(stationarity(seen, weights)) < 2e-4
     if damping:
-        assert stationarity(replace(seen, damping=damping / 2), weights)[0] > 5e-3
+        assert stationarity(replace(seen, penalty=replace(seen.penalty, value=damping / 2)), weights)[0] > 5e-3
 
 
 def test_stochastic_solvers_divide_alpha_by_the_batch():

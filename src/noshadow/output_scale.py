@@ -7,6 +7,7 @@ from typing import NoReturn
 import numpy as np
 
 from noshadow.checks import Array, refuse, require_choice
+from noshadow.outcomes import Note
 
 SCALES = ("auto", "logits", "probabilities")
 LEAST_PROBABILITY = 1e-15
@@ -115,10 +116,11 @@ def probable_rows(outputs: Array) -> int:
     return int(within.sum())
 
 
-def raised_note(raised: int, entries: int) -> str:
+def raised_note(raised: int, entries: int) -> Note:
     """What a reader must know of probabilities that were taken for logits."""
     words = "outputs were given as probabilities, and their logarithms are the logits"
-    return words + (f"; {raised} of {entries} entries were 0 or 1 and taken at {LEAST_PROBABILITY:g} or less from it" if raised else "")
+    more = f"; {raised} of {entries} entries were 0 or 1 and taken at {LEAST_PROBABILITY:g} or less from it" if raised else ""
+    return Note(words + more, "NS042")
 
 
 def _rows(parts: Sequence[Part], owner: str) -> OutputScale:

@@ -235,7 +235,6 @@ def audit_signals(
     if not isinstance(family, str) or not family:
         refuse(owner, "family", "be 'auto' or a name", repr(family))
     resolved = resolved_task(task, train.outputs, train.targets, owner)
-    penalty = None if weight_decay is None else weight_decay_damping(weight_decay, len(train), train.outputs.shape[1], resolved)
     seen = View(
         train=train,
         test=test,
@@ -243,8 +242,7 @@ def audit_signals(
         head=None,
         fit_intercept=fit_intercept,
         penalize_intercept=penalize_intercept,
-        damping=penalty,
-        damping_source="" if penalty is None else f"weight_decay={weight_decay:g} of the training objective",
+        penalty=weight_decay_damping(weight_decay, len(train), train.outputs.shape[1], resolved),
         sample_weight=None if sample_weight is None else require_weights(sample_weight, len(train), owner),
         class_names=None,
         not_applicable=None if train.features is not None else "no features were given, and record scores need the last layer's inputs",

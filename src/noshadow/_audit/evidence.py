@@ -10,14 +10,15 @@ from noshadow._audit.risks import classified_rates
 from noshadow._audit.settled import Settled
 from noshadow.checks import Array, NotApplicable
 from noshadow.columns import named
+from noshadow.outcomes import Damping, not_applicable, uncoded
 from noshadow.results import Evidence, ModelRisk
 from noshadow.scores.baselines import record_entropies
 from noshadow.scores.last_layer.entry import record_scores
 from noshadow.scores.result import RecordScores
 
 RECORD_COLUMNS = named(source="scores", score=True)
-NO_ENTROPY = "not applicable: a regression predicts no class probabilities"
-UNEQUAL_WEIGHTS = "not applicable: the Gaussian theory has equal weights, and this head was trained with sample weights"
+NO_ENTROPY = not_applicable("a regression predicts no class probabilities")
+UNEQUAL_WEIGHTS = not_applicable("the Gaussian theory has equal weights, and this head was trained with sample weights")
 LayeredScores = Callable[[str], RecordScores]
 
 
@@ -37,14 +38,13 @@ def scored(found: Settled, options: Options, layered: LayeredScores | None) -> R
     if seen.not_applicable is not None:
         options.without_scores(seen.not_applicable)
         return seen.not_applicable
-    known = options.damping == "auto" and seen.damping is not None
+    known = options.damping == "auto" and isinstance(seen.penalty, Damping)
     return record_scores(
         train.features,
         train.outputs,
         train.targets,
         task=found.task,
-        damping=seen.damping if known and seen.damping is not None else options.damping,
-        damping_source=seen.damping_source if known else None,
+        damping=seen.penalty if known else options.damping,
         fit_intercept=seen.fit_intercept,
         penalize_intercept=seen.penalize_intercept,
         sample_weight=seen.sample_weight,
@@ -59,11 +59,11 @@ def scored(found: Settled, options: Options, layered: LayeredScores | None) -> R
 def score_evidence(scores: RecordScores | str) -> Evidence:
     """Record scores as columns; the reason for each where there are none."""
     if isinstance(scores, str):
-        return Evidence("scores", absent=dict.fromkeys((*RECORD_COLUMNS, "rank"), f"not applicable: {scores}"))
+        return Evidence("scores", absent=dict.fromkeys((*RECORD_COLUMNS, "rank"), not_applicable(scores)))
     columns = {name: values for name, values in scores.columns().items() if name in RECORD_COLUMNS}
     columns |= {} if scores.exact is None else {"exact": scores.exact}
     stamp = {"method": scores.method, "layers": list(scores.layers)}
-    return Evidence("scores", columns, dict(scores.not_applicable), scores.notes, stamp)
+    return Evidence("scores", columns, dict(scores.not_applicable), uncoded(scores.notes), stamp)
 
 
 def rate_evidence(found: Settled, options: Options, scores: RecordScores | str, risk: ModelRisk | None) -> Evidence:
@@ -72,7 +72,7 @@ def rate_evidence(found: Settled, options: Options, scores: RecordScores | str, 
     A regression's rates follow from theory; a classifier's are its predicted rate dealt out by rank.
     """
     if isinstance(scores, str):
-        absent = {"predicted_tpr": f"not applicable: {scores}"} if found.task == "regression" else {}
+        absent: dict[str, str] = {"predicted_tpr": not_applicable(scores)} if found.task == "regression" else {}
         return Evidence("rates", absent=absent)
     if found.task != "regression":
         return Evidence("rates", *classified_rates(scores, risk, options.layers))
@@ -89,7 +89,7 @@ def _gaussian_rates(scores: RecordScores, residuals: Array, fpr: float | str) ->
     squares = (residuals**2).sum(1)
     spare = n - scores.effective_dof
     if spare <= 2:
-        return {}, {"predicted_tpr": f"not applicable: the Gaussian theory needs n − dof > 2; this head has {spare:.3g}"}
+        return {}, {"predicted_tpr": not_applicable(f"the Gaussian theory needs n − dof > 2; this head has {spare:.3g}")}
     assert scores.leverage is not None
     try:
         values = theory.predicted_tpr(
@@ -102,5 +102,5 @@ def _gaussian_rates(scores: RecordScores, residuals: Array, fpr: float | str) ->
             outputs=q,
         )
     except NotApplicable as reason:
-        return {}, {"predicted_tpr": f"not applicable: {reason}"}
+        return {}, {"predicted_tpr": not_applicable(reason)}
     return {"predicted_tpr": values}, {}

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from noshadow._audit.evidence import LayeredScores, loss_evidence, rate_evidence, score_evidence, scored
-from noshadow._audit.notes import damping_notes, split_notes
+from noshadow._audit.notes import risk_notes
 from noshadow._audit.options import GivenColumns, Options
 from noshadow._audit.risks import Pair, correct_of, margins_of, measured_risk, risks_by_group, shown_family
 from noshadow._audit.settled import Settled, settled
@@ -17,6 +17,7 @@ from noshadow._audit.stamps import provenance, timings
 from noshadow._audit.tracing import trace_evidence, traced_facts
 from noshadow.checks import Array
 from noshadow.columns import named
+from noshadow.outcomes import uncoded
 from noshadow.results import Audit, Evidence, GroupRisk, ModelRisk
 from noshadow.scores.result import RecordScores
 from noshadow.views import View
@@ -88,7 +89,7 @@ def audit_view(
         risk=risk,
         borne=borne,
         absent=absent | borne_absent,
-        notes=seen.notes + split_notes(counts["shared_with_test"], len(seen.test), risk) + damping_notes(held),
+        notes=uncoded((*seen.notes, *risk_notes(risk))),
         provenance=provenance(found, options, held) | {"splits": counts},
         timings=timings(signal_seconds, scoring, time.perf_counter() - started - scoring),
     )

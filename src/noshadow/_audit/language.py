@@ -10,14 +10,15 @@ import numpy as np
 
 from noshadow._audit.evidence import RECORD_COLUMNS, score_evidence
 from noshadow._audit.gather import Gathered, audit_of
-from noshadow._audit.notes import split_notes
+from noshadow._audit.notes import risk_notes
 from noshadow._audit.options import GivenColumns, Options
-from noshadow._audit.risks import EMPTY, ONE, Pair, risks_by_group
+from noshadow._audit.risks import EMPTY, ONE, Pair, risks_by_group, without_findings
 from noshadow._audit.settled import group_names
 from noshadow._audit.splits import copies_among
 from noshadow._audit.stamps import asked, score_stamp, timings, versions
 from noshadow._audit.tracing import trace_evidence, traced_facts
 from noshadow.checks import Array, NotApplicable, refuse
+from noshadow.outcomes import Absent, not_applicable, uncoded
 from noshadow.results import Audit, Evidence, ModelRisk
 from noshadow.scores.result import RecordScores
 from noshadow.scores.sequences import TASK, sequence_scores
@@ -31,17 +32,12 @@ NO_PREDICTION = (
     "Losses of sequences are spread about evenly on both sides of their mean, so the calibration on loss tails does not hold for "
     "language models: the loss AUC is the figure to read, and no calibration from it to an attack's rate ships [TAIL §5.3]."
 )
-NO_GAPS = (
-    "not applicable: a sequence has a margin at every token, and leaving it out takes all of them away at once, which is not one step "
-    "of the last layer"
+NO_GAPS = not_applicable(
+    "a sequence has a margin at every token, and leaving it out takes all of them away at once, which is not one step of the last layer"
 )
-NO_RECORD_RATE = "not applicable: no calibration from scores of sequences to an attack's rate ships"
-UNKNOWN_DAMPING = (
-    "the damping λ of the training is unknown, so a tenth of the curvature's mean eigenvalue was taken: pass weight_decay= (or damping=) "
-    "as the training had it"
-)
-NO_CLASSES = "not applicable: the records have no classes"
-NO_ENTROPY = "not applicable: a language model has one entropy a token, not one a record"
+NO_RECORD_RATE = not_applicable("no calibration from scores of sequences to an attack's rate ships")
+NO_CLASSES = not_applicable("the records have no classes")
+NO_ENTROPY = not_applicable("a language model has one entropy per token, not one per record")
 
 
 def audit_language_model(
@@ -80,7 +76,7 @@ def audit_language_model(
         risk=risk,
         borne=borne,
         absent=absent | borne_absent | {"class_risk": NO_CLASSES},
-        notes=_sequence_notes(members, others, splits["shared_with_test"]) + split_notes(None, 0, risk) + _damping_notes(held),
+        notes=uncoded((*_window_notes(members, others), *risk_notes(risk))),
         provenance=stamp | {"splits": splits, "inputs": stamp["inputs"] | facts},
         timings=timings(read - started, scoring, time.perf_counter() - read - scoring),
     )
@@ -138,16 +134,12 @@ def _evidence(losses: Array, scores: RecordScores | str) -> tuple[Evidence, ...]
     )
 
 
-def _damping_notes(scores: RecordScores | None) -> tuple[str, ...]:
-    return (UNKNOWN_DAMPING,) if scores is not None and scores.damping_source.endswith("(training's own λ unknown)") else ()
-
-
 def _risk(losses: Pair, how: Mapping[str, Any]) -> tuple[ModelRisk | None, dict[str, str]]:
     if len(losses[1]) < 2:
         return None, {"model_risk": EMPTY if len(losses[1]) == 0 else ONE}
     # Whatever calibration ships was made from other models.
-    risk = model_risk(*losses, not_predicted=NO_PREDICTION, **how)
-    return risk, {"predicted_tpr of the model": f"not available: {risk.reason}"}
+    risk = without_findings(model_risk(*losses, not_predicted=NO_PREDICTION, **how))
+    return risk, {"predicted_tpr of the model": Absent("not available", risk.reason)}
 
 
 def _split_counts(members: SequenceLosses, others: SequenceLosses | None, identifiers: Array) -> dict[str, Any]:
@@ -158,16 +150,13 @@ def _split_counts(members: SequenceLosses, others: SequenceLosses | None, identi
     return {"shared_with_test": shared, "copies": copies_among(numbers, identifiers), "reason": None}
 
 
-def _sequence_notes(members: SequenceLosses, others: SequenceLosses | None, shared: int | None) -> tuple[str, ...]:
-    notes = []
+def _window_notes(members: SequenceLosses, others: SequenceLosses | None) -> tuple[str, ...]:
     both = [part.windows for part in (members, others) if part is not None]
     longer = sum(int((windows > 1).sum()) for windows in both)
-    if longer:
-        words = f"{longer} of {sum(map(len, both))} sequences are longer than the context of {members.context} tokens"
-        notes.append(f"{words} and were read in windows that advance by {members.stride}: later tokens were predicted from fewer")
-    if others is not None and shared:
-        notes.append(f"{shared} of {len(others)} test sequences are also training sequences, token by token: the risk is understated")
-    return tuple(notes)
+    if not longer:
+        return ()
+    words = f"{longer} of {sum(map(len, both))} sequences are longer than the context of {members.context} tokens"
+    return (f"{words} and were read in windows that advance by {members.stride}: later tokens were predicted from fewer",)
 
 
 def _provenance(

@@ -57,8 +57,7 @@ def _seen_module(target: Target, model: nn.Module, unseen: object, rows: Array, 
         train=chosen,
         test=Signals(chosen.features[:0] if chosen.features is not None else None, chosen.outputs[:0], chosen.targets[:0]),
         task=task,
-        damping=None if decay is None else weight_decay_damping(decay, len(rows), chosen.outputs.shape[1], task),
-        damping_source="" if decay is None else f"weight_decay={decay:g} of the training objective",
+        penalty=weight_decay_damping(decay, len(rows), chosen.outputs.shape[1], task),
         inputs={},  # facts about splits that are mixed here
     )
 

@@ -1,12 +1,15 @@
 """Risk of the model as a whole, and of each class and group of its records."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from noshadow.checks import Array, refuse
+from noshadow.limits import NONLINEAR_HEAD
 from noshadow.losses import correct_predictions, hard_labels, record_losses, record_margins, task_targets
+from noshadow.outcomes import Absent, not_applicable, uncoded
 from noshadow.results import GroupRisk, ModelRisk
 from noshadow.scores.result import RecordScores
 from noshadow.signals import Signals
@@ -23,11 +26,10 @@ SOFT = (
     "Losses of soft targets (label smoothing, rows of probabilities) have a floor of their own, which the calibration on hard "
     "labels does not know: the rate of a reference-model attack is not predicted."
 )
-EMPTY = "not applicable: the test split is empty, so there are no non-member losses to compare with"
-ONE = "not applicable: one test record is too few to compare losses"
-# Share of the outputs that may be no linear function of the features of a true head; features that span nearly all records explain
-# anything.
-LINEAR_HEAD, MOST_SPANNED = 1e-3, 0.99
+EMPTY = not_applicable("the test split is empty, so there are no non-member losses to compare with")
+ONE = not_applicable("one test record is too few to compare losses")
+# Features that span nearly all records explain any outputs.
+MOST_SPANNED = 0.99
 Pair = tuple[Array, Array]
 Names = tuple[list[str] | None, list[str] | None]
 
@@ -79,8 +81,13 @@ def shown_family(given: str | None, scores: RecordScores | None, n: int) -> str:
     """The model's family as given, else what the n records' own features show: a linear head, or nothing."""
     if given is not None:
         return given
-    linear = scores is not None and scores.head_residual is not None and scores.head_residual <= LINEAR_HEAD
+    linear = scores is not None and scores.head_residual is not None and scores.head_residual <= NONLINEAR_HEAD
     return LINEAR if linear and scores is not None and scores.rank <= MOST_SPANNED * n else UNKNOWN
+
+
+def without_findings(risk: ModelRisk) -> ModelRisk:
+    """The risk for an audit, which states some of its notes as findings."""
+    return replace(risk, notes=uncoded(risk.notes))
 
 
 def measured_risk(
@@ -110,7 +117,8 @@ def measured_risk(
         not_predicted=REGRESSION if task == "regression" else SOFT if soft else None,
         **how,
     )
-    return risk, {"predicted_tpr of the model": f"not available: {risk.reason}"} if risk.predicted_tpr is None else {}
+    risk = without_findings(risk)
+    return risk, {"predicted_tpr of the model": Absent("not available", risk.reason)} if risk.predicted_tpr is None else {}
 
 
 def classified_rates(scores: RecordScores, risk: ModelRisk | None, layers: str | int) -> tuple[dict[str, Array], dict[str, str]]:
@@ -128,7 +136,7 @@ def classified_rates(scores: RecordScores, risk: ModelRisk | None, layers: str |
         if found is not None:
             return dict(zip(("predicted_tpr", "predicted_tpr_low", "predicted_tpr_high"), found, strict=True)), {}
         why = f"the curve was not made for a false-positive rate of {risk.fpr:g}"
-    return {}, {"predicted_tpr": f"not calibrated here: {why}"}
+    return {}, {"predicted_tpr": Absent("not calibrated here", why)}
 
 
 def class_names(targets: Array, test_targets: Array, names: Any, task: str) -> Names:
@@ -155,12 +163,14 @@ def risks_by_group(
         if len(losses[1]) < 2:
             absent[field] = EMPTY if len(losses[1]) == 0 else ONE
         elif own is None and other is None:
-            absent[field] = f"not applicable: the records have no {what}" + ("" if field == "class_risk" else " (groups=, test_groups=)")
+            how_to = "" if field == "class_risk" else " (groups=, test_groups=)"
+            absent[field] = not_applicable(f"the records have no {what}{how_to}")
         elif own is None or other is None:
             given, missing = ("groups=", "test_groups=") if other is None else ("test_groups=", "groups=")
-            absent[field] = f"not applicable: the risk of a group compares its members with its non-members; pass {missing} beside {given}"
+            compares = "the risk of a group compares its members with its non-members"
+            absent[field] = not_applicable(f"{compares}; pass {missing} beside {given}")
         elif len({*own, *other}) < 2:
-            absent[field] = f"not applicable: all records are of one of the {what}"
+            absent[field] = not_applicable(f"all records are of one of the {what}")
         else:
             found[field] = group_risk(*losses, own, other, **how)
     return found, absent

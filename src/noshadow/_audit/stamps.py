@@ -61,7 +61,7 @@ def versions(*more: str) -> dict[str, str]:
 
 def score_stamp(scores: RecordScores) -> dict[str, Any]:
     """How the scores were obtained."""
-    stamp = {name: getattr(scores, name) for name in _DIAGNOSTICS}
+    stamp = {name: getattr(scores, name) for name in _DIAGNOSTICS} | {"damping_kind": scores.damping.kind}
     stamp["layers"] = list(scores.layers)
     # Infinite when every record is fitted exactly under a penalty; JSON has no infinity, the findings say it.
     stamp["stationarity"] = scores.stationarity if np.isfinite(scores.stationarity) else None

@@ -10,11 +10,12 @@ from noshadow._compare.matching import Matched, differences, matched
 from noshadow._compare.result import Change, Comparison, Mover
 from noshadow._findings import findings
 from noshadow.checks import Array, NotApplicable, refuse, require_number, whole_seed
+from noshadow.limits import FEW_MEMBERS
 from noshadow.metrics import error_budget, loss_auc, spearman, tnr_at_fnr
+from noshadow.outcomes import Absent, not_applicable
 from noshadow.results import Audit, Interval
 
 TOP = 0.01
-FEW_MEMBERS = 5
 ONLY_SAMPLING = (
     "the intervals speak of the records that happened to be sampled; training again with another seed moves the figures as well, "
     "and is not in them"
@@ -56,7 +57,7 @@ def compare(before: Audit, after: Audit, *, fpr: float | str = "auto", level: fl
     coverage = require_number(level, "compare", "level", low=0, high=1, low_open=True, high_open=True)
     chosen, common = whole_seed(seed, "compare"), _level(before, after, fpr)
     found = matched(before, after)
-    absent: dict[str, str] = {}
+    absent: dict[str, Absent] = {}
     changes = _changes(before, after, found, common, coverage, chosen, absent)
     entered, left, sizes, correlation = _movements(before, after, found, absent)
     drawn = [{finding.code: finding for finding in findings(audit) if finding.status == "found"} for audit in (before, after)]
@@ -78,7 +79,7 @@ def compare(before: Audit, after: Audit, *, fpr: float | str = "auto", level: fl
         gained=tuple(finding for code, finding in drawn[1].items() if code not in drawn[0]),
         lost=tuple(finding for code, finding in drawn[0].items() if code not in drawn[1]),
         kept=tuple(code for code in drawn[0] if code in drawn[1]),
-        not_applicable=absent,
+        not_applicable=dict(absent),
         notes=_notes(before, after, found, common),
         level=coverage,
         seed=chosen,
@@ -100,11 +101,11 @@ def _level(before: Audit, after: Audit, fpr: float | str) -> float | None:
 
 
 def _changes(
-    before: Audit, after: Audit, found: Matched, fpr: float | None, level: float, seed: int, absent: dict[str, str]
+    before: Audit, after: Audit, found: Matched, fpr: float | None, level: float, seed: int, absent: dict[str, Absent]
 ) -> tuple[Change, ...]:
     if fpr is None or before.model_risk is None or after.model_risk is None:
         without = [name for name, audit in (("first", before), ("second", after)) if audit.model_risk is None]
-        absent["model risk"] = f"not applicable: the {' and the '.join(without)} audit has no model-level risk"
+        absent["model risk"] = not_applicable(f"the {' and the '.join(without)} audit has no model-level risk")
         return ()
     samples = Samples(
         (before.member_losses, after.member_losses),
@@ -126,17 +127,17 @@ def _changes(
     )
 
 
-def _predicted_change(before: Audit, after: Audit, absent: dict[str, str]) -> tuple[Change, ...]:
+def _predicted_change(before: Audit, after: Audit, absent: dict[str, Absent]) -> tuple[Change, ...]:
     risks = [risk for risk in (before.model_risk, after.model_risk) if risk is not None]
     values = [risk.predicted_tpr for risk in risks]
     if None in values:
         held = [risk for risk in risks if risk.predicted_tpr is not None]
         reason = "only one of the two audits holds one" if held else risks[1].reason.rstrip(".")
-        absent["predicted_tpr"] = f"not available: {reason}"
+        absent["predicted_tpr"] = Absent("not available", reason)
         return ()
     levels = sorted({risk.fpr for risk in risks})
     if len(levels) > 1:
-        absent["predicted_tpr"] = f"not applicable: predicted at different levels ({levels[0]:g} and {levels[1]:g})"
+        absent["predicted_tpr"] = not_applicable(f"predicted at different levels ({levels[0]:g} and {levels[1]:g})")
         return ()
     ends = [risk.predicted_tpr_interval for risk in risks]
     interval = None
@@ -151,10 +152,9 @@ def _change(name: str, label: str, values: list[Any], interval: Interval | None,
     return Change(name, label, float(values[0]), float(values[1]), float(values[1] - values[0]), interval, noise, method)
 
 
-def _verdict(changes: tuple[Change, ...], absent: dict[str, str]) -> str:
+def _verdict(changes: tuple[Change, ...], absent: dict[str, Absent]) -> str:
     if not changes:
-        reason = absent["model risk"].removeprefix("not applicable: ")
-        return f"The change in model risk is not known: {reason}."
+        return f"The change in model risk is not known: {absent['model risk'].reason}."
     told = [change for change in changes if change.more_than_noise]
     if not told:
         return "No change in model risk beyond noise."
@@ -165,14 +165,14 @@ def _verdict(changes: tuple[Change, ...], absent: dict[str, str]) -> str:
 
 
 def _movements(
-    before: Audit, after: Audit, found: Matched, absent: dict[str, str]
+    before: Audit, after: Audit, found: Matched, absent: dict[str, Absent]
 ) -> tuple[tuple[Mover, ...], tuple[Mover, ...], tuple[int, int], float | None]:
     """Records entering and leaving the top, its two sizes, and the rank correlation; what cannot be compared is said."""
     unranked = [name for name, audit in (("first", before), ("second", after)) if audit.ranked_by is None]
     sizes = (_top_size(before), _top_size(after))
     reason = f"the {' and the '.join(unranked)} audit ranks no records" if unranked else found.reason
     if reason:
-        absent["records entering and leaving"] = absent["rank correlation"] = f"not applicable: {reason}"
+        absent["records entering and leaving"] = absent["rank correlation"] = not_applicable(reason)
         return (), (), sizes, None
     ranks = [dict(zip(audit.records["id"].astype(str), audit.records["rank"].tolist(), strict=True)) for audit in (before, after)]
     tops = [{name for name, rank in held.items() if rank <= size} for held, size in zip(ranks, sizes, strict=True)]
@@ -182,14 +182,14 @@ def _movements(
     return moved[0], moved[1], sizes, _correlation(before, after, found, absent)
 
 
-def _correlation(before: Audit, after: Audit, found: Matched, absent: dict[str, str]) -> float | None:
+def _correlation(before: Audit, after: Audit, found: Matched, absent: dict[str, Absent]) -> float | None:
     if len(found.first) < 2:
-        absent["rank correlation"] = "not applicable: fewer than two records are in both audits"
+        absent["rank correlation"] = not_applicable("fewer than two records are in both audits")
         return None
     try:
         return spearman(_scores(before)[found.first], _scores(after)[found.second])
     except NotApplicable:
-        absent["rank correlation"] = "not applicable: in one audit all shared records have the same score"
+        absent["rank correlation"] = not_applicable("in one audit all shared records have the same score")
         return None
 
 

@@ -1,44 +1,17 @@
 """Every rule held against an audit."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 
 import numpy as np
 
-from noshadow._findings import input_checks, model_checks, record_checks, trust_checks
 from noshadow._findings.audited import Audited
-from noshadow._findings.outcome import Limits, Outcome
-from noshadow._findings.rules import RULES, UNDERMINING, Rule
+from noshadow._findings.outcome import Outcome
+from noshadow._findings.registry import RULES, UNDERMINING
+from noshadow._findings.rule import Rule
 from noshadow.checks import Array, refuse
 from noshadow.figures import SEVERITIES, Finding
 
 _EXAMPLES = 10
-CHECKS: Mapping[str, Callable[[Audited, Limits], Outcome]] = {
-    "NS001": model_checks.model_risk_rate,
-    "NS002": model_checks.average_auc,
-    "NS003": model_checks.calibration_domain,
-    "NS004": model_checks.overfit_gap,
-    "NS005": model_checks.splits_swapped,
-    "NS006": model_checks.sample_too_small,
-    "NS007": model_checks.train_test_overlap,
-    "NS008": input_checks.ids_in_both_splits,
-    "NS010": record_checks.few_records_dominate,
-    "NS011": record_checks.class_bears_risk,
-    "NS012": record_checks.group_bears_risk,
-    "NS013": record_checks.duplicates_share_leverage,
-    "NS014": record_checks.interpolated_records,
-    "NS015": record_checks.label_suspects,
-    "NS020": trust_checks.far_from_minimum,
-    "NS021": trust_checks.damping_unknown,
-    "NS022": trust_checks.ill_conditioned,
-    "NS023": trust_checks.head_not_linear,
-    "NS024": trust_checks.approximate_scores,
-    "NS025": trust_checks.crowded_projection,
-    "NS030": model_checks.target_unlike_references,
-    "NS040": input_checks.random_records,
-    "NS041": input_checks.repeated_rows,
-    "NS042": input_checks.probabilities_given,
-    "NS043": input_checks.outputs_not_of_the_head,
-}
 
 
 def findings(audit: Audited) -> tuple[Finding, ...]:
@@ -81,7 +54,7 @@ def most_severe(drawn: Iterable[Finding]) -> list[Finding]:
 def _outcomes(audit: Audited) -> list[tuple[Rule, Outcome]]:
     if not isinstance(audit, Audited):
         refuse("findings", "audit", "be an Audit", type(audit).__name__, "Read a folder with noshadow.load first.")
-    return [(rule, CHECKS[rule.code](audit, rule.limits)) for rule in RULES]
+    return [(rule, rule.check(audit, rule.limits)) for rule in RULES]
 
 
 def _finding(audit: Audited, rule: Rule, outcome: Outcome) -> Finding:

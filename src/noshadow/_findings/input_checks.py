@@ -7,6 +7,8 @@ import numpy as np
 
 from noshadow._findings.audited import Audited
 from noshadow._findings.outcome import Limits, Outcome, judged, not_applicable, skipped
+from noshadow._findings.rule import rule
+from noshadow.limits import IMMATERIAL
 
 _AGAIN = "Run the audit again with this version."
 _SPLITS = {"train": "training", "test": "test"}
@@ -17,6 +19,14 @@ _SOURCES = {
 }
 
 
+@rule(
+    "NS008",
+    "ids-in-both-splits",
+    "medium",
+    found_when="more than {ids} ids are in both splits, where both have ids that say who is who",
+    next_step="If they are the same people, take them out of one split and audit again: as it is the model risk is understated.",
+    limits={"ids": 0.0},
+)
 def ids_in_both_splits(audit: Audited, limits: Limits) -> Outcome:
     """NS008: ids that training and test records share."""
     shared = _fact(audit, "ids_in_both", "whether ids are in both splits")
@@ -29,13 +39,26 @@ def ids_in_both_splits(audit: Audited, limits: Limits) -> Outcome:
     return Outcome(found.status, found.sentence, found.figure, examples=tuple(map(str, shared["first"])) if count else ())
 
 
+@rule(
+    "NS040",
+    "random-records",
+    "high",
+    found_when="outputs of a record change by > {share} of their spread (and by more than rounding) when it is read and run again",
+    next_step=(
+        "Audit without random augmentation and with a model whose eval() switches all randomness and batch statistics off: as it is no "
+        "loss, score or rank belongs to its record."
+    ),
+    limits={"share": IMMATERIAL},
+    undermines=True,
+)
 def random_records(audit: Audited, _: Limits) -> Outcome:
     """NS040: whether the outputs are a function of the record."""
     again = _fact(audit, "run_again", "what came of reading records twice")
     if isinstance(again, Outcome):
         return again
     if not again:
-        return not_applicable("no model was run: its outputs were given")
+        reading = "sequences are not run twice" if audit.task == "language-model" else "no model was run: its outputs were given"
+        return not_applicable(reading)
     again = {name: again[name] for name in _SPLITS if name in again}  # JSON sorts them otherwise
     if not any(int(split["changed"]) for split in again.values()):
         looked = " and ".join(f"{split['records']} {_SPLITS[name]}" for name, split in again.items())
@@ -51,6 +74,14 @@ def random_records(audit: Audited, _: Limits) -> Outcome:
     return judged(True, max(float(split["size"]) for split in again.values()), sentence)
 
 
+@rule(
+    "NS041",
+    "repeated-rows",
+    "low",
+    found_when="more than {records} records are of a row of the data that was taken before",
+    next_step="Take each row once: copies hide one another, and a person who is there twice leaves twice.",
+    limits={"records": 0.0},
+)
 def repeated_rows(audit: Audited, limits: Limits) -> Outcome:
     """NS041: rows of the data that were taken more than once."""
     repeats = _fact(audit, "repeated_rows", "how often rows were taken")
@@ -64,6 +95,13 @@ def repeated_rows(audit: Audited, limits: Limits) -> Outcome:
     return judged(train + test > limits["records"], train + test, sentence)
 
 
+@rule(
+    "NS042",
+    "probabilities-given",
+    "medium",
+    found_when="the outputs of a classifier were given as probabilities",
+    next_step="Give logits, or logarithms of probabilities that were never rounded (log_softmax in float64), and audit again.",
+)
 def probabilities_given(audit: Audited, _: Limits) -> Outcome:
     """NS042: whether logits had to be made from probabilities."""
     if audit.task not in ("classification", "binary"):
@@ -82,6 +120,17 @@ def probabilities_given(audit: Audited, _: Limits) -> Outcome:
     return judged(True, fact["raised"], sentence)
 
 
+@rule(
+    "NS043",
+    "outputs-not-of-the-head",
+    "high",
+    found_when="more than {records} records get another output from the model than from its head",
+    next_step=(
+        "Find out what follows the last Linear (a clamp, a ReLU, a temperature, an abstention), and score through it with layers='all' "
+        "(--layers all) or the head by itself with layer= (--layer)."
+    ),
+    limits={"records": 0.0},
+)
 def outputs_not_of_the_head(audit: Audited, limits: Limits) -> Outcome:
     """NS043: whether the model returns what its head gives, for every record."""
     facts = _fact(audit, "head_outputs", "whether outputs are those of the head")

@@ -1,16 +1,28 @@
 """Checks on the model as a whole, on its two splits, and on the reference models beside it."""
 
-import math
-
 from noshadow._findings.audited import Audited
-from noshadow._findings.outcome import Limits, Outcome, judged, not_applicable, reason_of, skipped
+from noshadow._findings.outcome import Limits, Outcome, judged, not_applicable, skipped
+from noshadow._findings.rule import rule
 from noshadow.figures import Interval, ModelRisk
+from noshadow.limits import FEW_MEMBERS, LARGEST_Z, SWAPPED_AUC
+from noshadow.metrics import error_budget
+from noshadow.outcomes import Absent
 
-_ROUNDING = 1e-9  # a level of 3/100 of 100 members allows three, whatever the product's last bit
 _GIVE_TEST = "Audit with records the model has not seen."
 _AGAIN = "Run the audit again with this version."
 
 
+@rule(
+    "NS001",
+    "model-risk",
+    "high",
+    found_when=(
+        "predicted attack TPR at FPR α (without one for models like this: the loss attack's TNR at FNR α) > {times}·α, and the lower end "
+        "of its interval > α"
+    ),
+    next_step="Regularise, stop earlier, remove duplicates or train with differential privacy, and compare the two audits.",
+    limits={"times": 10.0},
+)
 def model_risk_rate(audit: Audited, limits: Limits) -> Outcome:
     """NS001: how far the attack beats a guess at the level asked, where its interval excludes one."""
     risk = audit.model_risk
@@ -35,6 +47,14 @@ def model_risk_rate(audit: Audited, limits: Limits) -> Outcome:
     return judged(rate > limit and not doubt, rate, sentence)
 
 
+@rule(
+    "NS002",
+    "loss-auc",
+    "high",
+    found_when="loss AUC > {auc}, and the lower end of its interval > {guess}",
+    next_step="The average member is given away, not only a few: regularise or stop earlier, and compare the two audits.",
+    limits={"auc": 0.6, "guess": 0.5},
+)
 def average_auc(audit: Audited, limits: Limits) -> Outcome:
     """NS002: whether the average member is given away."""
     risk = audit.model_risk
@@ -46,18 +66,33 @@ def average_auc(audit: Audited, limits: Limits) -> Outcome:
     return judged(beyond and not doubt, risk.auc, sentence)
 
 
+@rule(
+    "NS003",
+    "calibration-domain",
+    "medium",
+    found_when="the model lies outside the set-ups behind its predicted TPR",
+    next_step="Read the TNR, which is measured, instead of the prediction, or measure the attack with reference models.",
+)
 def calibration_domain(audit: Audited, _: Limits) -> Outcome:
     """NS003: whether the prediction speaks of models like this one."""
     risk = audit.model_risk
     if risk is None:
         return _no_risk(audit)
     if risk.predicted_tpr is None:
-        return not_applicable(f"there is no predicted rate ({reason_of(risk.reason)})")
+        return not_applicable(f"there is no predicted rate ({risk.reason.removesuffix('.')})")
     where = "like" if risk.in_calibration_domain else "unlike"
-    sentence = f"The model is {where} the set-ups that its predicted rate was calibrated on. {reason_of(risk.reason)}."
+    sentence = f"The model is {where} the set-ups that its predicted rate was calibrated on. {risk.reason.removesuffix('.')}."
     return judged(not risk.in_calibration_domain, risk.predicted_tpr or 0.0, sentence)
 
 
+@rule(
+    "NS004",
+    "overfit-gap",
+    "medium",
+    found_when="accuracy gap > {accuracy_gap}; regression: loss gap > {loss_share} of the mean loss outside",
+    next_step="The model has learned its records rather than the task: more data, weight decay, augmentation or fewer epochs.",
+    limits={"accuracy_gap": 0.1, "loss_share": 0.5},
+)
 def overfit_gap(audit: Audited, limits: Limits) -> Outcome:
     """NS004: how much better the model does on its own records."""
     risk = audit.model_risk
@@ -76,6 +111,14 @@ def overfit_gap(audit: Audited, limits: Limits) -> Outcome:
     )
 
 
+@rule(
+    "NS005",
+    "splits-swapped",
+    "high",
+    found_when="upper end of the interval of the loss AUC < {auc}",
+    next_step="Check that train and test are not exchanged, and that the test records are drawn like the training records.",
+    limits={"auc": SWAPPED_AUC},
+)
 def splits_swapped(audit: Audited, limits: Limits) -> Outcome:
     """NS005: members with larger losses than non-members."""
     risk = audit.model_risk
@@ -87,12 +130,20 @@ def splits_swapped(audit: Audited, limits: Limits) -> Outcome:
     return judged(found, high, f"{words}: the interval of the loss AUC ends at {high:.3g}.")
 
 
+@rule(
+    "NS006",
+    "sample-too-small",
+    "medium",
+    found_when="fewer than {members} members may exceed τ at the level α, or a split holds fewer than {records} records",
+    next_step="Give more records of the split that has too few, or ask for a larger level with fpr= (--fpr).",
+    limits={"members": FEW_MEMBERS, "records": 50.0},
+)
 def sample_too_small(audit: Audited, limits: Limits) -> Outcome:
     """NS006: on how many records the threshold and the rates rest."""
     risk = audit.model_risk
     if risk is None:
         return _no_risk(audit)
-    allowed = math.floor(risk.fpr * risk.n_members * (1 + _ROUNDING))
+    allowed = error_budget(risk.fpr, risk.n_members)
     few, fewest = allowed < limits["members"], min(risk.n_members, risk.n_nonmembers)
     tail = ", too few for the interval of TNR to be trusted" if few else ""
     sentence = (
@@ -104,6 +155,14 @@ def sample_too_small(audit: Audited, limits: Limits) -> Outcome:
     return judged(few or fewest < limits["records"], allowed if few or fewest >= limits["records"] else fewest, sentence)
 
 
+@rule(
+    "NS007",
+    "train-test-overlap",
+    "high",
+    found_when="more than {records} test records have the features and target of a training record",
+    next_step="Take those records out of one split and audit again: as it is the model risk is understated.",
+    limits={"records": 0.0},
+)
 def train_test_overlap(audit: Audited, limits: Limits) -> Outcome:
     """NS007: test records that look like training records."""
     if not len(audit.nonmember_losses):
@@ -115,10 +174,21 @@ def train_test_overlap(audit: Audited, limits: Limits) -> Outcome:
     if shared is None:
         return skipped(f"records cannot be told apart ({counts['reason']})", "Give features that differ between records.")
     total = len(audit.nonmember_losses)
-    sentence = f"{shared} of {total} test records have the features and target of a training record."
-    return judged(shared > limits["records"], shared, sentence)
+    what = "test records have the features and target of a training record"
+    if audit.task == "language-model":
+        what = "test sequences are also training sequences, token by token"
+    whole = " If they are the same records, the model risk means nothing." if shared == total else ""
+    return judged(shared > limits["records"], shared, f"{shared} of {total} {what}.{whole}")
 
 
+@rule(
+    "NS030",
+    "target-unlike-references",
+    "high",
+    found_when="a mean loss of the target is > {deviations} deviations from the reference models' and outside their range",
+    next_step="Train the reference models as the target was trained (epochs, learning rate, augmentation, number of records).",
+    limits={"deviations": LARGEST_Z},
+)
 def target_unlike_references(audit: Audited, limits: Limits) -> Outcome:
     """NS030: whether the target was trained as its reference models were."""
     truth = audit.ground_truth
@@ -132,7 +202,8 @@ def target_unlike_references(audit: Audited, limits: Limits) -> Outcome:
 
 
 def _no_risk(audit: Audited) -> Outcome:
-    return skipped(reason_of(audit.not_applicable.get("model_risk", "the audit holds no model-level risk")), _GIVE_TEST)
+    reason = Absent.of(audit.not_applicable.get("model_risk", "the audit holds no model-level risk")).reason
+    return skipped(reason.removesuffix("."), _GIVE_TEST)
 
 
 def _excludes(ends: Interval | None, guess: float) -> bool:

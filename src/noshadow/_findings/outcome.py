@@ -39,11 +39,6 @@ def skipped(reason: str, next_step: str) -> Outcome:
     return Outcome("skipped", f"Skipped, because {reason}.", next_step=next_step)
 
 
-def reason_of(text: str) -> str:
-    """A stored reason as the rest of a sentence: without "not applicable:" before it and the full stop after it."""
-    return text.removeprefix("not applicable: ").removeprefix("not available: ").strip().removesuffix(".")
-
-
 def shortened(name: object, most: int = 60) -> str:
     """A name of the user's in quotes, cut where it would swamp a sentence."""
     text = visible(name)

@@ -6,13 +6,23 @@ import numpy as np
 from scipy.special import betaln
 
 from noshadow._findings.audited import Audited
-from noshadow._findings.outcome import Limits, Outcome, judged, not_applicable, reason_of, shortened, skipped
+from noshadow._findings.outcome import Limits, Outcome, judged, not_applicable, shortened, skipped
+from noshadow._findings.rule import rule
 from noshadow.checks import Array
+from noshadow.outcomes import Absent
 
 _GAPS = ("newton", "loo", "shift")
 _NAMED = 3
 
 
+@rule(
+    "NS010",
+    "few-records-dominate",
+    "medium",
+    found_when="the top {top} of the records hold > {share} of the sum of the score",
+    next_step="Look these records up first: rare, wrong or extreme ones can be checked by hand. Removing them exposes others: audit again.",
+    limits={"top": 0.01, "share": 0.2, "least_records": 100.0},
+)
 def few_records_dominate(audit: Audited, limits: Limits) -> Outcome:
     """NS010: the share of the score that the riskiest records hold."""
     if audit.ranked_by is None:
@@ -27,6 +37,14 @@ def few_records_dominate(audit: Audited, limits: Limits) -> Outcome:
     return judged(share > limits["share"], share, sentence, rows)
 
 
+@rule(
+    "NS011",
+    "class-bears-risk",
+    "medium",
+    found_when="a class has > {lift} times its share among the top {top} of the records, with chance p < {chance} over all classes",
+    next_step="Collect more records of that class, or say in the report that its members are the exposed ones.",
+    limits={"lift": 2.0, "top": 0.05, "chance": 0.01, "least_records": 100.0},
+)
 def class_bears_risk(audit: Audited, limits: Limits) -> Outcome:
     """NS011: a class that is over-represented among the riskiest records."""
     if audit.ranked_by is None:
@@ -40,6 +58,14 @@ def class_bears_risk(audit: Audited, limits: Limits) -> Outcome:
     return _bearing(audit, audit.records[column].astype(str).to_numpy(), "class", limits)
 
 
+@rule(
+    "NS012",
+    "group-bears-risk",
+    "high",
+    found_when="a group has > {lift} times its share among the top {top} of the records, with chance p < {chance} over all groups",
+    next_step="An average hides these people: collect more records of the group, or protect everybody with differential privacy.",
+    limits={"lift": 2.0, "top": 0.05, "chance": 0.01, "least_records": 100.0},
+)
 def group_bears_risk(audit: Audited, limits: Limits) -> Outcome:
     """NS012: a group that is over-represented among the riskiest records."""
     if audit.ranked_by is None:
@@ -49,6 +75,14 @@ def group_bears_risk(audit: Audited, limits: Limits) -> Outcome:
     return _bearing(audit, audit.records["group"].astype(str).to_numpy(), "group", limits)
 
 
+@rule(
+    "NS013",
+    "duplicates-share-leverage",
+    "low",
+    found_when="> {share} of the training records have another one with the same features and target",
+    next_step="Copies hide one another: each looks safe, since the others stay when one leaves. Remove copies and audit again.",
+    limits={"share": 0.001},
+)
 def duplicates_share_leverage(audit: Audited, limits: Limits) -> Outcome:
     """NS013: training records with the same features and target."""
     counts = audit.provenance.get("splits")
@@ -66,6 +100,14 @@ def duplicates_share_leverage(audit: Audited, limits: Limits) -> Outcome:
     return Outcome(found.status, sentence, found.figure, examples=tuple(copies["first_ids"]) if found.status == "found" else ())
 
 
+@rule(
+    "NS014",
+    "interpolated-records",
+    "high",
+    found_when="more than {records} records have an infinite score",
+    next_step="The model fits these records by themselves alone: regularise, or remove features that single them out.",
+    limits={"records": 0.0},
+)
 def interpolated_records(audit: Audited, limits: Limits) -> Outcome:
     """NS014: records that the model fits by themselves alone."""
     if audit.ranked_by is None:
@@ -81,6 +123,17 @@ def interpolated_records(audit: Audited, limits: Limits) -> Outcome:
     return judged(len(rows) > limits["records"], len(rows), sentence, rows)
 
 
+@rule(
+    "NS015",
+    "label-suspects",
+    "medium",
+    found_when=(
+        "more than {records} of the top {top} (at least {least}) records have a loss > {nats} (regression: > {times} times the mean loss) "
+        "and a leverage among the top {leverage}"
+    ),
+    next_step="Check the labels of these records: the model disagrees with them and yet depends on them.",
+    limits={"records": 0.0, "top": 0.01, "least": 10.0, "nats": 0.6931471805599453, "times": 9.0, "leverage": 0.1},
+)
 def label_suspects(audit: Audited, limits: Limits) -> Outcome:
     """NS015: records among the riskiest that the model disagrees with and yet depends on."""
     if audit.task == "language-model":
@@ -130,9 +183,8 @@ def _top_rows(audit: Audited, share: float, least: int = 1) -> Array:
 
 
 def _no_scores(audit: Audited) -> Outcome:
-    return skipped(
-        reason_of(audit.not_applicable.get("rank", "the audit holds no record scores")), "Audit the features of the model's last layer."
-    )
+    reason = Absent.of(audit.not_applicable.get("rank", "the audit holds no record scores")).reason
+    return skipped(reason.removesuffix("."), "Audit the features of the model's last layer.")
 
 
 def chance_of_as_many(found: Array, counts: Array, drawn: int, n: int) -> Array:

@@ -5,10 +5,20 @@ from typing import Any
 
 from noshadow._findings.audited import Audited
 from noshadow._findings.outcome import Limits, Outcome, judged, not_applicable, skipped
+from noshadow._findings.rule import rule
+from noshadow.limits import CROWDED, DOUBTFUL_CONDITION, FAR_FROM_MINIMUM, FAR_OFF, NONLINEAR_HEAD, ROUNDING_TOLERANCE
 
 _AGAIN = "Run the audit again with this version."
 
 
+@rule(
+    "NS020",
+    "far-from-minimum",
+    "medium",
+    found_when="stationarity ≥ {stationarity}",
+    next_step="Trust the order of the records more than the size of their scores; train longer, or pass the training's own weight decay.",
+    limits={"stationarity": FAR_FROM_MINIMUM},
+)
 def far_from_minimum(audit: Audited, limits: Limits) -> Outcome:
     """NS020: what is left of the gradient at the trained parameters."""
     scores = _diagnostics(audit)
@@ -21,6 +31,13 @@ def far_from_minimum(audit: Audited, limits: Limits) -> Outcome:
     return judged(value >= limits["stationarity"], value, sentence)
 
 
+@rule(
+    "NS021",
+    "damping-unknown",
+    "low",
+    found_when="the damping λ was not given and could not be read from the model",
+    next_step="Pass weight_decay= (or damping=) as the training had it.",
+)
 def damping_unknown(audit: Audited, _: Limits) -> Outcome:
     """NS021: whether the scores use the training's own λ."""
     scores = _diagnostics(audit)
@@ -28,12 +45,22 @@ def damping_unknown(audit: Audited, _: Limits) -> Outcome:
         return scores
     if "damping_source" not in scores or "damping_used" not in scores:
         return _not_kept("the source of the damping")
-    unknown = str(scores["damping_source"]).startswith("automatic")
-    used = float(scores["damping_used"])
-    words = "The training's λ is unknown, and one was chosen from the curvature" if unknown else "The damping is known"
-    return judged(unknown, used, f"{words}: λ = {used:.3g}.")
+    kind, used = _damping_kind(scores), float(scores["damping_used"])
+    words = {
+        "automatic": "The training's λ is unknown, and one was chosen from the curvature",
+        "substitute": "The training had no weight decay, the scores need one, and it was chosen from the curvature",
+    }
+    return judged(kind == "automatic", used, f"{words.get(kind, 'The damping is known')}: λ = {used:.3g}.")
 
 
+@rule(
+    "NS022",
+    "ill-conditioned",
+    "medium",
+    found_when="condition > {condition}, jitter > {jitter}, or rounding moved the riskiest records by > {rounding} of their scores",
+    next_step="Raise the damping, or drop collinear features.",
+    limits={"condition": DOUBTFUL_CONDITION, "jitter": 0.0, "rounding": ROUNDING_TOLERANCE},
+)
 def ill_conditioned(audit: Audited, limits: Limits) -> Outcome:
     """NS022: whether the factorisation was a sound one."""
     scores = _diagnostics(audit)
@@ -50,6 +77,14 @@ def ill_conditioned(audit: Audited, limits: Limits) -> Outcome:
     return judged(unsound, condition, f"{sentence}.")
 
 
+@rule(
+    "NS023",
+    "head-not-linear",
+    "high",
+    found_when="head residual > {residual}",
+    next_step="The outputs are no linear function of these features: name the right layer with layer= (--layer).",
+    limits={"residual": NONLINEAR_HEAD},
+)
 def head_not_linear(audit: Audited, limits: Limits) -> Outcome:
     """NS023: whether the outputs come from the features by a linear layer."""
     scores = _diagnostics(audit)
@@ -65,6 +100,14 @@ def head_not_linear(audit: Audited, limits: Limits) -> Outcome:
     )
 
 
+@rule(
+    "NS024",
+    "approximate-scores",
+    "low",
+    found_when="estimated relative error of the ranking score > {error}",
+    next_step="Trust the order of the records more than the size of their scores, or score fewer layers exactly (layers='last').",
+    limits={"error": 0.1},
+)
 def approximate_scores(audit: Audited, limits: Limits) -> Outcome:
     """NS024: the measured error of scores that were approximated."""
     scores = _diagnostics(audit)
@@ -82,6 +125,20 @@ def approximate_scores(audit: Audited, limits: Limits) -> Outcome:
     return judged(error > limits["error"], error, sentence)
 
 
+@rule(
+    "NS025",
+    "crowded-projection",
+    "high",
+    found_when=(
+        "effective degrees of freedom > {share} of the dimensions that gradients were projected to, or estimated relative error of the "
+        "ranking score > {error}"
+    ),
+    next_step=(
+        "Score fewer layers (layers=), raise score_options={'dimension': …}, or take score_options={'method': 'dual'} with the "
+        "'max_memory' it needs (--score-option)."
+    ),
+    limits={"share": CROWDED, "error": FAR_OFF},
+)
 def crowded_projection(audit: Audited, limits: Limits) -> Outcome:
     """NS025: whether projected gradients have room for what the layers can do."""
     scores = _diagnostics(audit)
@@ -99,11 +156,17 @@ def crowded_projection(audit: Audited, limits: Limits) -> Outcome:
     share = float(dof) / float(dimensions)
     sentence = f"{float(dof):,.0f} effective degrees of freedom use {share:.0%} of {int(dimensions):,} projected dimensions"
     error = (scores.get("errors") or {}).get(audit.ranked_by)
-    if share > limits["share"]:
-        sentence += ", so that scores are far too small" + (
-            "" if error is None else f" (relative error of {audit.ranked_by} about {error:.2g})"
-        )
-    return judged(share > limits["share"], share, f"{sentence}.")
+    crowded = share > limits["share"] or (error is not None and error > limits["error"])
+    if crowded:
+        size = "" if error is None else f" (relative error of {audit.ranked_by} about {error:.2g})"
+        sentence += f", so that scores are far too small{size}"
+    return judged(crowded, share, f"{sentence}.")
+
+
+def _damping_kind(scores: Mapping[str, Any]) -> str:
+    """Where λ comes from. Folders of versions without kinds have the sentence alone, which began with this word."""
+    kind = scores.get("damping_kind")
+    return str(kind) if kind is not None else "automatic" if str(scores["damping_source"]).startswith("automatic") else "given"
 
 
 def _diagnostics(audit: Audited) -> Mapping[str, Any] | Outcome:

@@ -67,7 +67,8 @@ def with_lood(audit: Audit, found: LoodAudit) -> Audit:
         audit: of a model trained on these records. found: what `lood_audit` found for the data, joined with this audit or not.
 
     Returns:
-        A new Audit; the comparison, the kernel, the noise and the hashes of the data are in `provenance["lood"]`.
+        A new Audit; the comparison, the kernel, the noise and the hashes of the data are in `provenance["lood"]`, and the
+        findings are drawn anew.
 
     Raises:
         InputError: not an Audit, not a LoodAudit, no id in common, or other targets under the same ids.

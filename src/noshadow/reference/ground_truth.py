@@ -13,6 +13,7 @@ from noshadow.columns import named
 from noshadow.joins import Held, held_by, join, loss_floor, require_agreement
 from noshadow.losses import hard_labels
 from noshadow.metrics import agreement_table, noise_ceiling
+from noshadow.outcomes import Absent, not_applicable
 from noshadow.reference.store import References
 from noshadow.reference.target_attacks import attacks_on_references, attacks_on_target, resolved_levels
 from noshadow.reference.truth import AttackOptions, RecordTruth, audited_models, record_truth
@@ -56,9 +57,9 @@ def ground_truth(
     absent = dict(truth.not_applicable)
     attacks = attacks_on_references(truth, levels)
     if references.target is None:
-        absent["attacks on the target"] = "not applicable: the set was trained without a target model"
+        absent["attacks on the target"] = not_applicable("the set was trained without a target model")
     elif references.member.all():
-        absent["attacks on the target"] = "not applicable: the pool holds no non-members of the target (pool='train')"
+        absent["attacks on the target"] = not_applicable("the pool holds no non-members of the target (pool='train')")
     else:
         attacks = attacks_on_target(references, truth, chosen, levels) + attacks
     agreement, ceiling, targets = _agreement(references, truth, audit, rows, absent, chosen.seed)
@@ -132,7 +133,8 @@ def _agreement(
         truths = [_restricted(truth.unaudited, inside) for inside, _ in several]
         tables += _rows(agreement_table(truths, [scores for _, scores in several], seed=seed))
     elif audit is None:
-        absent["agreement"] = "not available: no audit was given, and reference models were not audited or too few are left beside them"
+        alone = "no audit was given, and reference models were not audited or too few are left beside them"
+        absent["agreement"] = Absent("not available", alone)
     ceiling: list[dict[str, Any]] = []
     if truth.halves is not None:
         chosen = np.arange(references.plan.records) if rows is None else rows

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from noshadow.checks import Array
+from noshadow.limits import LARGEST_Z
 
-LARGEST_Z = 4.0
 LEAST_SPREAD = 0.01  # of a mean loss: models that differ by less than 4 % are never called different
 LEAST_SHARE = 1e-8  # of the larger mean loss: keeps losses that are all zero from dividing by zero
 

@@ -10,6 +10,7 @@ import numpy as np
 from noshadow.attacks import AttackSuccess, attack_success, memorization
 from noshadow.attacks.shokri import CrossFitted, shokri_success
 from noshadow.checks import Array, InputError, refuse
+from noshadow.outcomes import Absent, not_applicable
 from noshadow.reference.chances import SMALLEST_CHANCE, reference_chances
 from noshadow.reference.store import References
 
@@ -76,7 +77,7 @@ def record_truth(references: References, options: AttackOptions, *, levels: Sequ
     if shokri is not None:
         columns["shokri_success"] = shokri.success
     if references.task == "regression":
-        absent["memorization"] = "not applicable: a regression has no correct class"
+        absent["memorization"] = not_applicable("a regression has no correct class")
     else:
         columns["memorization"] = memorization(references.correct, membership).estimate
     middle, audited = references.plan.models // 2, audited_models(references)
@@ -112,7 +113,7 @@ def _shokri(references: References, options: AttackOptions, absent: dict[str, st
         absent["shokri_success"] = "not asked for"
         return None
     if not references.has_outputs:
-        absent["shokri_success"] = "not applicable: the outputs were not kept (keep_outputs=False)"
+        absent["shokri_success"] = not_applicable("the outputs were not kept (keep_outputs=False)")
         return None
     try:
         return shokri_success(
@@ -124,7 +125,7 @@ def _shokri(references: References, options: AttackOptions, absent: dict[str, st
             seed=options.seed,
         )
     except InputError as error:
-        absent["shokri_success"] = f"not applicable: {error}"
+        absent["shokri_success"] = not_applicable(error)
         return None
 
 
@@ -144,6 +145,7 @@ def _columns(
     except InputError:
         fewest = min(int(membership.sum(0).min()), int((~membership).sum(0).min()))
         why = f"some record has {fewest} on a side" if fewest < 3 else "their signals do not differ"
-        absent[name] = f"not available: {len(membership)} models are too few ({why}); train more, 16 or better 64"
+        few = f"{len(membership)} models are too few ({why}); train more, 16 or better 64"
+        absent[name] = Absent("not available", few)
         return None
     return {"lira_success": lira.success, "lira_d": lira.d_prime, "rmia_success": rmia.success}

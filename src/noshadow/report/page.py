@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from noshadow.checks import Array, refuse
+from noshadow.limits import FEW_MEMBERS
+from noshadow.outcomes import not_applicable
 from noshadow.report.charts import NARROW, WIDE, curve_chart, loss_bins, loss_chart
 from noshadow.report.contents import TOP, ShownContents, shown_contents
 from noshadow.report.findings_section import findings_section
@@ -24,7 +26,6 @@ from noshadow.report.tail_chart import tail_section
 from noshadow.report.top_records import ROWS, top_records
 from noshadow.results import Audit, ModelRisk, write_file
 
-_FEW_MEMBERS = 5  # members allowed above τ from which the interval's simulated coverage is close to nominal
 _SHORT_HASH = 12
 _ROUNDING = 1e-9  # a level of 3/100 of 100 members allows three, whatever the product's last bit
 _UNITS = {"regression": "squared error"}
@@ -87,9 +88,9 @@ def page(audit: Audit, contents: ShownContents | None = None) -> dict[str, Any]:
         "predicted": measured_beside_predicted(audit),
         "summary": _summary(audit),
         "risk": None if audit.model_risk is None else _risk(audit.model_risk, audit.member_losses, audit.nonmember_losses),
-        "risk_absent": sentence(audit.not_applicable.get("model_risk", "not applicable: the audit holds no model-level risk")),
+        "risk_absent": sentence(audit.not_applicable.get("model_risk", not_applicable("the audit holds no model-level risk"))),
         "top": top_records(audit) if ranked else None,
-        "scores_absent": sentence(audit.not_applicable.get("rank", "not applicable: the audit holds no record scores")),
+        "scores_absent": sentence(audit.not_applicable.get("rank", not_applicable("the audit holds no record scores"))),
         "findings": findings_section(audit),
         "losses": _losses(audit),
         "curve": None if audit.model_risk is None else _curves(audit, audit.model_risk),
@@ -159,7 +160,7 @@ def _risk(risk: ModelRisk, members: Array, nonmembers: Array) -> dict[str, Any]:
         "nonmembers_above": number(int((nonmembers > risk.threshold).sum())),
         "allowed": number(allowed),
         "rests_on_one": allowed <= 1,
-        "rests_on_few": 1 < allowed < _FEW_MEMBERS,
+        "rests_on_few": 1 < allowed < FEW_MEMBERS,
         "member_accuracy": None if risk.member_accuracy is None else number(risk.member_accuracy),
         "nonmember_accuracy": None if risk.nonmember_accuracy is None else number(risk.nonmember_accuracy),
         "reason": sentence(risk.reason),

@@ -14,6 +14,7 @@ _SCORES = Keys(
     optional={
         "damping_used": Size,
         "damping_source": str,
+        "damping_kind": str,
         "effective_dof": float,
         "rank": Count,
         "condition": float,

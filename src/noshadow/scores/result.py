@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from noshadow.checks import Array
 from noshadow.columns import named
 from noshadow.linalg import SpdInverse
+from noshadow.outcomes import Damping
 
 COLUMNS = (*named(source="losses", score=True), *named(source="scores", score=True))
 
@@ -17,7 +18,8 @@ class RecordScores:
     `newton`, `loo` and `shift` are +inf for an interpolated record (leverage 1).
 
     Attributes:
-        damping_used: λ on the sum over records. damping_source: where it comes from.
+        damping: λ on the sum over records, with the kind of its source; `damping_used` is its value, `damping_source`
+            its sentence.
         effective_dof: Σ leverage. rank: numerical rank of [features, 1].
         condition: 1-norm condition estimate of the factored (whitened, unit-diagonal) curvature.
         jitter: what the factorisation needed on its unit diagonal; 0 normally.
@@ -26,7 +28,7 @@ class RecordScores:
         precision: "float64" or "mixed". precision_error: relative error of the riskiest records; with float32 products measured
             for Newton gaps and bounded by rounding for shifts, in float64 measured (bounded for one output) where 1 − leverage of
             a record may have lost digits, else None. At most 1 in float64: no digit is left.
-        seconds: wall time. notes: sentences a reader must see.
+        seconds: wall time. notes: sentences a reader must see; an audit states some of them as findings instead.
         method: "exact"; "ekfac" (`exact` says which records were refined); "dual" or "projected" (many layers).
         layers: names of the layers that were scored; ("last",) for arrays. parameters: how many numbers they hold, None for arrays.
         exact: bool (n,), True where a record of an approximated head was solved exactly; None when the method treats all alike.
@@ -35,8 +37,7 @@ class RecordScores:
     """
 
     task: str
-    damping_used: float
-    damping_source: str
+    damping: Damping
     effective_dof: float
     rank: int
     condition: float
@@ -63,6 +64,16 @@ class RecordScores:
     loo: Array | None = None
     shift: Array | None = None
     margin_leverage: Array | None = None
+
+    @property
+    def damping_used(self) -> float:
+        """λ on the sum over records."""
+        return self.damping.value
+
+    @property
+    def damping_source(self) -> str:
+        """Where λ comes from, in one sentence."""
+        return self.damping.sentence
 
     def columns(self) -> dict[str, Array]:
         """The columns that hold values, by name."""

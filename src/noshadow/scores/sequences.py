@@ -20,6 +20,8 @@ import torch
 
 from noshadow.blocks import block_length, blocks
 from noshadow.checks import Array, NotApplicable, require_choice, require_number
+from noshadow.limits import FAR_FROM_MINIMUM
+from noshadow.outcomes import Damping, Note
 from noshadow.progress import tracked
 from noshadow.scores.baselines import block_residuals
 from noshadow.scores.last_layer.ekfac import class_variances, contrast_eigenvectors
@@ -29,7 +31,6 @@ from noshadow.views import TokenHead
 OWNER = "sequence_scores"
 TASK = "language-model"
 RELATIVE_DAMPING = 0.1
-FAR_FROM_MINIMUM = 1.0
 NO_CURVATURE = 1e-12  # of the curvature of a head that is unsure of everything
 MOST_FLOPS = 5e13  # for eigenvectors over classes: about twenty minutes of one core
 
@@ -127,18 +128,18 @@ def sequence_scores(
     basis, notes = _affordable_basis(problem, class_basis, max_memory)
     curvature = token_curvature(problem, basis, progress=progress)
     mean = float(curvature.eigenvalues.sum()) / max((m - 1) * d, 1)
-    value, source, trained = _resolved_damping(damping, weight_decay, n, mean, owner)
-    if source.startswith("automatic"):
+    settled = _resolved_damping(damping, weight_decay, n, mean, owner)
+    value = settled.value
+    if not settled.is_trained:
         _require_curvature(problem, mean)
     columns, total = _columns(problem, curvature, value, progress=progress)
     centred = problem.parameters - problem.parameters.mean(0)
-    left_over = float((total + (value if trained else 0.0) * (centred @ curvature.features)).norm())
+    left_over = float((total + (value if settled.is_trained else 0.0) * (centred @ curvature.features)).norm())
     typical = float(np.sqrt((columns["gradient_norm"] ** 2).mean()))
     stationarity = left_over / typical if typical > 0 else 0.0
     return RecordScores(
         task=TASK,
-        damping_used=value,
-        damping_source=source,
+        damping=settled,
         effective_dof=float((curvature.eigenvalues / (curvature.eigenvalues + value)).sum()),
         rank=curvature.rank,
         condition=1.0,  # diagonal in its basis: nothing was factored
@@ -226,19 +227,20 @@ def _require_curvature(problem: TokenProblem, mean: float) -> None:
         )
 
 
-def _resolved_damping(damping: float | str, weight_decay: float | None, n: int, mean: float, owner: str) -> tuple[float, str, bool]:
-    """λ, where it comes from, and whether it is that of the training."""
+def _resolved_damping(damping: float | str, weight_decay: float | None, n: int, mean: float, owner: str) -> Damping:
+    """λ and where it comes from."""
     if not isinstance(damping, str):
-        return damping, "given", True
+        return Damping(damping, "given", "given")
     if damping != "auto":
         require_number(damping, owner, "damping", low=0.0, low_open=True)
     if weight_decay:
         how = f"n·weight_decay with n={n}, weight_decay={weight_decay:g} (loss averaged over a sequence's tokens, then over sequences)"
-        return n * weight_decay, f"{how}; AdamW's decoupled decay counted the same (nominal).", True
+        return Damping(n * weight_decay, "weight_decay", f"{how}; AdamW's decoupled decay counted the same (nominal).")
     rule = f"{RELATIVE_DAMPING:g} × the mean eigenvalue of the curvature"
     if weight_decay is None:
-        return RELATIVE_DAMPING * mean, f"automatic: {rule} (training's own λ unknown)", False
-    return RELATIVE_DAMPING * mean, f"automatic: {rule} (the training had no weight decay, and EK-FAC needs λ > 0)", False
+        return Damping(RELATIVE_DAMPING * mean, "automatic", f"automatic: {rule} (training's own λ unknown)")
+    reason = "the training had no weight decay, and EK-FAC needs λ > 0"
+    return Damping(RELATIVE_DAMPING * mean, "substitute", f"automatic: {rule} ({reason})")
 
 
 def _columns(problem: TokenProblem, curvature: TokenCurvature, damping: float, *, progress: bool) -> tuple[dict[str, Array], torch.Tensor]:
@@ -290,8 +292,9 @@ def _fit_notes(head: TokenHead, stationarity: float) -> tuple[str, ...]:
             "the output head shares its weights with the input embedding: scores see what a sequence does to them as the head only"
         )
     if stationarity >= FAR_FROM_MINIMUM:
-        notes.append(
+        words = (
             f"the head is not at a minimum of its objective (its left-over gradient is {stationarity:.2g} times one typical sequence's): "
             "influence assumes one, and its order is more reliable than its size"
         )
+        notes.append(Note(words, "NS020"))
     return tuple(notes)

@@ -7,7 +7,9 @@ import numpy as np
 
 from noshadow.checks import Array, as_array, refuse, require_number, require_same_length, require_whole
 from noshadow.columns import named
+from noshadow.limits import SWAPPED_AUC
 from noshadow.metrics import error_budget, loss_auc
+from noshadow.outcomes import Note
 from noshadow.results import Calibration, ModelRisk, TnrCurve
 from noshadow.tail.losses import Pair, blurred_margins, given_margins, margins_of_losses, resolved_level, sorted_losses
 from noshadow.tail.pareto import extrapolated_tnrs, shows_tail
@@ -164,12 +166,14 @@ def _doubts(risk: ModelRisk, members: Array, nonmembers: Array) -> tuple[str, ..
         return (f"All {len(members) + len(nonmembers)} losses are equal ({members[0]:g}): is this a trained model's output?",)
     if len(members) == len(nonmembers) and np.array_equal(members, nonmembers):
         return ("Both splits have exactly the same losses: they are probably the same records, and nothing is measured.",)
-    if risk.loss_gap_interval[1] < 0:
-        return (
-            f"Members have the larger losses (mean {members.mean():.4g} against {nonmembers.mean():.4g}): are the two splits swapped? Or "
-            "is the test split easier than the training data?",
-        )
-    return ()
+    words = (
+        f"Members have the larger losses (mean {members.mean():.4g} against {nonmembers.mean():.4g}): are the two splits swapped? Or "
+        "is the test split easier than the training data?"
+    )
+    if risk.auc_interval[1] < SWAPPED_AUC:
+        return (Note(words, "NS005"),)
+    # The mean alone, which a few large losses move: no finding says it.
+    return (words,) if risk.loss_gap_interval[1] < 0 else ()
 
 
 def _negated(margins: Pair | None, members: Array, nonmembers: Array) -> Pair:

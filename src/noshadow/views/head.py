@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from noshadow.checks import refuse, users_code
+from noshadow.outcomes import Note
 from noshadow.views.chosen_output import LOGITS, Part, Path, Ran, chosen_part, parts_of
 from noshadow.views.endings import ENDINGS, ending_of, ends_as
 from noshadow.views.loading import Batch, moved
@@ -111,7 +112,8 @@ def _named_source(model: nn.Module, returned: object, batch: Batch, ran: Layers,
         parts = [] if part is None else [part]
     part, ending = _given_by(raw, parts)
     if ending is None:
-        note = f"The outputs are those of layer {layer!r}, as asked for; the model's own output differs from them."
+        words = f"The outputs are those of layer {layer!r}, as asked for; the model's own output differs from them."
+        note = Note(words, "NS043")
         return Source(None if part is None else part.path, Head(layer, wanted, "", (note,), asked=True))
     return Source(None if part is None else part.path, Head(layer, wanted, ending, _ending_note(ending), asked=True))
 

@@ -13,6 +13,7 @@ from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from noshadow.checks import InputError, advice, refuse, require_choice, users_code
+from noshadow.outcomes import Note
 from noshadow.views.chosen_output import part_at
 from noshadow.views.forward import disagreement, forward_pass, head_agreement
 from noshadow.views.head import Head, Source, called, found_source
@@ -152,7 +153,7 @@ def _agreed(model: nn.Module, source: Source, records: Records, device: torch.de
     differs = disagreement(source.head, head_agreement(source, {"train": found}))
     if differs is None:
         return source, ()
-    return replace(source, head=None), (f"The model's own output is scored: {differs}.",)
+    return replace(source, head=None), (Note(f"The model's own output is scored: {differs}.", "NS043"),)
 
 
 def require_agreement(network: Network, records: Records) -> None:

@@ -8,6 +8,8 @@ import numpy as np
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, RidgeCV
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 
+from noshadow.outcomes import Absent, Damping
+
 UNEVEN_LBFGS = (
     "MLPRegressor gives lbfgs a loss averaged over outputs but a gradient that is summed over them, "
     "so with several outputs the fit may stop away from a minimum."
@@ -16,10 +18,9 @@ UNEVEN_LBFGS = (
 
 @dataclass(frozen=True)
 class Penalty:
-    """λ or None, one sentence on its source, and what else a reader must know."""
+    """λ and its source or why it is unknown, and what else a reader must know."""
 
-    damping: float | None
-    source: str
+    damping: Damping | Absent
     penalize_intercept: bool = False
     notes: tuple[str, ...] = ()
     not_applicable: str | None = None
@@ -34,7 +35,15 @@ def penalty_of(estimator: Any, n: int) -> Penalty:
     if isinstance(estimator, (MLPClassifier, MLPRegressor)):
         return _perceptron(estimator, n)
     assert isinstance(estimator, LinearRegression)
-    return Penalty(0.0, "LinearRegression has no penalty.", notes=_positive_note(estimator))
+    return Penalty(_known(0.0, "LinearRegression has no penalty."), notes=_positive_note(estimator))
+
+
+def _known(value: float, sentence: str) -> Damping:
+    return Damping(value, "estimator", sentence)
+
+
+def _unknown(reason: str) -> Absent:
+    return Absent("not available", reason)
 
 
 def _positive_note(estimator: Any) -> tuple[str, ...]:
@@ -49,13 +58,13 @@ def _logistic(estimator: Any) -> Penalty:
     C = np.unique(estimator.C_ if cross_validated else estimator.C)
     name = type(estimator).__name__
     if len(C) > 1 or not getattr(estimator, "refit", True):
-        return Penalty(None, f"{name} averages fits with different C, so its training has no one λ.")
+        return Penalty(_unknown(f"{name} averages fits with different C, so its training has no one λ."))
     share = _l1_share(estimator)
     if getattr(estimator, "penalty", "deprecated") is None or np.isinf(C[0]):
-        return Penalty(0.0, f"{name} was fitted without a penalty.")
+        return Penalty(_known(0.0, f"{name} was fitted without a penalty."))
     if share > 0:
-        return Penalty(None, f"{name} was fitted with an l1 penalty (share {share:g}), which adds no λI to the Hessian.")
-    return _with_intercept_of(estimator, 1.0 / float(C[0]), f"1/C with C={C[0]:g} of {name}.")
+        return Penalty(_unknown(f"{name} was fitted with an l1 penalty (share {share:g}), which adds no λI to the Hessian."))
+    return _with_intercept_of(estimator, _known(1.0 / float(C[0]), f"1/C with C={C[0]:g} of {name}."))
 
 
 def _l1_share(estimator: Any) -> float:
@@ -65,20 +74,20 @@ def _l1_share(estimator: Any) -> float:
     return {"l1": 1.0, "l2": 0.0, None: 0.0}.get(getattr(estimator, "penalty", "deprecated"), ratio)
 
 
-def _with_intercept_of(estimator: Any, damping: float, source: str) -> Penalty:
+def _with_intercept_of(estimator: Any, damping: Damping) -> Penalty:
     """liblinear appends the constant s = intercept_scaling as a feature, so it penalises the bias b = s·w₀ by λ/s²."""
     if estimator.solver != "liblinear" or not estimator.fit_intercept:
-        return Penalty(damping, source)
+        return Penalty(damping)
     scaling = float(estimator.intercept_scaling)
     if scaling == 1.0:
-        return Penalty(damping, source, penalize_intercept=True)
+        return Penalty(damping, penalize_intercept=True)
     # Only λ or 0 can be passed on: the nearer of the two.
     nearer = scaling**-2 > 0.5
     note = (
         f"liblinear with intercept_scaling={scaling:g} penalises the intercept by λ/{scaling:g}²; "
         f"record scores use {'λ' if nearer else 'no penalty'} on it."
     )
-    return Penalty(damping, source, penalize_intercept=nearer, notes=(note,))
+    return Penalty(damping, penalize_intercept=nearer, notes=(note,))
 
 
 def _ridge(estimator: Any) -> Penalty:
@@ -87,8 +96,9 @@ def _ridge(estimator: Any) -> Penalty:
     name = type(estimator).__name__
     if len(alphas) > 1:
         reason = f"{name} has a different alpha for each target, and one leverage for all outputs needs one."
-        return Penalty(None, reason, notes=_positive_note(estimator), not_applicable=f"{reason} Audit one target at a time.")
-    return Penalty(float(alphas[0]), f"alpha={alphas[0]:g} of {name}.", notes=_positive_note(estimator))
+        one_by_one = f"{reason} Audit one target at a time."
+        return Penalty(_unknown(reason), notes=_positive_note(estimator), not_applicable=one_by_one)
+    return Penalty(_known(float(alphas[0]), f"alpha={alphas[0]:g} of {name}."), notes=_positive_note(estimator))
 
 
 def _perceptron(estimator: Any, n: int) -> Penalty:
@@ -102,9 +112,10 @@ def _perceptron(estimator: Any, n: int) -> Penalty:
     name, alpha = type(estimator).__name__, float(estimator.alpha)
     if estimator.solver == "lbfgs":
         source = f"alpha={alpha:g} of {name} (lbfgs over all records)."
-        return Penalty(alpha, source, notes=(UNEVEN_LBFGS,) if isinstance(estimator, MLPRegressor) and estimator.n_outputs_ > 1 else ())
+        uneven = isinstance(estimator, MLPRegressor) and estimator.n_outputs_ > 1
+        return Penalty(_known(alpha, source), notes=(UNEVEN_LBFGS,) if uneven else ())
     held_out = ceil(n * estimator.validation_fraction) if estimator.early_stopping else 0
     batch = min(200 if estimator.batch_size == "auto" else int(estimator.batch_size), n - held_out)
     notes = (f"early_stopping held {held_out} of the {n} given records out of the training; which ones is not stored.",) if held_out else ()
     source = f"alpha·n/batch with alpha={alpha:g}, n={n}, batch={batch} of {name} ({estimator.solver} divides alpha by the batch size)."
-    return Penalty(alpha * n / max(batch, 1), source, notes=notes)
+    return Penalty(_known(alpha * n / max(batch, 1), source), notes=notes)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from noshadow.checks import Array
+from noshadow.limits import IMMATERIAL
 from noshadow.signals import Signals
 from noshadow.views.batch import Batch
 from noshadow.views.collating import same_values
@@ -18,7 +19,6 @@ from noshadow.views.loading import Records
 # Records read again: enough to meet an augmentation that changes one record in twenty with a chance of 0.96.
 SAMPLED = 64
 # Of the spread of the outputs: a change below it moves no figure that an audit prints.
-IMMATERIAL = 1e-3
 # Another batch is summed in another order: up to 11 roundings of the largest output were measured, in networks of 1 to 30 layers.
 ROUNDINGS = 16
 # Digits that float32 products keep beyond the CPU (TF32), and where torch was allowed to round them.

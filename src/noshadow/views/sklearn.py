@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from noshadow.checks import TASKS, Array, InputError, as_array, numeric_array, refuse, require_choice, require_same_length, users_code
+from noshadow.outcomes import Absent
 from noshadow.signals import Signals
 from noshadow.views.pairing import paired_targets
 from noshadow.views.penalty import Penalty, penalty_of
@@ -69,7 +70,8 @@ def sklearn_view(
             unseen, also_clipped = _signals(fitted, X_test, y_test, owner, "test")
             again["test"] = _run_again(fitted, X_test, y_test, unseen, owner, "test")
             names["test"], paired = index_names(X_test), (*paired, *also_paired)
-    penalty = Penalty(None, "The model has no linear head to damp.") if fitted.headless else penalty_of(fitted.last, len(seen))
+    headless = Penalty(Absent("not available", "The model has no linear head to damp."))
+    penalty = headless if fitted.headless else penalty_of(fitted.last, len(seen))
     digest, digest_notes = _weights_sha256(fitted.last, seen)
     class_weight = getattr(fitted.last, "class_weight", None) if fitted.headless is None else None
     return View(
@@ -79,8 +81,7 @@ def sklearn_view(
         head=None if fitted.headless else _described(fitted, seen),
         fit_intercept=bool(getattr(fitted.last, "fit_intercept", True)),
         penalize_intercept=penalty.penalize_intercept,
-        damping=penalty.damping,
-        damping_source=penalty.source,
+        penalty=penalty.damping,
         sample_weight=None if class_weight is None else compute_sample_weight(class_weight, y),
         class_names=None if fitted.task == "regression" else tuple(str(c) for c in fitted.last.classes_),
         not_applicable=fitted.headless or penalty.not_applicable,

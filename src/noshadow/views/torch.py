@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from noshadow.checks import ONE_LABEL, InputError, refuse, require_choice, require_number, resolved_task
+from noshadow.outcomes import Absent, Damping
 from noshadow.signals import Signals
 from noshadow.views.forward import Pass, disagreement, forward_pass, head_agreement
 from noshadow.views.head import Head, Source, described, found_source
@@ -46,7 +47,6 @@ def torch_view(model: nn.Module, train: object, test: object, *, task: str, weig
     if decay is not None or head.ending:
         settled = resolved_task(task, seen.outputs, seen.targets, owner)
         require_fitting_task(head, settled, owner)
-    damping, damping_source = training_damping(decay, settled, *seen.outputs.shape)
     return View(
         train=seen,
         test=unseen,
@@ -54,8 +54,7 @@ def torch_view(model: nn.Module, train: object, test: object, *, task: str, weig
         head=str(head),
         fit_intercept=head.layer.bias is not None,
         penalize_intercept=True,
-        damping=damping,
-        damping_source=damping_source,
+        penalty=_penalty(*training_damping(decay, settled, *seen.outputs.shape)),
         sample_weight=None,
         class_names=None,
         not_applicable=_not_applicable(head, agreement),
@@ -113,6 +112,10 @@ def _present(records: Records, owner: str, argument: str) -> Records:
     if records.count == 0:
         refuse(owner, argument, "hold at least one record", "none")
     return records
+
+
+def _penalty(value: float | None, sentence: str) -> Damping | Absent:
+    return Absent("not available", sentence) if value is None else Damping(value, "weight_decay", sentence)
 
 
 def training_damping(decay: float | None, task: str, n: int, q: int) -> tuple[float | None, str]:

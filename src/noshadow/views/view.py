@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from noshadow.checks import Array, refuse
+from noshadow.outcomes import Absent, Damping
 from noshadow.signals import Signals
 
 
@@ -19,8 +20,8 @@ class View:
         head: the linear layer that was read, for people; None when the model has none.
         fit_intercept: whether the head has a bias.
         penalize_intercept: whether the training's penalty λ also acts on the bias.
-        damping: λ of the training on the sum scale (Σ over records + λI); None when unknown.
-        damping_source: one sentence on where the damping comes from, or why it is unknown.
+        penalty: λ of the training on the sum scale (Σ over records + λI), or why it is unknown. `damping` is its value,
+            None when unknown; `damping_source` says where it comes from, or why it is unknown.
         sample_weight: (n,) weights of the training records, or None when all weigh the same.
         class_names: names of classes 0 … m − 1, or None.
         not_applicable: why record scores do not exist for this model, or None.
@@ -35,14 +36,23 @@ class View:
     head: str | None
     fit_intercept: bool
     penalize_intercept: bool
-    damping: float | None
-    damping_source: str
+    penalty: Damping | Absent
     sample_weight: Array | None
     class_names: tuple[str, ...] | None
     not_applicable: str | None
     notes: tuple[str, ...]
     weights_sha256: str
     inputs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def damping(self) -> float | None:
+        """λ of the training, None when unknown."""
+        return self.penalty.value if isinstance(self.penalty, Damping) else None
+
+    @property
+    def damping_source(self) -> str:
+        """Where λ comes from, or why it is unknown, in one sentence."""
+        return self.penalty.sentence if isinstance(self.penalty, Damping) else self.penalty.reason
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,15 @@ import torch
 
 from noshadow.blocks import as_blocks_of, block_length, blocks
 from noshadow.checks import Array, require_number
+from noshadow.outcomes import Damping
 from noshadow.scores.baselines import block_residuals
 from noshadow.scores.last_layer.design import Design
 
 RELATIVE_DAMPING = 1e-6
 
 
-def resolved_damping(damping: float | str, mean_curvature: float, source: str | None) -> tuple[float, str]:
-    """λ and one sentence on where it comes from.
+def resolved_damping(damping: float | str | Damping, mean_curvature: float, source: str | None) -> Damping:
+    """λ and where it comes from; a Damping is taken as it is, but for `source` in the place of its sentence.
 
     "auto" means that the training's own λ is not known here: 10⁻⁶ of the mean eigenvalue of the undamped curvature,
     enough for a safe factorisation and too little to move well-determined directions.
@@ -22,10 +23,11 @@ def resolved_damping(damping: float | str, mean_curvature: float, source: str | 
     if isinstance(damping, str):
         if damping != "auto":
             require_number(damping, "record_scores", "damping", low=0.0)
-        value = RELATIVE_DAMPING * mean_curvature
-        return value, source or f"automatic: {RELATIVE_DAMPING:g} × the mean eigenvalue of the curvature (training's own λ unknown)"
-    value = require_number(damping, "record_scores", "damping", low=0.0)
-    return value, source or "given"
+        words = f"automatic: {RELATIVE_DAMPING:g} × the mean eigenvalue of the curvature (training's own λ unknown)"
+        return Damping(RELATIVE_DAMPING * mean_curvature, "automatic", source or words)
+    known = damping if isinstance(damping, Damping) else Damping(damping, "given", "given")
+    value = require_number(known.value, "record_scores", "damping", low=0.0)
+    return Damping(value, known.kind, source or known.sentence)
 
 
 def largest_weight(sample_weight: Array | None) -> float:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from noshadow.checks import Array, NumericalError, refuse, require_choice, require_number, require_whole
+from noshadow.limits import DOUBTFUL_CONDITION, FAR_FROM_MINIMUM, NONLINEAR_HEAD
+from noshadow.outcomes import Damping, Note, not_applicable
 from noshadow.scores.baselines import baseline_columns
 from noshadow.scores.last_layer.curvature import SoftmaxProblem
 from noshadow.scores.last_layer.damping import HeadFit, head_fit, largest_weight, mean_curvature, resolved_damping
@@ -19,9 +21,8 @@ from noshadow.scores.last_layer.single_output import binary_columns, logit_curva
 from noshadow.scores.last_layer.softmax_solver import HeadSolution, SolverOptions, softmax_solution
 from noshadow.scores.result import COLUMNS, RecordScores, Solved
 
-NONLINEAR_HEAD = 1e-3
-DOUBTFUL_CONDITION = 1e12
 OWNER = "record_scores"
+ASSUME_MINIMUM = "influence, newton, loo and shift assume one and may be far too large; order is more reliable than size"
 
 
 def record_scores(
@@ -30,7 +31,7 @@ def record_scores(
     targets: object,
     *,
     task: str = "auto",
-    damping: float | str = "auto",
+    damping: float | str | Damping = "auto",
     fit_intercept: bool = True,
     penalize_intercept: bool = True,
     sample_weight: object = None,
@@ -58,7 +59,8 @@ def record_scores(
         outputs: (n, m) logits or predictions; (n,) for one output.
         targets: (n,) labels or floats, (n, q) floats, or (n, m) rows of probabilities (soft labels).
         task: "regression", "classification" (softmax), "binary" (one logit) or "auto".
-        damping: λ ≥ 0 added to the **sum** of curvatures (GᵀG for squared loss), or "auto".
+        damping: λ ≥ 0 added to the **sum** of curvatures (GᵀG for squared loss), or "auto"; a Damping
+            also says where it comes from.
         fit_intercept: append the bias column. penalize_intercept: λ applies to it too.
         sample_weight: (n,) ≥ 0, scales each record's loss, gradient and curvature.
         columns: names to compute, all by default.
@@ -103,7 +105,8 @@ def record_scores(
     _require_method(method, task, owner)
     design = whitened_design(x, fit_intercept=fit_intercept, penalize_intercept=penalize_intercept, owner=owner)
     scale = mean_curvature(design, out, weight, task) if isinstance(damping, str) else 0.0
-    value, source = resolved_damping(damping, scale, damping_source)
+    settled = resolved_damping(damping, scale, damping_source)
+    value = settled.value
     design = damped_design(design, value, len(x), largest_weight(weight))
     if task == "classification":
         problem = SoftmaxProblem(design, out, y, weight, value)
@@ -116,8 +119,7 @@ def record_scores(
     held: dict[str, Any] = solved.columns | baseline_columns(x, out, y, weight, task, fit_intercept=fit_intercept, wanted=wanted)
     return RecordScores(
         task=task,
-        damping_used=value,
-        damping_source=source,
+        damping=settled,
         effective_dof=solved.dof,
         rank=design.rank + design.faint,
         condition=solved.inverse.condition,
@@ -198,7 +200,7 @@ def absent_columns(task: str, wanted: Sequence[str]) -> dict[str, str]:
     """Wanted columns that do not exist for the task, and why."""
     if task != "regression":
         return {}
-    reason = "not applicable: a regression predicts no class probabilities"
+    reason = not_applicable("a regression predicts no class probabilities")
     return {name: reason for name in ("entropy", "margin_leverage") if name in wanted}
 
 
@@ -207,7 +209,7 @@ def score_notes(solved: Solved, design: Design, fit: HeadFit) -> tuple[str, ...]
     notes = list(solved.notes)
     interpolated = int(np.isinf(solved.columns["newton"]).sum()) if "newton" in solved.columns else 0
     if interpolated:
-        notes.append(f"{interpolated} interpolated records (leverage 1): their newton, loo and shift are +inf by convention")
+        notes.append(interpolation_note(interpolated))
     rank = design.rank + design.faint
     if rank < design.width:
         notes.append(f"features have numerical rank {rank} of {design.width}: constant, collinear or more features than records")
@@ -217,16 +219,25 @@ def score_notes(solved: Solved, design: Design, fit: HeadFit) -> tuple[str, ...]
             "all but switched off; no leverage moves by more than 1e-10"
         )
     if solved.inverse.jitter > 0:
-        notes.append(f"the factorisation needed jitter {solved.inverse.jitter:g} on the unit diagonal: damping is doubtful")
+        notes.append(jitter_note(solved.inverse.jitter))
     if solved.inverse.condition > DOUBTFUL_CONDITION:
-        notes.append(
-            f"the curvature is nearly singular (condition {solved.inverse.condition:.0e}): scores may be inaccurate, raise the damping"
-        )
-    if fit.stationarity >= 1:
-        notes.append(
-            f"the head is not at a minimum of its objective (its left-over gradient is {fit.stationarity:.2g} times one typical record's): "
-            "influence, newton, loo and shift assume one and may be far too large; order is more reliable than size"
-        )
+        words = f"the curvature is nearly singular (condition {solved.inverse.condition:.0e})"
+        notes.append(Note(f"{words}: scores may be inaccurate, raise the damping", "NS022"))
+    if fit.stationarity >= FAR_FROM_MINIMUM:
+        words = f"(its left-over gradient is {fit.stationarity:.2g} times one typical record's): {ASSUME_MINIMUM}"
+        notes.append(Note(f"the head is not at a minimum of its objective {words}", "NS020"))
     if fit.residual > NONLINEAR_HEAD:
-        notes.append(f"outputs are not a linear function of the features (relative residual {fit.residual:.2g}): is this the right layer?")
+        words = f"outputs are not a linear function of the features (relative residual {fit.residual:.2g})"
+        notes.append(Note(f"{words}: is this the right layer?", "NS023"))
     return tuple(notes)
+
+
+def interpolation_note(records: int) -> Note:
+    """Said of records with infinite scores."""
+    words = f"{records} interpolated records (leverage 1): their newton, loo and shift are +inf by convention"
+    return Note(words, "NS014")
+
+
+def jitter_note(jitter: float) -> Note:
+    """Said of a factorisation that failed without help."""
+    return Note(f"the factorisation needed jitter {jitter:g} on the unit diagonal: damping is doubtful", "NS022")

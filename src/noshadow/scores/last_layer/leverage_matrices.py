@@ -94,7 +94,8 @@ def leverage_matrices(
     chosen = _chosen(records, len(x))
     design = whitened_design(x, fit_intercept=fit_intercept, penalize_intercept=penalize_intercept, owner=OWNER)
     scale = mean_curvature(design, out, weight, task) if isinstance(damping, str) else 0.0
-    value, source = resolved_damping(damping, scale, None)
+    settled = resolved_damping(damping, scale, None)
+    value = settled.value
     design = damped_design(design, value, len(x), largest_weight(weight))
     if task == "classification":
         matrix = _softmax_matrices(SoftmaxProblem(design, out, y, weight, value), chosen, space, max_memory)
@@ -112,7 +113,7 @@ def leverage_matrices(
         records=chosen,
         space=space,
         damping_used=value,
-        damping_source=source,
+        damping_source=settled.sentence,
         notes=head.notes,
     )
 

@@ -7,12 +7,11 @@ import torch
 
 from noshadow.blocks import as_blocks_of, block_length, blocks
 from noshadow.checks import Array
+from noshadow.outcomes import Note
 from noshadow.scores.baselines import block_residuals
 from noshadow.scores.last_layer.curvature import ContrastInverse, SoftmaxProblem
 from noshadow.scores.last_layer.loss_changes import margin_falls
 
-# The largest relative error of the riskiest records that passes without a word.
-ROUNDING_TOLERANCE = 1e-4
 # Where rounding, eps times the condition, may be more than this share of 1 − h, somebody has to look.
 DOUBTFUL_SHARE = 1e-6
 
@@ -34,11 +33,12 @@ def nearly_interpolated(columns: dict[str, Array], gaps: Array, condition: float
     return np.unique(np.concatenate([near[np.argsort(gaps[near])[:each]], near[np.argsort(-columns["shift"][near])[:each]]]))
 
 
-def rounding_note(error: float, condition: float, gap: float) -> str:
+def rounding_note(error: float, condition: float, gap: float) -> Note:
     """What is said when 1 − h of a record is so small that float64 cannot hold what is left of the curvature without it."""
-    return (
+    return Note(
         f"records are nearly interpolated (1 − leverage down to {gap:.0e}): rounding in float64 moved their newton, loo and shift by up to "
-        f"{error:.1e} (condition {condition / gap:.0e} without the record), raise the damping"
+        f"{error:.1e} (condition {condition / gap:.0e} without the record), raise the damping",
+        "NS022",
     )
 
 

@@ -7,10 +7,11 @@ import torch
 
 from noshadow.blocks import as_blocks_of, block_length, blocks
 from noshadow.checks import Array
+from noshadow.limits import ROUNDING_TOLERANCE
 from noshadow.linalg import SpdInverse, spd_inverse
 from noshadow.scores.last_layer.design import Design
 from noshadow.scores.last_layer.loss_changes import logit_loss_changes
-from noshadow.scores.last_layer.precision import ROUNDING_TOLERANCE, at_most_all, doubtful_gap, rounding_note
+from noshadow.scores.last_layer.precision import at_most_all, doubtful_gap, rounding_note
 from noshadow.scores.result import Solved
 
 # Below this 1 − h the record is interpolated: the leave-one-out formulas are 0/0 in float64.

@@ -8,7 +8,9 @@ import numpy as np
 import torch
 
 from noshadow.checks import Array, InputError, NumericalError, advice, its_place, refuse
+from noshadow.limits import ROUNDING_TOLERANCE
 from noshadow.linalg import PairForms, SpdInverse, pair_form_values
+from noshadow.outcomes import Absent
 from noshadow.scores.last_layer.curvature import (
     ContrastInverse,
     SoftmaxProblem,
@@ -31,7 +33,6 @@ from noshadow.scores.last_layer.ekfac import (
 from noshadow.scores.last_layer.head_dual import more_precise, over_records, softmax_over_records
 from noshadow.scores.last_layer.margin import margin_leverages
 from noshadow.scores.last_layer.precision import (
-    ROUNDING_TOLERANCE,
     doubtful_gap,
     float64_error,
     nearly_interpolated,
@@ -89,7 +90,7 @@ def _with_margins(problem: SoftmaxProblem, solved: Solved, precision: str, *, bl
             found = margin_leverages(problem, block_size=block_size, progress=progress)
     except NumericalError as error:
         # Its curvature has rank one a record and may be singular where the cross-entropy's is not.
-        return replace(solved, absent={"margin_leverage": f"not available: {error}"})
+        return replace(solved, absent={"margin_leverage": Absent("not available", str(error))})
     errors = [error for error in (solved.precision_error, found.error) if error is not None]
     return replace(solved, columns=solved.columns | {"margin_leverage": found.values}, precision_error=max(errors, default=None))
 
@@ -240,7 +241,7 @@ def _ekfac_solved(
     try:
         columns["margin_leverage"] = ekfac_margin_leverages(problem, dtype=dtype, block_size=block_size, progress=progress, owner=owner)
     except NumericalError as failure:
-        return replace(solved, absent={"margin_leverage": f"not available: {failure}"}), curvature
+        return replace(solved, absent={"margin_leverage": Absent("not available", str(failure))}), curvature
     return solved, curvature
 
 

@@ -9,8 +9,11 @@ import pandas as pd
 from scipy.stats import spearmanr
 
 from noshadow.checks import Array, advice, its_place, refuse, require_number, require_whole
+from noshadow.limits import CROWDED, DOUBTFUL_CONDITION, FAR_FROM_MINIMUM, FAR_OFF
 from noshadow.losses import record_losses
+from noshadow.outcomes import Damping, Note, not_applicable
 from noshadow.scores.baselines import record_entropies
+from noshadow.scores.last_layer.entry import ASSUME_MINIMUM, interpolation_note, jitter_note
 from noshadow.scores.network.dual import DualColumns, dual_bytes
 from noshadow.scores.network.problem import network_problem, stationarity
 from noshadow.scores.network.projected import ProjectedColumns
@@ -26,13 +29,9 @@ from noshadow.scores.result import RecordScores
 from noshadow.views.network import network_view
 
 OWNER = "network_scores"
-# From this share of the dimensions on, scores are about half of what they should be, and less.
-CROWDED = 0.25
-FAR_OFF = 0.5
-DOUBTFUL_CONDITION = 1e12
-NO_LEVERAGE = "not applicable: the margin is one number a record; pass {how} for the leverage over all logits"
-NO_MARGIN = "not applicable: all logits are scored; pass {how} for margin_leverage"
-NO_CLASSES = "not applicable: a regression predicts no class probabilities"
+NO_LEVERAGE = "the margin is one number a record; pass {how} for the leverage over all logits"
+NO_MARGIN = "all logits are scored; pass {how} for margin_leverage"
+NO_CLASSES = not_applicable("a regression predicts no class probabilities")
 
 
 def network_scores(
@@ -115,11 +114,11 @@ def network_scores(
             network, records, task=task, outputs=outputs, sample_weight=sample_weight, batch_size=batch_size, progress=progress
         )
         prepared = prepared_network(network, records, problem, settings, progress=progress)
-        value, source = network_damping(damping, weight_decay, prepared, owner)
-        solved = solved_network(prepared, value, owner)
+        settled = network_damping(damping, weight_decay, prepared, owner)
+        solved = solved_network(prepared, settled.value, owner)
         norms = network_gradient_norms(prepared)
-        slack = stationarity(network, records, problem, damping=value, gradient_norms=norms)
-    return _result(prepared, solved, gradient_norm=norms, slack=slack, damping=value, source=source, started=started)
+        slack = stationarity(network, records, problem, damping=settled.value, gradient_norms=norms)
+    return _result(prepared, solved, gradient_norm=norms, slack=slack, damping=settled, started=started)
 
 
 def damping_sweep(
@@ -174,7 +173,7 @@ def damping_sweep(
             network, records, task=task, outputs=outputs, sample_weight=None, batch_size=batch_size, progress=progress
         )
         prepared = prepared_network(network, records, problem, settings, progress=progress)
-    base, _ = network_damping(damping, weight_decay, prepared, owner)
+    base = network_damping(damping, weight_decay, prepared, owner).value
     found = {factor: solved_network(prepared, factor * base, owner) for factor in dict.fromkeys((1.0, *steps))}
     centre = found[1.0].columns["shift"]
     table: pd.DataFrame = pd.DataFrame([_sweep_row(factor, base, found[factor], centre) for factor in steps])
@@ -205,8 +204,7 @@ def _result(
     *,
     gradient_norm: Array,
     slack: float,
-    damping: float,
-    source: str,
+    damping: Damping,
     started: float,
 ) -> RecordScores:
     problem, network = prepared.problem, prepared.network
@@ -217,8 +215,7 @@ def _result(
         columns["entropy"] = record_entropies(problem.outputs, problem.task)
     return RecordScores(
         task=problem.task,
-        damping_used=damping,
-        damping_source=source,
+        damping=damping,
         effective_dof=solved.dof,
         rank=min(len(problem) * problem.columns, network.size),
         condition=solved.condition,
@@ -243,24 +240,25 @@ def _absent(kind: str, task: str, owner: str) -> dict[str, str]:
     if kind == "regression":
         return dict.fromkeys(("entropy", "margin_leverage"), NO_CLASSES)
     if kind == "softmax":
-        return {"margin_leverage": NO_MARGIN.format(how=advice(owner, "outputs", "margin"))}
-    return {"leverage": NO_LEVERAGE.format(how=advice(owner, "outputs", "all"))} if task == "classification" else {}
+        return {"margin_leverage": not_applicable(NO_MARGIN.format(how=advice(owner, "outputs", "margin")))}
+    if task != "classification":
+        return {}
+    return {"leverage": not_applicable(NO_LEVERAGE.format(how=advice(owner, "outputs", "all")))}
 
 
 def _notes(prepared: PreparedNetwork, solved: DualColumns | ProjectedColumns, slack: float) -> tuple[str, ...]:
-    notes = []
+    notes: list[str] = []
     interpolated = int(np.isinf(solved.columns["newton"]).sum())
     if interpolated:
-        notes.append(f"{interpolated} interpolated records (leverage 1): their newton, loo and shift are +inf by convention")
+        notes.append(interpolation_note(interpolated))
     if solved.jitter > 0:
-        notes.append(f"the factorisation needed jitter {solved.jitter:g} on the unit diagonal: damping is doubtful")
+        notes.append(jitter_note(solved.jitter))
     if solved.condition > DOUBTFUL_CONDITION:
-        notes.append(f"the damped kernel is nearly singular (condition {solved.condition:.0e}): raise the damping")
-    if slack >= 1:
-        notes.append(
-            f"the layers are not at a minimum of their objective (left-over gradient {slack:.2g} times one typical record's): "
-            "influence, newton, loo and shift assume one and may be far too large; order is more reliable than size"
-        )
+        words = f"the damped kernel is nearly singular (condition {solved.condition:.0e})"
+        notes.append(Note(f"{words}: raise the damping", "NS022"))
+    if slack >= FAR_FROM_MINIMUM:
+        words = f"(left-over gradient {slack:.2g} times one typical record's): {ASSUME_MINIMUM}"
+        notes.append(Note(f"the layers are not at a minimum of their objective {words}", "NS020"))
     if isinstance(solved, ProjectedColumns):
         assert prepared.features is not None
         width = prepared.features.draws[0].shape[1]
@@ -271,9 +269,10 @@ def _notes(prepared: PreparedNetwork, solved: DualColumns | ProjectedColumns, sl
         error = solved.errors["shift"]
         if width < prepared.network.size and (solved.dof > CROWDED * width or error > FAR_OFF):
             need = dual_bytes(len(prepared.problem) * prepared.problem.columns) / 1e9
-            notes.append(
+            words = (
                 f"{solved.dof:.0f} effective degrees of freedom crowd {width:,} projected dimensions: scores are too small (relative error "
                 f"of shift about {error:.2f}); raise dimension{its_place(prepared.network.owner, 'dimension')}, or take "
                 f"{advice(prepared.network.owner, 'method', 'dual')} ({need:.1f} GB)"
             )
+            notes.append(Note(words, "NS025"))
     return tuple(notes)

@@ -7,6 +7,7 @@ import torch
 
 from noshadow.blocks import blocks
 from noshadow.checks import Array, require_choice, require_number, require_whole, whole_seed
+from noshadow.outcomes import Damping
 from noshadow.scores.network.columns import roots
 from noshadow.scores.network.dual import DualColumns, dual_bytes, dual_columns, require_dual_memory, scaled_kernel
 from noshadow.scores.network.gradients import record_differentiation
@@ -102,23 +103,24 @@ def _weighted_trace(inner: torch.Tensor, problem: NetworkProblem) -> float:
     return total
 
 
-def network_damping(damping: float | str, weight_decay: float | None, prepared: PreparedNetwork, owner: str) -> tuple[float, str]:
-    """λ > 0 and one sentence on where it comes from; a training without weight decay gets the small automatic one.
+def network_damping(damping: float | str, weight_decay: float | None, prepared: PreparedNetwork, owner: str) -> Damping:
+    """λ > 0 and where it comes from; a training without weight decay gets the small automatic one.
 
     Raises:
         InputError: damping is not a number > 0 or "auto", weight_decay is negative.
     """
     if not (isinstance(damping, str) and damping == "auto"):
-        return require_number(damping, owner, "damping", low=0.0, low_open=True), "given"
+        return Damping(require_number(damping, owner, "damping", low=0.0, low_open=True), "given", "given")
     n, q = prepared.problem.outputs.shape
     decay = None if weight_decay is None else require_number(weight_decay, owner, "weight_decay", low=0.0)
     known, source = training_damping(decay, prepared.problem.task, n, q)
     if known:
-        return known, source
+        return Damping(known, "weight_decay", source)
     # All zero: a network that no record can move; any λ gives scores of zero.
     value = RELATIVE_DAMPING * prepared.mean_curvature or 1.0
     reason = "weight_decay=0, and many layers need λ > 0" if known == 0 else "training's own λ unknown"
-    return value, f"automatic: {RELATIVE_DAMPING:g} × the mean curvature ({reason})"
+    kind = "substitute" if known == 0 else "automatic"
+    return Damping(value, kind, f"automatic: {RELATIVE_DAMPING:g} × the mean curvature ({reason})")
 
 
 def solved_network(prepared: PreparedNetwork, damping: float, owner: str) -> DualColumns | ProjectedColumns:

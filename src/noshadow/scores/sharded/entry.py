@@ -138,8 +138,7 @@ def _scores(head: ShardedHead, found: SolvedHead, notes: tuple[str, ...], second
     held: dict[str, Any] = solved.columns
     return RecordScores(
         task=head.task,
-        damping_used=found.damping,
-        damping_source=found.source,
+        damping=found.damping,
         effective_dof=solved.dof,
         rank=found.design.rank + found.design.faint,
         condition=solved.inverse.condition,

@@ -8,12 +8,13 @@ import numpy as np
 import torch
 
 from noshadow.checks import Array, InputError, NumericalError
+from noshadow.limits import ROUNDING_TOLERANCE
 from noshadow.linalg import PairForms, pair_form_values, spd_inverse
+from noshadow.outcomes import Absent, Damping
 from noshadow.scores.last_layer.curvature import ContrastInverse, SoftmaxProblem, curvature_bytes, difference_forms, grounded_laplacian
 from noshadow.scores.last_layer.damping import HeadFit, curvature_size, fit_of_sums, largest_weight, least_squares_head, resolved_damping
 from noshadow.scores.last_layer.design import Design, damped_design
 from noshadow.scores.last_layer.precision import (
-    ROUNDING_TOLERANCE,
     at_most_all,
     first_order_error,
     nearly_interpolated,
@@ -41,8 +42,7 @@ class SolvedHead:
 
     solved: Solved
     fit: HeadFit
-    damping: float
-    source: str
+    damping: Damping
     design: Design
 
 
@@ -88,7 +88,8 @@ def solved_head(
         problems = ["cross_entropy", *(["margin"] if "margin_leverage" in head.wanted else [])]
     sums = head.curvature_sums(problems, DTYPES[chosen], fit=True)
     scale = float(sums["trace"]) / curvature_size(head.design.width, head.classes, head.task)
-    value, source = resolved_damping(damping, scale if isinstance(damping, str) else 0.0, damping_source)
+    settled = resolved_damping(damping, scale if isinstance(damping, str) else 0.0, damping_source)
+    value = settled.value
     if isinstance(damping, str) and (damped := _damped(head, value)) is not head:
         # λ was not known before the pass; features this faint are rare enough to read the records once more.
         head = damped
@@ -101,7 +102,7 @@ def solved_head(
     else:
         solved, off = _single(head, curvature["single"], value, theta, owner)
     fit = fit_of_sums(head.design, fitted, theta, off, n=n, task=head.task, damping=value)
-    return SolvedHead(solved, fit, value, source, head.design)
+    return SolvedHead(solved, fit, settled, head.design)
 
 
 def _damped(head: ShardedHead, damping: float) -> ShardedHead:
@@ -144,7 +145,8 @@ def _single(head: ShardedHead, gram: Array, damping: float, theta: torch.Tensor,
 def _softmax(
     head: ShardedHead, curvature: Values, damping: float, theta: torch.Tensor, precision: str, chosen: str, owner: str
 ) -> tuple[Solved, float]:
-    absent, given = {}, _columns_given(head, theta, DTYPES[chosen])
+    absent: dict[str, str] = {}
+    given = _columns_given(head, theta, DTYPES[chosen])
     if "margin" in curvature:
         try:
             margin = _contrast(head, curvature.pop("margin"), damping, owner)
@@ -152,7 +154,7 @@ def _softmax(
             del margin
         except NumericalError as error:
             # Its curvature has rank one a record and may be singular where the cross-entropy's is not.
-            absent = {"margin_leverage": f"not available: {error}"}
+            absent = {"margin_leverage": Absent("not available", str(error))}
     contrast = _contrast(head, curvature.pop("cross_entropy"), damping, owner)
     solved, off = _at_precision(head, contrast, given, damping, chosen)
     if precision == "auto" and solved.precision_error is not None and not solved.precision_error <= MIXED_TOLERANCE:

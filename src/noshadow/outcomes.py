@@ -1,0 +1,88 @@
+"""What rooms tell each other in types rather than in prose: where λ comes from, what does not exist, what has a code."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+ABSENCES = ("not applicable", "not available", "not calibrated here")
+
+
+@dataclass(frozen=True)
+class Damping:
+    """λ on the sum over records, and where it comes from.
+
+    Attributes:
+        value: λ ≥ 0.
+        kind: "given" (by the caller), "weight_decay" (of the training objective), "estimator" (its own penalty),
+            "automatic" (the training's λ is unknown, and a share of the curvature stands in for it) or "substitute"
+            (the training had none, the method needs one, and a share of the curvature stands in for it).
+        sentence: the same for people.
+    """
+
+    value: float
+    kind: str
+    sentence: str
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether λ is that of the training, as far as anybody knows."""
+        return self.kind not in ("automatic", "substitute")
+
+
+class Absent(str):
+    """Why something does not exist, as the text "kind: reason" that `not_applicable` holds and files keep.
+
+    Attributes:
+        kind: one of `ABSENCES`. reason: one sentence without the kind before it.
+
+    Example:
+        >>> Absent("not applicable", "a regression has no classes")
+        'not applicable: a regression has no classes'
+    """
+
+    kind: str
+    reason: str
+
+    def __new__(cls, kind: str, reason: str) -> "Absent":
+        """The text, made here and nowhere else."""
+        made = super().__new__(cls, f"{kind}: {reason}")
+        made.kind, made.reason = kind, reason
+        return made
+
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
+        return self.kind, self.reason
+
+    @classmethod
+    def of(cls, text: str) -> "Absent":
+        """What a file holds, typed again: `Absent.of(str(absent))` is `absent`. Text without a kind is a reason by itself."""
+        if isinstance(text, cls):
+            return text
+        kind, colon, reason = text.partition(": ")
+        return cls(kind, reason) if colon and kind in ABSENCES else cls("not applicable", text)
+
+
+def not_applicable(reason: object) -> Absent:
+    """The question does not arise."""
+    return Absent("not applicable", str(reason))
+
+
+class Note(str):
+    """A sentence for whoever calls a function by itself, which an audit states as the finding `code` instead.
+
+    Plain text is a note that no finding says.
+    """
+
+    code: str
+
+    def __new__(cls, text: str, code: str) -> "Note":
+        """The sentence with its code."""
+        made = super().__new__(cls, text)
+        made.code = code
+        return made
+
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
+        return str(self), self.code
+
+
+def uncoded(notes: Iterable[str]) -> tuple[str, ...]:
+    """The notes that no finding says."""
+    return tuple(note for note in notes if not isinstance(note, Note))

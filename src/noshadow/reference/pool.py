@@ -15,6 +15,7 @@ from noshadow.signals import Signals
 from noshadow.views.loading import records_of
 from noshadow.views.pairing import paired_targets
 from noshadow.views.row_names import index_ids
+from noshadow.views.walk import walked
 
 BATCH = 256  # of the pass that hashes a data set; fixed, so that the digest does not depend on how the models are run
 
@@ -109,11 +110,11 @@ def _split(data: object, owner: str, argument: str, digest: Any) -> _Split:
         return _Split(_hashed_targets(labels, owner, argument, digest), index_ids(inputs), notes)
     records = records_of(data, owner, argument, seed=0)
     targets = []
-    for batch in records.batches(BATCH):
-        for name, part in (*enumerate(batch.args), *batch.kwargs.items()):
+    for step in walked(records, BATCH, owner=owner, argument=argument):
+        for name, part in (*enumerate(step.inputs.args), *step.inputs.kwargs.items()):
             digest.update(f"|{name}|".encode())
             _hash_inputs(part, owner, argument, digest)
-        targets.append(as_array(batch.target, owner, f"{argument} targets"))
+        targets.append(step.targets)
     if not targets:
         refuse(owner, argument, "hold at least one record", "none")
     ids = None if records.rows is None else np.array(records.rows)

@@ -1,47 +1,27 @@
 """One forward pass over a split: what the model says of each record, held against what its head says."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from noshadow.checks import Array, as_array, refuse
-from noshadow.progress import tracked
+from noshadow.views.batch import Batch
 from noshadow.views.chosen_output import Ran, part_at
 from noshadow.views.endings import as_rows, logits_of, row_differences
 from noshadow.views.head import Head, Source, called, described
 from noshadow.views.loading import Records
 from noshadow.views.view import Settings
+from noshadow.views.walk import Collected, Said, collected, refuse_rows, walked
 
 ROWS_NAMED = 10
 
 
-@dataclass(frozen=True, eq=False)
-class Pass:
-    """What one forward pass left behind, in the data's own order.
-
-    Attributes:
-        features: (n, d) inputs of the head; None when not asked for, or when the head did not run for every record.
-        outputs: (n, m) logits or predictions of the model: the head's own output where the model's ending says the same, else
-            the model's. Of a head that the caller named, its own throughout.
-        targets: (n,) or (n, q). ids: row numbers in the data set behind Subsets, or None.
-        gaps: (n,) by how much the model's output differs from the ending of its head's; 0 where it does not.
-    """
-
-    features: Array | None
-    outputs: Array
-    targets: Array
-    ids: Array | None
-    gaps: Array
-
-
 def forward_pass(
     model: nn.Module, source: Source, records: Records, device: torch.device, settings: Settings, argument: str, *, features: bool
-) -> Pass:
+) -> Collected:
     """Run the model over the records once.
 
     Args:
@@ -51,46 +31,32 @@ def forward_pass(
         device: where the model is. settings: batch size, progress, owner.
         features: whether to keep the inputs of the head.
 
+    Returns:
+        The outputs are the head's own where the model's ending says the same, else the model's; of a
+        head that the caller named, its own throughout. The gaps say by how much the model's output
+        differs from the ending of its head's. Features are None when they were not asked for, or when
+        the head did not run for every record.
+
     Raises:
         InputError: a batch does not give one row of outputs per record, or records are missing.
 
     Cost: one forward pass; memory is that of what is kept and one batch.
     """
-    owner, rows = settings.owner, 0
-    kept = _empty_features(source.head, records.count) if features and source.head is not None else None
-    outputs: Array | None = None
-    targets: list[Array] = []
-    gaps = np.zeros(records.count)
-    total = -(-records.count // settings.batch_size)
-    steps = tracked(records.batches(settings.batch_size), f"Reading {argument}", total=total, show=settings.progress)
-    with closing(steps) as batches, _last_run(source.head, features=kept is not None) as last:  # type: ignore[type-var]
-        for batch in batches:
-            target = as_array(batch.target, owner, f"{argument} targets")
-            size = len(target) if target.ndim else 0
+    owner = settings.owner
+    with _last_run(source.head, features=features) as last:
+
+        def run(batch: Batch, size: int) -> Said:
             last.clear()
             returned = called(model, batch, device, owner)
             own = None if source.path is None else part_at(returned, source.path)
-            raw = last[0].raw if last else None
-            block, gap = _outputs_of(source, raw, own, size, owner)
-            width = block.shape[1] if outputs is None else outputs.shape[1]
-            if block.shape != (size, width) or rows + size > records.count:
-                _refuse_rows(owner, size, f"shape {tuple(block.shape)}")
-            outputs = np.empty((records.count, width), _kept_dtype(block)) if outputs is None else outputs
-            outputs[rows : rows + size], gaps[rows : rows + size] = block.numpy(), gap.numpy()
-            kept = kept if last else None
-            if kept is not None:
-                kept[rows : rows + size] = last[0].given.numpy()
-            targets.append(target)
-            rows += size
-    if rows != records.count or outputs is None:
-        hint = "Does collate_fn drop some?"
-        refuse(owner, argument, "give every record of its data set", f"{rows} rows from {records.count} records", hint)
-    stacked = np.concatenate(targets)
-    ids = None if records.rows is None else np.array(records.rows)
-    return Pass(kept, outputs, stacked[:, 0] if stacked.ndim == 2 and stacked.shape[1] == 1 else stacked, ids, gaps)
+            outputs, gaps = _outputs_of(source, last[0].raw if last else None, own, size, owner)
+            return Said(outputs, last[0].given if last and features else None, gaps)
+
+        steps = walked(records, settings.batch_size, owner=owner, argument=argument, run=run, progress=settings.progress)
+        return collected(steps, records.count)
 
 
-def head_agreement(source: Source, passes: Mapping[str, Pass]) -> dict[str, Any]:
+def head_agreement(source: Source, passes: Mapping[str, Collected]) -> dict[str, Any]:
     """How far the outputs of the splits are those of the head, JSON-ready: what finding NS043 is drawn from.
 
     Keys: `layer`, `ending` and `output` (the way to the model's output, "" for a lone tensor), `used` ("model", or "layer" when
@@ -134,7 +100,7 @@ def _outputs_of(source: Source, raw: Tensor | None, own: Tensor | None, size: in
     if head is not None and (raw is not None or head.asked):
         shape = "nothing" if raw is None else tuple(raw.shape)
         if raw is None or shape != (size, head.layer.out_features):
-            _refuse_rows(owner, size, f"{shape} from '{head.name}'")
+            refuse_rows(owner, size, f"{shape} from '{head.name}'")
         comparable = mine if mine is not None and mine.shape == raw.shape else None
         gap = _everywhere(size) if comparable is None else row_differences(head.ending, raw, comparable)
         if head.asked or not bool(gap.any()):
@@ -143,7 +109,7 @@ def _outputs_of(source: Source, raw: Tensor | None, own: Tensor | None, size: in
         gap = torch.zeros(size, dtype=torch.float64) if head is None else _everywhere(size)
     if mine is None or (head is not None and mine.shape[1] != head.layer.out_features):
         got = "nothing" if own is None else f"shape {tuple(own.shape)}"
-        _refuse_rows(owner, size, got)
+        refuse_rows(owner, size, got)
     if head is None or raw is None:
         return _kept(mine if head is None else logits_of(head.ending, mine, owner)), gap
     block, rows = _kept(raw).clone(), gap > 0
@@ -156,26 +122,12 @@ def _everywhere(size: int) -> Tensor:
     return torch.full((size,), torch.inf, dtype=torch.float64)
 
 
-def _refuse_rows(owner: str, size: int, got: str) -> NoReturn:
-    hint = "Token-level heads are not supported: pool to one row per record, or pass arrays as Signals."
-    refuse(owner, "model", f"give one row of outputs per record ({size} in a batch)", got, hint)
-
-
-def _empty_features(head: Head, count: int) -> Array:
-    wide = np.float64 if head.layer.weight.dtype == torch.float64 else np.float32
-    return np.empty((count, head.layer.in_features), wide)
-
-
 def _held(tensor: Tensor) -> Tensor:
     return tensor.detach().to("cpu")
 
 
 def _kept(tensor: Tensor) -> Tensor:
     return tensor.to(torch.float64 if tensor.dtype == torch.float64 else torch.float32)
-
-
-def _kept_dtype(tensor: Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
 
 
 @contextmanager

@@ -15,12 +15,13 @@ from torch import Tensor, nn
 from noshadow.checks import ONE_LABEL, InputError, refuse, require_choice, require_number, resolved_task
 from noshadow.outcomes import Absent, Damping
 from noshadow.signals import Signals
-from noshadow.views.forward import Pass, disagreement, forward_pass, head_agreement
+from noshadow.views.forward import disagreement, forward_pass, head_agreement
 from noshadow.views.head import Head, Source, described, found_source
 from noshadow.views.loading import Records, records_of
 from noshadow.views.repeated import run_again
 from noshadow.views.row_names import name_facts
 from noshadow.views.view import Settings, View, no_records
+from noshadow.views.walk import Collected
 
 PROBE_RECORDS = 8
 
@@ -200,12 +201,12 @@ def _source(model: nn.Module, records: Records, device: torch.device, settings: 
     return found_source(model, batch, device, settings)
 
 
-def _passed(model: nn.Module, source: Source, records: Records, device: torch.device, settings: Settings, argument: str) -> Pass:
+def _passed(model: nn.Module, source: Source, records: Records, device: torch.device, settings: Settings, argument: str) -> Collected:
     seed_everything(settings.seed)
     return forward_pass(model, source, records, device, settings, argument, features=True)
 
 
-def _signals(found: Pass) -> Signals:
+def _signals(found: Collected) -> Signals:
     return Signals(found.features, found.outputs, found.targets, found.ids)
 
 

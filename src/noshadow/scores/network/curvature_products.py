@@ -19,10 +19,11 @@ from torch.utils._pytree import tree_map
 from noshadow.blocks import as_blocks_of
 from noshadow.checks import NumericalError
 from noshadow.scores.baselines import block_residuals
-from noshadow.scores.network.problem import NetworkProblem, walked
+from noshadow.scores.network.problem import NetworkProblem
 from noshadow.views.loading import Batch, Records, moved
 from noshadow.views.network import Network, naming_the_module
 from noshadow.views.torch import seed_everything
+from noshadow.views.walk import walked
 
 CURVATURES = ("gauss_newton", "hessian")
 PRECISIONS = {"float64": torch.float64, "float32": torch.float32}
@@ -73,16 +74,16 @@ def curvature_product(
             if bool(live.any()):
                 full[live] = product(vectors[live])
             return full
-        total, start = torch.zeros_like(vectors), 0
+        total = torch.zeros_like(vectors)
+        how: dict[str, Any] = {"description": f"Products of {len(vectors)} vectors", "progress": progress}
         seed_everything(seed)
-        for batch in walked(records, problem.batch_size, f"Products of {len(vectors)} vectors", progress):
-            stop = start + len(batch.target)
+        for step in walked(records, problem.batch_size, owner=network.owner, argument="train", **how):
+            targets = as_blocks_of(problem.targets, step.start, step.stop)
             with _differentiating(network):
-                along = _batch_product(working, batch, as_blocks_of(problem.targets, start, stop), problem.task, curvature)
+                along = _batch_product(working, step.inputs, targets, problem.task, curvature)
                 for low in range(0, len(vectors), at_once):
                     chunk = unflattened(network, vectors[low : low + at_once].to(dtype))
                     total[low : low + at_once] += flattened(network, over_columns(network, along, chunk))
-            start = stop
         if not bool(total.isfinite().all()):
             raise NumericalError(f"{network.owner}: derivatives of the model are not finite at records of train. Check the model there.")
         return total

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from noshadow.blocks import blocks
-from noshadow.checks import Array, NumericalError, as_array, numeric_array, refuse, require_squarable, users_code
+from noshadow.checks import Array, NumericalError, numeric_array, refuse, require_squarable, users_code
 from noshadow.linalg import batched_cg
 from noshadow.scores.network.curvature_products import Product, curvature_product, pulled_back, pushed_forward
 from noshadow.scores.network.gradients import COMPARED, first_records, require_independent
@@ -17,6 +17,7 @@ from noshadow.scores.network.solver_arguments import Solver
 from noshadow.views.loading import Batch, Records, records_of
 from noshadow.views.network import Network, require_agreement
 from noshadow.views.torch import seed_everything
+from noshadow.views.walk import Said, walked
 
 # Vectors of p numbers held for each right-hand side while it is being solved.
 VECTORS = 10
@@ -65,14 +66,18 @@ def points_of(network: Network, points: object, problem: NetworkProblem, *, seed
     records = records_of(points, owner, "points", seed=seed)
     if records.count == 0:
         refuse(owner, "points", "hold at least one record", "none")
+
+    def run(batch: Batch, _: int) -> Said:
+        with users_code(owner, "points must hold inputs that the model takes, like those of train"):
+            return Said(network.outputs(network.parameters, *network.inputs(batch)).cpu())
+
     batches, outputs, targets = [], [], []
     seed_everything(seed)
-    for batch in records.batches(1):
-        args, kwargs = network.inputs(batch)
-        with users_code(owner, "points must hold inputs that the model takes, like those of train"):
-            outputs.append(network.outputs(network.parameters, args, kwargs).cpu().numpy())
-        batches.append(batch)
-        targets.append(as_array(batch.target, owner, "points targets"))
+    for step in walked(records, 1, owner=owner, argument="points", run=run):
+        assert step.said is not None
+        batches.append(step.inputs)
+        outputs.append(step.said.outputs.numpy())
+        targets.append(step.targets)
     found = numeric_array(np.concatenate(outputs), owner, "outputs of points", ndim=2)
     require_squarable(found, owner, "outputs of points")
     m = problem.outputs.shape[1]

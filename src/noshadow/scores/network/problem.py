@@ -1,7 +1,5 @@
 """What the Gauss–Newton problem of a network is made of besides its Jacobian: outputs, residuals, curvature weights."""
 
-from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +12,6 @@ from noshadow.blocks import as_blocks_of
 from noshadow.checks import (
     Array,
     advice,
-    as_array,
     numeric_array,
     refuse,
     require_choice,
@@ -25,13 +22,13 @@ from noshadow.checks import (
     resolved_task,
 )
 from noshadow.losses import hard_labels, record_margins, task_targets
-from noshadow.progress import tracked
 from noshadow.scores.baselines import block_residuals
 from noshadow.signals import Signals
 from noshadow.views.loading import Batch, Records
 from noshadow.views.network import Network, naming_the_module
 from noshadow.views.outputs import require_logits
 from noshadow.views.torch import require_fitting_task
+from noshadow.views.walk import Said, collected, walked
 
 OUTPUTS = ("auto", "margin", "all")
 # Weights below this change nothing that float64 can show; above zero they let h/w stay a ratio of numbers.
@@ -134,28 +131,18 @@ def network_problem(
 
 
 def _collected(network: Network, records: Records, batch_size: int, progress: bool) -> tuple[Array, Array]:
-    found, targets = [], []
-    for batch in walked(records, batch_size, "Reading train", progress):
-        args, kwargs = network.inputs(batch)
+    def run(batch: Batch, size: int) -> Said:
         with naming_the_module(network):
-            found.append(network.outputs(network.parameters, args, kwargs).cpu().numpy())
-        targets.append(as_array(batch.target, network.owner, "train targets"))
-        if len(found[-1]) != len(targets[-1]):
-            refuse(network.owner, "model", "give one row of outputs per record", f"{len(found[-1])} rows for {len(targets[-1])} records")
-    outputs = numeric_array(np.concatenate(found), network.owner, "outputs", ndim=2)
+            found = network.outputs(network.parameters, *network.inputs(batch)).cpu()
+        if len(found) != size:
+            refuse(network.owner, "model", "give one row of outputs per record", f"{len(found)} rows for {size} records")
+        return Said(found)
+
+    steps = walked(records, batch_size, owner=network.owner, argument="train", run=run, progress=progress)
+    found = collected(steps, records.count)
+    outputs = numeric_array(found.outputs, network.owner, "outputs", ndim=2)
     require_squarable(outputs, network.owner, "outputs")
-    stacked = np.concatenate(targets)
-    return outputs, numeric_array(
-        stacked[:, 0] if stacked.ndim == 2 and stacked.shape[1] == 1 else stacked, network.owner, "targets", ndim=(1, 2)
-    )
-
-
-def walked(records: Records, batch_size: int, description: str, progress: bool) -> Iterator[Batch]:
-    """Batches of the records in order, under a progress bar."""
-    total = -(-records.count // batch_size)
-    steps = tracked(records.batches(batch_size), description, total=total, show=progress)
-    with closing(steps) as batches:  # type: ignore[type-var]
-        yield from batches
+    return outputs, numeric_array(found.targets, network.owner, "targets", ndim=(1, 2))
 
 
 def residuals(problem: NetworkProblem, start: int, stop: int) -> Tensor:
@@ -175,15 +162,13 @@ def stationarity(network: Network, records: Records, problem: NetworkProblem, *,
         return (network.outputs(parameters, args, kwargs) * along).sum()
 
     slope = grad(directed)
-    start = 0
-    for batch in records.batches(problem.batch_size):
-        stop = start + len(batch.target)
-        args, kwargs = network.inputs(batch)
+    for step in walked(records, problem.batch_size, owner=network.owner, argument="train"):
+        args, kwargs = network.inputs(step.inputs)
+        along = residuals(problem, step.start, step.stop).to(network.device)
         with naming_the_module(network):
-            part = slope(network.parameters, args, kwargs, residuals(problem, start, stop).to(network.device))
+            part = slope(network.parameters, args, kwargs, along)
         for name, value in part.items():
             total[name] += value
-        start = stop
     penalty = damping * (2.0 if problem.task == "regression" else 1.0)  # λ stands beside JᵀJ, half the squared loss' curvature
     left_over = sum(float(((total[name] + penalty * value) ** 2).sum()) for name, value in network.parameters.items()) ** 0.5
     typical = float(np.sqrt((gradient_norms**2).mean()))

@@ -7,6 +7,7 @@ have in common, that too few dimensions make every record look safer, shows in h
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,9 +20,10 @@ from noshadow.linalg import spd_inverse
 from noshadow.scores.network.columns import SelfResponse, many_output_columns, one_output_columns, roots
 from noshadow.scores.network.factored_layers import Factors, Lookups, Plain, PlainLinear, RecordGradients
 from noshadow.scores.network.gradients import Differentiated
-from noshadow.scores.network.problem import NetworkProblem, walked
+from noshadow.scores.network.problem import NetworkProblem
 from noshadow.views.loading import Records
 from noshadow.views.network import Network
+from noshadow.views.walk import walked
 
 DRAWS = 2
 # The projection that shows the bias has this many times fewer dimensions.
@@ -123,16 +125,15 @@ def projected_features(
     n, c = len(problem), problem.columns
     draws = [torch.empty((n * c, sum(sketch.width for sketch in sketch_list)), dtype=torch.float32) for sketch_list in drawn]
     norms = torch.empty((n, c, c), dtype=torch.float64)
-    start = 0
-    for batch in walked(records, problem.batch_size, "Gradients", progress):
-        stop = start + len(batch.target)
+    how: dict[str, Any] = {"owner": network.owner, "argument": "train", "description": "Gradients", "progress": progress}
+    for step in walked(records, problem.batch_size, **how):
+        start, stop = step.start, step.stop
         directions = problem.cotangents(start, stop).to(network.device)
-        gradients = differentiate(batch, directions)
+        gradients = differentiate(step.inputs, directions)
         for features, sketch_list in zip(draws, drawn, strict=True):
             rows = torch.stack([_projected(own, sketch_list) for own in gradients], 1)
             features[start * c : stop * c] = rows.flatten(0, 1).to("cpu", torch.float32)
         norms[start:stop] = _inner_products(gradients).cpu()
-        start = stop
     return ProjectedFeatures(tuple(draws), norms)
 
 

@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from noshadow.blocks import blocks
 from noshadow.scores.network.factored_layers import Plain, PlainLinear, PlainLookup, RecordGradients
 from noshadow.scores.network.gradients import Differentiated
-from noshadow.scores.network.problem import NetworkProblem, walked
+from noshadow.scores.network.problem import NetworkProblem
 from noshadow.views.loading import Records
 from noshadow.views.network import Network
+from noshadow.views.walk import walked
 
 ROWS = 1024
 LEAST_NUMBERS = 1 << 22
@@ -106,14 +107,12 @@ def _collected(
     progress: bool,
 ) -> dict[Part, tuple[Tensor, ...]]:
     found: dict[Part, list[tuple[Tensor, ...]]] = {part: [] for part in group}
-    start = 0
-    for batch in walked(records, problem.batch_size, label, progress):
-        stop = start + len(batch.target)
-        directions = problem.cotangents(start, stop).to(network.device)
-        gradients = differentiate(batch, directions)
+    how: dict[str, Any] = {"owner": network.owner, "argument": "train", "description": label, "progress": progress}
+    for step in walked(records, problem.batch_size, **how):
+        directions = problem.cotangents(step.start, step.stop).to(network.device)
+        gradients = differentiate(step.inputs, directions)
         for part in group:
             found[part].append(_kept(part, gradients))
-        start = stop
     return {part: tuple(_joined(pieces) for pieces in zip(*arrays, strict=True)) for part, arrays in found.items()}
 
 

@@ -26,7 +26,9 @@ from noshadow.signals import Signals
 from noshadow.traces import given_traces
 from noshadow.views import View, is_causal_lm, view
 from noshadow.views.families import model_family
+from noshadow.views.loading import records_of
 from noshadow.views.pairing import require_index_of
+from noshadow.views.read_once import read_once
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +113,8 @@ def audit(
     Raises:
         InputError: an argument breaks a rule. NumericalError: a factorisation failed.
 
-    Cost: one forward pass over both splits and `record_scores`.
+    Cost: one forward pass over both splits and `record_scores`. More layers walk the training records
+        several times, from memory where their inputs take at most 1 GB.
 
     Example:
         >>> import noshadow as ns
@@ -138,9 +141,11 @@ def audit(
         )
         return audit_language_model(model, train, test, options, given, batch_size=batch_size, device=device)
     started = time.perf_counter()
+    # Many layers walk the training records several times: the view's walk is the one that reads them.
+    records = train if layers == "last" else read_once(records_of(train, "audit", "train", seed=seed))
     seen = view(
         model,
-        train,
+        records,
         test,
         task=task,
         weight_decay=weight_decay,
@@ -163,7 +168,7 @@ def audit(
     def layered(settled: str) -> RecordScores:
         return network_scores(
             model,
-            train,
+            records,
             task=settled,
             layers=layers,
             layer=layer,

@@ -42,6 +42,7 @@ class Records:
         chosen: groups of places → the batches of each group, read anew.
         names: what the data call the records; None where that is 0 … count − 1.
         data_notes: what a reader must know of the data; reading_notes: of how they were read, filled while they are.
+        in_memory: whether the batches are held already, so that a second walk need not read the data.
     """
 
     count: int
@@ -50,6 +51,7 @@ class Records:
     names: RowNames | None = None
     data_notes: tuple[str, ...] = ()
     reading_notes: list[str] = field(default_factory=list)
+    in_memory: bool = False
 
     @property
     def rows(self) -> Array | None:
@@ -67,7 +69,8 @@ def records_of(data: object, owner: str, argument: str, *, seed: int) -> Records
 
     Args:
         data: (X, y) with X an array, a tuple of arrays (several inputs) or a dict of arrays (named inputs);
-            a map-style Dataset; or a DataLoader, of which data set, collate_fn and workers are used.
+            a map-style Dataset; or a DataLoader, of which data set, collate_fn and workers are used;
+            or Records, which are returned as they are.
         owner: the function named in error messages.
         argument: the argument named in error messages.
         seed: of the workers of a loader.
@@ -75,6 +78,8 @@ def records_of(data: object, owner: str, argument: str, *, seed: int) -> Records
     Raises:
         InputError: the records have no fixed order (iterable data set, custom sampler) or no targets, or X and y do not belong together.
     """
+    if isinstance(data, Records):
+        return data
     if isinstance(data, (tuple, list)) and len(data) == 2:
         return _records_of_arrays(data[0], data[1], owner, argument)
     if isinstance(data, DataLoader):
@@ -111,7 +116,7 @@ def _records_of_arrays(inputs: object, targets: object, owner: str, argument: st
     def chosen(groups: Sequence[Sequence[int]]) -> Iterator[list[Batch]]:
         return ([taken(list(group))] for group in groups)
 
-    return Records(len(y), batches, chosen, index_names(inputs), notes)
+    return Records(len(y), batches, chosen, index_names(inputs), notes, in_memory=True)
 
 
 def _numeric(value: object, owner: str, argument: str) -> Array | Tensor:

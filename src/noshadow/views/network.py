@@ -19,6 +19,7 @@ from noshadow.views.forward import disagreement, forward_pass, head_agreement
 from noshadow.views.head import Head, Source, called, found_source
 from noshadow.views.layers import Layer, chosen_layers, ran_layers
 from noshadow.views.loading import Batch, Records, moved, records_of
+from noshadow.views.read_once import read_once
 from noshadow.views.torch import PROBE_RECORDS, _present, _undisturbed, seed_everything
 from noshadow.views.view import Settings
 
@@ -116,7 +117,7 @@ def network_view(
     if not isinstance(model, nn.Module) or isinstance(model, torch.jit.ScriptModule):
         refuse(owner, "model", "be a plain nn.Module", type(model).__name__, "Other models have record_scores of their last layer.")
     settings = Settings(layer=layer, output=output, batch_size=batch_size, device=device, progress=False, seed=seed, owner=owner)
-    records = _repeated(_present(records_of(data, owner, "train", seed=seed), owner, "train"), seed)
+    records = _repeated(read_once(_present(records_of(data, owner, "train", seed=seed), owner, "train")), seed)
     with ExitStack() as stack:
         # A forward pass may leave things behind (caches, weight_norm's weight, counters): not in the user's own module.
         with users_code(owner, "model must be copyable by copy.deepcopy"):

@@ -22,7 +22,7 @@ import noshadow as ns
 from noshadow import Calibration, Signals, audit_signals, fit_calibration, model_risk
 from noshadow.checks import InputError
 from noshadow.tail.prediction import shipped_calibration
-from noshadow.views.families import model_family
+from noshadow.views import model_family
 from test_tail_calibration import table
 
 X, Y = make_classification(1200, 20, n_informative=6, flip_y=0.2, random_state=0)

@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from torch import nn
-
 from noshadow._audit.damping import weight_decay_damping
 from noshadow._audit.gather import audit_view
 from noshadow._audit.language import audit_language_model, require_language_arguments
@@ -24,8 +22,7 @@ from noshadow.scores.network.entry import network_scores
 from noshadow.scores.result import RecordScores
 from noshadow.signals import Signals
 from noshadow.traces import given_traces
-from noshadow.views import View, is_causal_lm, view
-from noshadow.views.families import model_family
+from noshadow.views import View, model_family, reader_of, view
 from noshadow.views.loading import records_of
 from noshadow.views.pairing import require_index_of
 from noshadow.views.read_once import read_once
@@ -125,13 +122,15 @@ def audit(
         >>> result.ranked_by, len(result.records)
         ('shift', 75)
     """
-    route = SEQUENCES if is_causal_lm(model) else HEAD if layers == "last" else NETWORK
+    reader = reader_of(model)
+    form = None if reader is None else reader.form
+    route = SEQUENCES if form == "sequences" else HEAD if layers == "last" else NETWORK
     handed_on = checked_score_options(score_options, route, "audit")
     options = Options(task, damping, weight_decay, fpr, seed, progress, "audit", layers, output_scale, handed_on)
-    if layers != "last" and not isinstance(model, nn.Module):
+    if layers != "last" and form in (None, "table"):
         refuse("audit", "layers", "be 'last' for a model that is no nn.Module", repr(layers), "Its last layer is scored exactly.")
     given = GivenColumns(ids, groups, test_groups, given_traces(loss_traces, "audit"))
-    if is_causal_lm(model):
+    if form == "sequences":
         require_language_arguments(
             options,
             layer=(layer, "auto"),
@@ -157,7 +156,7 @@ def audit(
         seed=seed,
         owner="audit",
     )
-    seen = model_in_logits(seen, output_scale, is_module=isinstance(model, nn.Module))
+    seen = model_in_logits(seen, output_scale, is_module=form == "batches")
     seen = replace(seen, inputs=dict(seen.inputs) | {"family": model_family(model)})
     if sample_weight is not None:
         if (seen.inputs.get("ids") or {}).get("train") == "index":

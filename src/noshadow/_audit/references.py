@@ -7,8 +7,6 @@ import numpy as np
 import pandas as pd
 import torch
 from scipy import sparse
-from sklearn.base import BaseEstimator
-from torch import nn
 
 from noshadow._audit.damping import weight_decay_damping
 from noshadow._audit.entry import Target
@@ -17,7 +15,7 @@ from noshadow._audit.options import Options
 from noshadow._audit.score_options import head_options
 from noshadow.checks import Array, resolved_task
 from noshadow.signals import Signals
-from noshadow.views import View, view
+from noshadow.views import View, reader_of, view
 
 
 def reference_columns(target: Target, model: object, rows: Array, *, train_only: bool = False, seed: int = 0) -> dict[str, Array]:
@@ -32,19 +30,17 @@ def reference_columns(target: Target, model: object, rows: Array, *, train_only:
         Name → column, e.g. loss, leverage, shift; none for a model that was given as bare outputs.
     """
     unseen = None if train_only else target.test
-    if isinstance(model, BaseEstimator):
-        seen = _seen_estimator(target, model, unseen, rows, seed)
-    elif isinstance(model, nn.Module):
-        seen = _seen_module(target, model, unseen, rows, seed)
-    else:
+    reader = reader_of(model)
+    if reader is None:
         return {}
+    seen = (_seen_table if reader.form == "table" else _seen_module)(target, model, unseen, rows, seed)
     options = Options(
         target.task, "auto", target.weight_decay, "auto", seed, False, "audit", score_options=head_options(target.score_options)
     )
     return score_columns(seen, options)
 
 
-def _seen_module(target: Target, model: nn.Module, unseen: object, rows: Array, seed: int) -> View:
+def _seen_module(target: Target, model: object, unseen: object, rows: Array, seed: int) -> View:
     seen = view(model, target.train, unseen, task=target.task, output=target.output, progress=False, seed=seed, owner="audit")
     pool = [split for split in (seen.train, seen.test) if len(split)]
     # The inputs of a head that did not run for some record are not known.
@@ -62,7 +58,7 @@ def _seen_module(target: Target, model: nn.Module, unseen: object, rows: Array, 
     )
 
 
-def _seen_estimator(target: Target, model: BaseEstimator, unseen: object, rows: Array, seed: int) -> View:
+def _seen_table(target: Target, model: object, unseen: object, rows: Array, seed: int) -> View:
     splits: list[Any] = [target.train] if unseen is None else [target.train, unseen]
     first = len(splits[0][1])
     places = [rows[rows < first], rows[rows >= first] - first]

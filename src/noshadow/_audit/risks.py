@@ -16,7 +16,7 @@ from noshadow.signals import Signals
 from noshadow.tail import group_risk, model_risk
 from noshadow.tail.prediction import UNKNOWN
 from noshadow.tail.record_rates import record_rates
-from noshadow.views.families import LINEAR
+from noshadow.views.reader import LINEAR
 
 REGRESSION = (
     "The shipped calibration was made from classifiers; for a regression the TNR and AUC are measured, and the rate of a "

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from torch import Tensor, nn
+from torch import Tensor
 
 from noshadow.checks import Array, as_array, refuse, require_one_label, require_output_columns, resolved_task
 from noshadow.losses import correct_predictions, record_losses, record_margins, task_targets
@@ -14,7 +13,7 @@ from noshadow.output_scale import Part, logits_of, settled_scale
 from noshadow.reference.pool import Pool
 from noshadow.reference.queries import Query
 from noshadow.signals import Signals
-from noshadow.views import collect_outputs
+from noshadow.views import collect_outputs, reader_of
 
 TAKEN_BY_LOG = (
     "Outputs were given as probabilities, and their logarithms recorded as logits: near p = 1 rounding hides what sets records apart."
@@ -84,7 +83,7 @@ def pool_outputs(
     model: object, pool: Pool, reading: Reading, *, transform: Callable[[Any], Any] | None = None
 ) -> tuple[Array, str, tuple[str, ...]]:
     """Raw outputs (n, m) of a model on all records, logits of a classifier; the task they settle; notes on how they were read."""
-    owner, as_arrays = reading.owner, not isinstance(model, (nn.Module, BaseEstimator))
+    owner, as_arrays = reading.owner, reader_of(model) is None
     if as_arrays:
         if transform is not None:
             refuse(owner, "train_fn", "return a model when there are queries", f"{type(model).__name__}", "We ask it for each query.")

@@ -11,7 +11,8 @@ from noshadow.losses import record_losses, task_targets
 from noshadow.views.forward import forward_pass
 from noshadow.views.head import Source, found_source
 from noshadow.views.loading import records_of
-from noshadow.views.torch import PROBE_RECORDS, _undisturbed, require_fitting_task
+from noshadow.views.torch import PROBE_RECORDS, require_fitting_task
+from noshadow.views.undisturbed import undisturbed
 from noshadow.views.view import Settings
 
 
@@ -35,7 +36,7 @@ def module_losses(model: nn.Module, data: object, *, task: str, settings: Settin
     records = records_of(data, owner, "data", seed=settings.seed)
     if records.count == 0:
         refuse(owner, "data", "hold at least one record", "none")
-    with _undisturbed(model, settings) as device:
+    with undisturbed(model, settings) as device:
         _seed_transforms(settings.seed)
         if last is not None and (last.head is None or any(module is last.head.layer for module in model.modules())):
             source = last

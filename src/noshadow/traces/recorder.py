@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from torch import nn
 
 from noshadow.checks import TASKS, Array, as_array, refuse, require_choice
@@ -13,7 +12,7 @@ from noshadow.signals import Signals
 from noshadow.traces.callbacks import lightning_callback, transformers_callback
 from noshadow.traces.files import save_traces
 from noshadow.traces.forward import module_losses
-from noshadow.views import view
+from noshadow.views import readable_models, reader_of, view
 from noshadow.views.head import Source
 from noshadow.views.loading import records_of
 from noshadow.views.view import Settings
@@ -105,13 +104,14 @@ class LossTraces:
         owner = self._settings.owner
         if self._data is None:
             refuse(owner, "data", "be given to LossTraces", "none", "Build LossTraces((X, y)), or append losses of your own.")
+        reader = reader_of(model)
+        if reader is None:
+            got = f"an object of type {type(model).__name__}"
+            refuse(owner, "model", f"be {readable_models()}", got, "Append losses of other frameworks.")
         if isinstance(model, nn.Module):
             losses, self._source = module_losses(model, self._data, task=self._task, settings=self._settings, last=self._source)
-        elif isinstance(model, BaseEstimator):
-            losses = self._estimator_losses(model)
         else:
-            got = f"an object of type {type(model).__name__}"
-            refuse(owner, "model", "be an nn.Module or a fitted scikit-learn estimator", got, "Append losses of other frameworks.")
+            losses = self._table_losses(model)
         self._add(losses, owner)
 
     def append(self, losses: object) -> None:
@@ -160,7 +160,7 @@ class LossTraces:
         """
         return transformers_callback(self)
 
-    def _estimator_losses(self, model: BaseEstimator) -> Array:
+    def _table_losses(self, model: object) -> Array:
         asked = self._settings
         how: dict[str, Any] = {"layer": asked.layer, "output": asked.output, "device": asked.device, "owner": asked.owner}
         seen = view(model, self._data, None, task=self._task, progress=False, **how)

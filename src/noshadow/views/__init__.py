@@ -1,29 +1,37 @@
 """Model → Signals: any nn.Module that ends in a Linear, and scikit-learn estimators; language models → losses of sequences."""
 
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import NoReturn
 
-from sklearn.base import BaseEstimator
-from torch import nn
-
-from noshadow.checks import refuse
+from noshadow.checks import Array, NotApplicable, refuse
 from noshadow.signals import Signals
-from noshadow.views.outputs import Transform, estimator_outputs, module_outputs, weights_sha256
-from noshadow.views.sklearn import sklearn_signals, sklearn_view
+from noshadow.views.causal_lm import is_causal_lm
+from noshadow.views.estimators import EstimatorFamily, estimator_reader
+from noshadow.views.reader import OutOfBag, Reader, Transform
+from noshadow.views.readers import model_family, readable_models, reader_of, register_reader, weights_sha256
 from noshadow.views.token_features import TokenHead
-from noshadow.views.torch import torch_signals, torch_view
-from noshadow.views.transformers import SequenceLosses, is_causal_lm, sequence_features, sequence_losses
+from noshadow.views.transformers import SequenceLosses, sequence_features, sequence_losses
 from noshadow.views.view import Settings, View
 
 __all__ = [
+    "EstimatorFamily",
+    "OutOfBag",
+    "Reader",
     "SequenceLosses",
     "TokenHead",
     "View",
     "collect_outputs",
     "collect_signals",
+    "estimator_reader",
     "is_causal_lm",
+    "model_family",
+    "out_of_bag_outputs",
+    "readable_models",
+    "reader_of",
+    "register_reader",
     "sequence_features",
     "sequence_losses",
+    "stage_outputs",
     "view",
     "weights_sha256",
 ]
@@ -73,12 +81,10 @@ def view(
         (0.5, (3, 1), 0)
     """
     settings = Settings(layer, batch_size, device, progress, seed, owner, output)
-    _require_rows_of_outputs(model, owner)
-    if isinstance(model, nn.Module):
-        return torch_view(model, train, test, task=task, weight_decay=weight_decay, settings=settings)
-    if not isinstance(model, BaseEstimator):
-        _refuse_model(model, owner)
-    return sklearn_view(model, train, test, task=task, weight_decay=weight_decay, settings=settings)
+    read = _found_reader(model, owner).view
+    if isinstance(read, NotApplicable):
+        _refuse_form(model, read, owner)
+    return read(model, train, test, task=task, weight_decay=weight_decay, settings=settings)
 
 
 def collect_signals(
@@ -114,12 +120,10 @@ def collect_signals(
         ((5, 4), (5, 3))
     """
     settings = Settings(layer=layer, batch_size=batch_size, device=device, owner="collect_signals", output=output)
-    _require_rows_of_outputs(model, "collect_signals")
-    if isinstance(model, nn.Module):
-        return torch_signals(model, data, settings=settings)
-    if not isinstance(model, BaseEstimator):
-        _refuse_model(model, "collect_signals")
-    return sklearn_signals(model, data, settings=settings)
+    read = _found_reader(model, settings.owner).signals
+    if isinstance(read, NotApplicable):
+        _refuse_form(model, read, settings.owner)
+    return read(model, data, settings=settings)
 
 
 def collect_outputs(
@@ -160,21 +164,60 @@ def collect_outputs(
     Cost: one forward pass; memory is that of the outputs and one batch.
     """
     settings = Settings(batch_size=batch_size, device=device, progress=progress, owner=owner, output=output)
-    _require_rows_of_outputs(model, owner)
-    if isinstance(model, nn.Module):
-        return module_outputs(model, data, task=task, transform=transform, settings=settings)
-    if not isinstance(model, BaseEstimator):
-        _refuse_model(model, owner)
-    return estimator_outputs(model, data, transform=transform, settings=replace(settings, device=None))
+    read = _found_reader(model, owner).outputs
+    if isinstance(read, NotApplicable):
+        _refuse_form(model, read, owner)
+    return read(model, data, task=task, transform=transform, settings=settings)
 
 
-def _require_rows_of_outputs(model: object, owner: str) -> None:
-    if is_causal_lm(model):
-        hint = "Its losses are those of sequence_losses, and audit takes it as it is."
-        refuse(owner, "model", "give one row of outputs per record", f"the language model {type(model).__name__}", hint)
+def stage_outputs(model: object, data: object) -> Iterator[Array]:
+    """Outputs of the records after each stage of the model's training, each (n, m), the last the model's own.
+
+    Args:
+        model: a fitted model whose family keeps its stages: boosting of scikit-learn.
+        data: (X, y).
+
+    Raises:
+        NotApplicable: the family keeps none. InputError: the model or the data cannot be read.
+
+    Cost: one prediction of every stage; memory is that of one stage's outputs.
+    """
+    owner = "stage_outputs"
+    found = _found_reader(model, owner).history
+    if isinstance(found, NotApplicable):
+        raise NotApplicable(str(found))
+    return found(model, data, settings=Settings(owner=owner))
 
 
-def _refuse_model(model: object, owner: str) -> NoReturn:
-    got = f"the class {model.__name__}" if isinstance(model, type) else f"an object of type {type(model).__name__}"
-    hint = "Build it first." if isinstance(model, type) else "For other frameworks pass arrays as Signals to audit_signals."
-    refuse(owner, "model", "be an nn.Module or a fitted scikit-learn estimator", got, hint)
+def out_of_bag_outputs(model: object, data: object) -> OutOfBag:
+    """What the parts of a model say of each training record that were trained without it.
+
+    Args:
+        model: a fitted model whose family knows its bags: forests of scikit-learn with bootstrap.
+        data: (X, y), the training records in the order of the fit.
+
+    Raises:
+        NotApplicable: the family knows none, or the model was fitted on other records. InputError: the
+            model or the data cannot be read.
+
+    Cost: one prediction of every part for the records it has not seen.
+    """
+    owner = "out_of_bag_outputs"
+    found = _found_reader(model, owner).out_of_bag
+    if isinstance(found, NotApplicable):
+        raise NotApplicable(str(found))
+    return found(model, data, settings=Settings(owner=owner))
+
+
+def _found_reader(model: object, owner: str) -> Reader:
+    reader = reader_of(model)
+    if reader is None:
+        got = f"the class {model.__name__}" if isinstance(model, type) else f"an object of type {type(model).__name__}"
+        hint = "Build it first." if isinstance(model, type) else "For other frameworks pass arrays as Signals to audit_signals."
+        refuse(owner, "model", f"be {readable_models()}", got, hint)
+    return reader
+
+
+def _refuse_form(model: object, why: NotApplicable, owner: str) -> NoReturn:
+    name = _found_reader(model, owner).name
+    refuse(owner, "model", "give one row of outputs per record", f"the {name} {type(model).__name__}", str(why))

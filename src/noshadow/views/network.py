@@ -20,7 +20,8 @@ from noshadow.views.head import Head, Source, called, found_source
 from noshadow.views.layers import Layer, chosen_layers, ran_layers
 from noshadow.views.loading import Batch, Records, moved, records_of
 from noshadow.views.read_once import read_once
-from noshadow.views.torch import PROBE_RECORDS, _present, _undisturbed, seed_everything
+from noshadow.views.torch import PROBE_RECORDS, present
+from noshadow.views.undisturbed import seed_everything, undisturbed
 from noshadow.views.view import Settings
 
 UNVECTORISED = ("refuse", "loop")
@@ -117,13 +118,13 @@ def network_view(
     if not isinstance(model, nn.Module) or isinstance(model, torch.jit.ScriptModule):
         refuse(owner, "model", "be a plain nn.Module", type(model).__name__, "Other models have record_scores of their last layer.")
     settings = Settings(layer=layer, output=output, batch_size=batch_size, device=device, progress=False, seed=seed, owner=owner)
-    records = _repeated(read_once(_present(records_of(data, owner, "train", seed=seed), owner, "train")), seed)
+    records = _repeated(read_once(present(records_of(data, owner, "train", seed=seed), owner, "train")), seed)
     with ExitStack() as stack:
         # A forward pass may leave things behind (caches, weight_norm's weight, counters): not in the user's own module.
         with users_code(owner, "model must be copyable by copy.deepcopy"):
             model = copy.deepcopy(model)
         _with_dense_gradients(model)
-        where = stack.enter_context(_undisturbed(model, settings))
+        where = stack.enter_context(undisturbed(model, settings))
         stack.enter_context(_plain_attention())
         probe = next(iter(records.batches(PROBE_RECORDS)))
         source, changed = _agreed(model, found_source(model, probe, where, settings, headless="take"), records, where, settings)

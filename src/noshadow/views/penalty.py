@@ -5,8 +5,8 @@ from math import ceil
 from typing import Any
 
 import numpy as np
-from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, RidgeCV
-from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.linear_model import RidgeCV
+from sklearn.neural_network import MLPRegressor
 
 from noshadow.outcomes import Absent, Damping
 
@@ -26,15 +26,8 @@ class Penalty:
     not_applicable: str | None = None
 
 
-def penalty_of(estimator: Any, n: int) -> Penalty:
-    """The penalty of a fitted linear model or multi-layer perceptron trained on n records."""
-    if isinstance(estimator, LogisticRegression):
-        return _logistic(estimator)
-    if isinstance(estimator, (Ridge, RidgeCV)):
-        return _ridge(estimator)
-    if isinstance(estimator, (MLPClassifier, MLPRegressor)):
-        return _perceptron(estimator, n)
-    assert isinstance(estimator, LinearRegression)
+def least_squares_penalty(estimator: Any) -> Penalty:
+    """LinearRegression has none."""
     return Penalty(_known(0.0, "LinearRegression has no penalty."), notes=_positive_note(estimator))
 
 
@@ -52,7 +45,7 @@ def _positive_note(estimator: Any) -> tuple[str, ...]:
     return ("Coefficients were constrained to be ≥ 0; record scores treat the fit as unconstrained.",)
 
 
-def _logistic(estimator: Any) -> Penalty:
+def logistic_penalty(estimator: Any) -> Penalty:
     """LogisticRegression minimises Σ ℓ + (1/2C)‖w‖² (`_logistic.py`: l2_reg_strength = 1/(C·sw_sum) on the mean loss)."""
     cross_validated = hasattr(estimator, "C_")
     C = np.unique(estimator.C_ if cross_validated else estimator.C)
@@ -90,7 +83,7 @@ def _with_intercept_of(estimator: Any, damping: Damping) -> Penalty:
     return Penalty(damping, penalize_intercept=nearer, notes=(note,))
 
 
-def _ridge(estimator: Any) -> Penalty:
+def ridge_penalty(estimator: Any) -> Penalty:
     """Ridge minimises ‖y − Xw‖² + α‖w‖² with the intercept left out, which is GᵀG + αI."""
     alphas = np.unique(estimator.alpha_ if isinstance(estimator, RidgeCV) else estimator.alpha)
     name = type(estimator).__name__
@@ -101,7 +94,7 @@ def _ridge(estimator: Any) -> Penalty:
     return Penalty(_known(float(alphas[0]), f"alpha={alphas[0]:g} of {name}."), notes=_positive_note(estimator))
 
 
-def _perceptron(estimator: Any, n: int) -> Penalty:
+def perceptron_penalty(estimator: Any, n: int) -> Penalty:
     """λ of an MLP from the gradient it follows: (Σ_batch g̃ δᵀ + αW)/b with δ = output − target (`_compute_loss_grad`).
 
     b is the number of records in the batch (`sw_sum` in `_backprop`), intercepts get no α. Over all n records

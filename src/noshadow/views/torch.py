@@ -1,9 +1,7 @@
 """Any nn.Module whose output is produced by a final nn.Linear → Signals."""
 
 import hashlib
-import random
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,14 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from noshadow.checks import ONE_LABEL, InputError, refuse, require_choice, require_number, resolved_task
+from noshadow.checks import ONE_LABEL, refuse, require_choice, require_number, resolved_task, users_code
 from noshadow.outcomes import Absent, Damping
 from noshadow.signals import Signals
 from noshadow.views.forward import disagreement, forward_pass, head_agreement
 from noshadow.views.head import Head, Source, described, found_source
-from noshadow.views.loading import Records, records_of
+from noshadow.views.loading import Batch, Records, records_of
+from noshadow.views.reader import NETWORK, Reader, Transform
 from noshadow.views.repeated import run_again
 from noshadow.views.row_names import name_facts
+from noshadow.views.undisturbed import seed_everything, undisturbed
 from noshadow.views.view import Settings, View, no_records
 from noshadow.views.walk import Collected
 
@@ -31,9 +31,9 @@ def torch_view(model: nn.Module, train: object, test: object, *, task: str, weig
     owner = settings.owner
     require_choice(task, ("auto", "regression", "classification", "binary"), owner, "task")
     decay = None if weight_decay is None else require_number(weight_decay, owner, "weight_decay", low=0)
-    train_records = _present(records_of(train, owner, "train", seed=settings.seed), owner, "train")
+    train_records = present(records_of(train, owner, "train", seed=settings.seed), owner, "train")
     test_records = None if test is None else records_of(test, owner, "test", seed=settings.seed)
-    with _undisturbed(model, settings) as device:
+    with undisturbed(model, settings) as device:
         source = _source(model, train_records, device, settings)
         passes = {"train": _passed(model, source, train_records, device, settings, "train")}
         if test_records is not None and test_records.count:
@@ -60,7 +60,7 @@ def torch_view(model: nn.Module, train: object, test: object, *, task: str, weig
         class_names=None,
         not_applicable=_not_applicable(head, agreement),
         notes=(*head.notes, *train_records.notes, *(() if test_records is None else test_records.reading_notes)),
-        weights_sha256=_weights_sha256(model),
+        weights_sha256=weights_sha256(model),
         inputs=facts | {"head_outputs": agreement},
     )
 
@@ -84,8 +84,8 @@ def _facts(
 
 def torch_signals(model: nn.Module, data: object, *, settings: Settings) -> Signals:
     """The Signals of one split; arguments as in `collect_signals`."""
-    records = _present(records_of(data, settings.owner, "data", seed=settings.seed), settings.owner, "data")
-    with _undisturbed(model, settings) as device:
+    records = present(records_of(data, settings.owner, "data", seed=settings.seed), settings.owner, "data")
+    with undisturbed(model, settings) as device:
         source = _source(model, records, device, settings)
         found = _passed(model, source, records, device, settings, "data")
     head = source.head
@@ -95,6 +95,51 @@ def torch_signals(model: nn.Module, data: object, *, settings: Settings) -> Sign
         hint = f"Pass layer={head.name!r} for the output of that layer; audit takes the model's own outputs for its losses."
         refuse(settings.owner, "model", "return the output of its head for every record", f"another: {differs}", hint)
     return _signals(found)
+
+
+def torch_outputs(model: nn.Module, data: object, *, task: str, transform: Transform | None, settings: Settings) -> tuple[Signals, str]:
+    """Signals without features, and the task the model's ending settles or "auto"; arguments as in `collect_outputs`."""
+    owner = settings.owner
+    records = present(records_of(data, owner, "data", seed=settings.seed), owner, "data")
+    records = records if transform is None else _transformed(records, transform, owner)
+    with undisturbed(model, settings) as device:
+        seed_everything(settings.seed)
+        probe = next(iter(records.batches(min(PROBE_RECORDS, settings.batch_size))))
+        source = found_source(model, probe, device, settings, headless="take")
+        seed_everything(settings.seed)
+        found = forward_pass(model, source, records, device, settings, "data", features=False)
+    head, signals = source.head, Signals(None, found.outputs, found.targets, found.ids)
+    settled = {"softmax": "classification", "log_softmax": "classification", "sigmoid": "binary", "": "auto"}[head.ending if head else ""]
+    if settled == "binary" and signals.outputs.shape[1] > 1:
+        refuse(owner, "model", "predict one label per record", f"a sigmoid of {signals.outputs.shape[1]} outputs", ONE_LABEL)
+    if head is None:
+        require_logits(signals, task, owner)
+    return signals, settled
+
+
+def _transformed(records: Records, transform: Transform, owner: str) -> Records:
+    """The same records with their inputs transformed batch by batch: one tensor, or the tuple or dict of several."""
+
+    def changed(batch: Batch) -> Batch:
+        with users_code(owner, "queries must accept the data's inputs"):
+            if batch.kwargs:
+                return replace(batch, kwargs=transform(dict(batch.kwargs)))
+            if len(batch.args) == 1:
+                return replace(batch, args=(transform(batch.args[0]),))
+            return replace(batch, args=tuple(transform(batch.args)))
+
+    return replace(records, batches=lambda size: (changed(batch) for batch in records.batches(size)))
+
+
+def require_logits(signals: Signals, task: str, owner: str) -> None:
+    """A classifier without a readable head must give logits: attacks need them before they saturate."""
+    outputs, targets = signals.outputs, signals.targets
+    if task == "regression" or (targets.dtype.kind == "f" and not bool(np.isin(targets, (0, 1)).all())):
+        return
+    low, high = float(outputs.min()), float(outputs.max())
+    if low >= 0 and high <= 1 and (outputs.shape[1] == 1 or bool(np.allclose(outputs.sum(1, dtype=np.float64), 1, atol=1e-4))):
+        rule = "give logits, not probabilities, when no nn.Linear gives its output"
+        refuse(owner, "model", rule, f"values in [{low:.3g}, {high:.3g}]", "Return the logits, or end in an nn.Linear.")
 
 
 def _not_applicable(head: Head, agreement: Mapping[str, Any]) -> str | None:
@@ -109,7 +154,8 @@ def _not_applicable(head: Head, agreement: Mapping[str, Any]) -> str | None:
     )
 
 
-def _present(records: Records, owner: str, argument: str) -> Records:
+def present(records: Records, owner: str, argument: str) -> Records:
+    """The records; none at all are refused."""
     if records.count == 0:
         refuse(owner, argument, "hold at least one record", "none")
     return records
@@ -152,49 +198,6 @@ def require_fitting_task(head: Head, task: str, owner: str) -> None:
         )
 
 
-@contextmanager
-def _undisturbed(model: nn.Module, settings: Settings) -> Iterator[torch.device]:
-    """Eval mode without gradients on the wanted device; flags, device and random states are as before afterwards."""
-    flags = [(module, module.training) for module in model.modules()]
-    homes = {tensor.device for tensor in (*model.parameters(), *model.buffers())}
-    home = next((p.device for p in model.parameters()), torch.device("cpu"))
-    away = home if settings.device is None else _device(settings.device, settings.owner)
-    if away != home and len(homes) > 1:
-        refuse(settings.owner, "device", "be None for a model spread over several devices", repr(settings.device))
-    python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002 - users' transforms draw from it
-    try:
-        model.eval()
-        if away != home:
-            model.to(away)
-        with torch.random.fork_rng(devices=[away] if away.type == "cuda" else []), torch.no_grad():
-            yield away
-    finally:
-        if away != home:
-            model.to(home)
-        for module, flag in flags:
-            module.training = flag
-        random.setstate(python_state)
-        np.random.set_state(numpy_state)  # noqa: NPY002
-
-
-def _device(device: object, owner: str) -> torch.device:
-    try:
-        wanted = torch.empty(0, device=torch.device(device)).device  # type: ignore[call-overload]
-    except (RuntimeError, AssertionError, TypeError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise InputError(f"{owner}: device must be one that torch can use here; got {device!r} ({reason}).") from error
-    if wanted.type == "meta":
-        refuse(owner, "device", "hold values", repr(device))
-    return wanted
-
-
-def seed_everything(seed: int) -> None:
-    """Seed torch, Python and NumPy, so that random transforms of a data set repeat."""
-    torch.manual_seed(seed)
-    random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002 - random transforms of users' data sets may draw from it
-
-
 def _source(model: nn.Module, records: Records, device: torch.device, settings: Settings) -> Source:
     seed_everything(settings.seed)
     batch = next(iter(records.batches(min(PROBE_RECORDS, settings.batch_size))))
@@ -210,10 +213,23 @@ def _signals(found: Collected) -> Signals:
     return Signals(found.features, found.outputs, found.targets, found.ids)
 
 
-def _weights_sha256(model: nn.Module) -> str:
+def weights_sha256(model: nn.Module) -> str:
+    """Hex digest of names, types, shapes and values of all parameters and buffers."""
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         if isinstance(tensor, Tensor):
             digest.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
             digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+MODULE = Reader(
+    name="nn.Module",
+    form="batches",
+    reads=lambda model: isinstance(model, nn.Module),
+    family=lambda _: NETWORK,
+    view=torch_view,
+    signals=torch_signals,
+    outputs=torch_outputs,
+    weights_sha256=lambda model, _: weights_sha256(model),
+)

@@ -2,7 +2,6 @@
 
 import hashlib
 import inspect
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
@@ -14,9 +13,10 @@ from torch import Tensor, nn
 
 from noshadow.checks import Array, NotApplicable, refuse, require_whole, users_code
 from noshadow.progress import tracked
+from noshadow.views.causal_lm import is_causal_lm
 from noshadow.views.token_features import TokenHead, TokenStore, token_store
 from noshadow.views.token_sequences import TokenSequences, Vocabulary, token_sequences
-from noshadow.views.torch import _undisturbed
+from noshadow.views.undisturbed import undisturbed
 from noshadow.views.view import Settings
 
 LOGITS_AT_ONCE = 2**27  # half a gigabyte of float32 in one forward pass
@@ -146,7 +146,7 @@ def _read(
     sequences = token_sequences(data, vocabulary, owner, argument)
     windows = _windows(sequences, length, step)
     store = NotApplicable("not asked for") if max_memory is None else token_store(model, sequences, max_memory)
-    with _undisturbed(model, settings) as where:
+    with undisturbed(model, settings) as where:
         _require_causal(model, sequences, vocabulary, where, owner)
         sums = _summed_losses(model, sequences, windows, vocabulary, where, settings, argument, store)
     tokens = np.array([int(count.sum()) for count in sequences.counts])
@@ -164,17 +164,6 @@ def _read(
         digests=tuple(digests),
     )
     return found, store.found() if isinstance(store, TokenStore) else store
-
-
-def is_causal_lm(model: object) -> bool:
-    """Whether this is one of the causal language models of transformers, which must be imported then."""
-    base = getattr(sys.modules.get("transformers.modeling_utils"), "PreTrainedModel", None)
-    known = getattr(sys.modules.get("transformers.models.auto.modeling_auto"), "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES", {})
-    if base is None or not isinstance(model, base):
-        return False
-    names = {name for value in known.values() for name in ((value,) if isinstance(value, str) else value)}
-    lineage = {cls.__name__ for cls in type(model).__mro__}
-    return bool(lineage & names) or any(name.endswith("ForCausalLM") for name in lineage)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from noshadow.scores.baselines import block_residuals
 from noshadow.scores.network.problem import NetworkProblem
 from noshadow.views.loading import Batch, Records, moved
 from noshadow.views.network import Network, naming_the_module
-from noshadow.views.torch import seed_everything
+from noshadow.views.undisturbed import seed_everything
 from noshadow.views.walk import walked
 
 CURVATURES = ("gauss_newton", "hessian")

@@ -16,7 +16,7 @@ from noshadow.scores.network.problem import NetworkProblem
 from noshadow.scores.network.solver_arguments import Solver
 from noshadow.views.loading import Batch, Records, records_of
 from noshadow.views.network import Network, require_agreement
-from noshadow.views.torch import seed_everything
+from noshadow.views.undisturbed import seed_everything
 from noshadow.views.walk import Said, walked
 
 # Vectors of p numbers held for each right-hand side while it is being solved.

@@ -26,8 +26,7 @@ from noshadow.scores.baselines import block_residuals
 from noshadow.signals import Signals
 from noshadow.views.loading import Batch, Records
 from noshadow.views.network import Network, naming_the_module
-from noshadow.views.outputs import require_logits
-from noshadow.views.torch import require_fitting_task
+from noshadow.views.torch import require_fitting_task, require_logits
 from noshadow.views.walk import Said, collected, walked
 
 OUTPUTS = ("auto", "margin", "all")

@@ -1,0 +1,406 @@
+"""Fitted estimators that read a table (X, y), alone or at the end of a Pipeline → Signals.
+
+Each family of them is an `EstimatorFamily` in a file of its own; here is what all of them share.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, is_classifier, is_regressor
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from noshadow.checks import (
+    TASKS,
+    Array,
+    InputError,
+    NotApplicable,
+    as_array,
+    numeric_array,
+    refuse,
+    require_choice,
+    require_same_length,
+    users_code,
+)
+from noshadow.outcomes import Absent
+from noshadow.signals import Signals
+from noshadow.views.pairing import paired_targets
+from noshadow.views.penalty import Penalty
+from noshadow.views.reader import NO_BAGS, NO_STAGES, OutOfBag, Reader, Transform
+from noshadow.views.repeated import compared, sampled_groups
+from noshadow.views.row_names import RowNames, index_ids, index_names, name_facts
+from noshadow.views.view import Settings, View, no_records
+
+LEAST_PROBABILITY = 1e-15
+DENSE_LIMIT_BYTES = 1_000_000_000
+WITHOUT = "record scores need one, model-level risk does not."
+
+
+def type_name(last: Any) -> str:
+    """The class of an estimator: the name of a family that no calibration knows."""
+    return type(last).__name__
+
+
+def no_head(last: Any) -> str:
+    """Why an estimator without a linear head has no record scores."""
+    return f"{type_name(last)} has no linear head that noshadow reads; {WITHOUT}"
+
+
+def no_penalty(last: Any, n: int) -> Penalty:
+    """No λ: there is no head that it could damp."""
+    return Penalty(Absent("not available", "The model has no linear head to damp."))
+
+
+def require_fitted(last: Any, owner: str) -> None:
+    """Refuse what is no classifier or regressor, or was never fitted."""
+    name = type_name(last)
+    if not isinstance(last, BaseEstimator) or not (is_classifier(last) or is_regressor(last)):
+        refuse(owner, "model", "be or end in a classifier or a regressor", name if isinstance(last, BaseEstimator) else repr(last))
+    try:
+        check_is_fitted(last)
+    except NotFittedError as error:
+        raise InputError(f"{owner}: model must be fitted; got {name} before fit. Call its fit first.") from error
+
+
+def estimator_task(last: Any, owner: str, *, several_labels: bool = False) -> str:
+    """The task that a fitted scikit-learn estimator settles: "regression" or "classification".
+
+    Raises:
+        InputError: no classifier or regressor, not fitted, several labels per record, no class
+            probabilities, or one class.
+    """
+    require_fitted(last, owner)
+    if is_regressor(last):
+        return "regression"
+    name = type_name(last)
+    if several_labels or isinstance(last.classes_, list) or getattr(last, "multilabel_", False):
+        refuse(owner, "model", "predict one label per record", f"{name} with several", "Multi-label models: audit one label at a time.")
+    if not hasattr(last, "predict_proba"):
+        refuse(owner, "model", "give class probabilities", f"{name} without predict_proba", "Wrap it in CalibratedClassifierCV.")
+    if len(last.classes_) < 2:
+        refuse(owner, "model", "know at least two classes", f"{name} fitted on one")
+    return "classification"
+
+
+def predictions(last: Any, X: Any, task: str) -> Array:
+    """predict(X) of a regression, (n,) or (n, q); predict_proba(X) of a classifier, (n, m)."""
+    return np.asarray(last.predict(X) if task == "regression" else last.predict_proba(X))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EstimatorFamily:
+    """A family of fitted estimators, as functions of the last step of a pipeline.
+
+    Attributes:
+        name: in words. described: one model of the family, in error messages.
+        reads: last → whether it is of this family; must not fail, whatever it is given.
+        calibrated_as: last → the name that calibrations know.
+        task: (last, owner) → "regression" or "classification"; refuses what cannot be read.
+        classes: last → the labels of classes 0 … m − 1.
+        outputs: (last, X, task) → predictions of a regression, class probabilities of a classifier.
+        headless: last → why it has no head that can be read, or None when it has one.
+        head: (last, X, dense X) → inputs (n, d) and raw outputs (n, m) of the head; asked for only
+            where `headless` is None.
+        penalty: (last, n) → λ of the training on n records; asked for only with a head.
+        history: (last, X, task) → what `outputs` gives, after each stage of the training.
+        out_of_bag: (last, X, task) → mean of what the parts trained without a record give for it,
+            NaN where there is none, and the number of these parts.
+    """
+
+    name: str
+    described: str = "a scikit-learn estimator"
+    reads: Callable[[Any], bool]
+    calibrated_as: Callable[[Any], str] = type_name
+    task: Callable[[Any, str], str] = estimator_task
+    classes: Callable[[Any], Any] = lambda last: last.classes_
+    outputs: Callable[[Any, Any, str], Array] = predictions
+    headless: Callable[[Any], str | None] = no_head
+    head: Callable[[Any, Any, Array], tuple[Array, Array]] | None = None
+    penalty: Callable[[Any, int], Penalty] = no_penalty
+    history: Callable[[Any, Any, str], Iterator[Array]] | NotApplicable = NO_STAGES
+    out_of_bag: Callable[[Any, Any, str], tuple[Array, Array]] | NotApplicable = NO_BAGS
+
+
+def estimator_reader(family: EstimatorFamily) -> Reader:
+    """The Reader of a family of estimators: pipelines and searches are taken apart, tables are read."""
+    history, out_of_bag = family.history, family.out_of_bag
+    return Reader(
+        name=family.name,
+        form="table",
+        reads=lambda model: family.reads(last_step(model)[1]),
+        family=lambda model: family.calibrated_as(last_step(model)[1]),
+        view=partial(estimator_view, family),
+        signals=partial(estimator_signals, family),
+        outputs=partial(estimator_outputs, family),
+        weights_sha256=partial(estimator_sha256, family),
+        history=history if isinstance(history, NotApplicable) else partial(estimator_history, family),
+        out_of_bag=out_of_bag if isinstance(out_of_bag, NotApplicable) else partial(estimator_out_of_bag, family),
+    )
+
+
+def last_step(model: Any) -> tuple[tuple[Any, ...], Any]:
+    """The steps that transform, and the estimator that a pipeline or a search ends in."""
+    steps: list[Any] = []
+    last = model
+    while isinstance(last, Pipeline) or (isinstance(last, BaseEstimator) and hasattr(last, "best_estimator_")):
+        if isinstance(last, Pipeline):
+            steps += [step for _, step in last.steps[:-1] if step is not None and step != "passthrough"]
+            last = last.steps[-1][1]
+        else:
+            last = last.best_estimator_
+    return tuple(steps), last
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """An estimator taken apart: the steps that transform, the last one, its task, and why it has no readable head."""
+
+    family: EstimatorFamily
+    steps: tuple[Any, ...]
+    last: Any
+    task: str
+    headless: str | None
+
+    @property
+    def name(self) -> str:
+        return type_name(self.last)
+
+
+def _taken_apart(family: EstimatorFamily, model: Any, settings: Settings) -> _Fitted:
+    for argument, value, rest in (
+        ("layer", settings.layer, "auto"),
+        ("output", settings.output, "auto"),
+        ("device", settings.device, None),
+    ):
+        if value != rest:
+            refuse(settings.owner, argument, f"be {rest!r} for {family.described}", repr(value))
+    steps, last = last_step(model)
+    task, headless = family.task(last, settings.owner), family.headless(last)
+    if task == "classification" and headless is None and len(family.classes(last)) == 2:
+        task = "binary"
+    return _Fitted(family, steps, last, task, headless)
+
+
+def estimator_view(
+    family: EstimatorFamily,
+    model: Any,
+    train: object,
+    test: object,
+    *,
+    task: str,
+    weight_decay: float | None,
+    settings: Settings,
+) -> View:
+    """The View of a fitted estimator; arguments as in `view`.
+
+    Weights of single records given to `fit` are not stored by scikit-learn and cannot be read.
+    """
+    owner = settings.owner
+    if weight_decay is not None:
+        refuse(owner, "weight_decay", f"be None for {family.described}", f"{weight_decay!r}", "Its own penalty is read from it.")
+    fitted = _taken_apart(family, model, settings)
+    require_choice(task, ("auto", *TASKS), owner, "task")
+    if task not in ("auto", fitted.task):
+        refuse(owner, "task", f"be 'auto' or '{fitted.task}' for this {fitted.name}", repr(task))
+    X, y, paired = _pair(fitted, train, owner, "train")
+    seen, clipped = _signals(fitted, X, y, owner, "train")
+    again = {"train": _run_again(fitted, X, y, seen, owner, "train")}
+    unseen, also_clipped = no_records(seen), 0
+    names: dict[str, RowNames | None] = {"train": index_names(X), "test": None}
+    if test is not None:
+        X_test, y_test, also_paired = _pair(fitted, test, owner, "test")
+        if len(y_test):
+            unseen, also_clipped = _signals(fitted, X_test, y_test, owner, "test")
+            again["test"] = _run_again(fitted, X_test, y_test, unseen, owner, "test")
+            names["test"], paired = index_names(X_test), (*paired, *also_paired)
+    penalty = no_penalty(fitted.last, len(seen)) if fitted.headless else family.penalty(fitted.last, len(seen))
+    digest, digest_notes = _weights_sha256(fitted.last, seen)
+    class_weight = getattr(fitted.last, "class_weight", None) if fitted.headless is None else None
+    return View(
+        train=seen,
+        test=unseen,
+        task=fitted.task,
+        head=None if fitted.headless else _described(fitted, seen),
+        fit_intercept=bool(getattr(fitted.last, "fit_intercept", True)),
+        penalize_intercept=penalty.penalize_intercept,
+        penalty=penalty.damping,
+        sample_weight=None if class_weight is None else compute_sample_weight(class_weight, y),
+        class_names=None if fitted.task == "regression" else tuple(str(c) for c in family.classes(fitted.last)),
+        not_applicable=fitted.headless or penalty.not_applicable,
+        notes=(*paired, *penalty.notes, *_clipped_note(clipped + also_clipped), *digest_notes),
+        weights_sha256=digest,
+        inputs=name_facts(names) | {"run_again": again},
+    )
+
+
+def estimator_signals(family: EstimatorFamily, model: Any, data: object, *, settings: Settings) -> Signals:
+    """The Signals of one split; arguments as in `collect_signals`."""
+    fitted = _taken_apart(family, model, settings)
+    X, y, _ = _pair(fitted, data, settings.owner, "data")
+    return _signals(fitted, X, y, settings.owner, "data")[0]
+
+
+def estimator_outputs(
+    family: EstimatorFamily, model: Any, data: object, *, task: str, transform: Transform | None, settings: Settings
+) -> tuple[Signals, str]:
+    """Signals without features, and the estimator's own task; arguments as in `collect_outputs`."""
+    owner = settings.owner
+    fitted = _taken_apart(family, model, replace(settings, device=None))
+    X, y, _ = _pair(fitted, data, owner, "data")
+    if transform is not None:
+        with users_code(owner, "queries must accept the data's inputs"):
+            X = transform(X)
+    signals, _ = _signals(fitted, X, y, owner, "data")
+    return Signals(None, signals.outputs, signals.targets, signals.ids), fitted.task
+
+
+def estimator_history(family: EstimatorFamily, model: Any, data: object, *, settings: Settings) -> Iterator[Array]:
+    """Outputs (n, m) after each stage of the training, on the scale of `estimator_outputs`."""
+    assert not isinstance(family.history, NotApplicable)
+    fitted = _taken_apart(family, model, settings)
+    X, _, _ = _pair(fitted, data, settings.owner, "data")
+    for values in family.history(fitted.last, _transformed(fitted, X, settings.owner, "data"), fitted.task):
+        yield _raw_outputs(values, fitted.task)[0]
+
+
+def estimator_out_of_bag(family: EstimatorFamily, model: Any, data: object, *, settings: Settings) -> OutOfBag:
+    """What the parts trained without each record say of it, on the scale of `estimator_outputs`."""
+    assert not isinstance(family.out_of_bag, NotApplicable)
+    fitted = _taken_apart(family, model, settings)
+    X, _, _ = _pair(fitted, data, settings.owner, "data")
+    values, parts = family.out_of_bag(fitted.last, _transformed(fitted, X, settings.owner, "data"), fitted.task)
+    return OutOfBag(_raw_outputs(values, fitted.task)[0], parts)
+
+
+def estimator_sha256(family: EstimatorFamily, model: Any, outputs: Array) -> str:
+    """Hex digest of the coefficients, or of the outputs of an estimator that has none."""
+    last = _taken_apart(family, model, Settings(owner="weights_sha256")).last
+    return _weights_sha256(last, Signals(None, outputs, np.zeros(len(outputs))))[0]
+
+
+def _pair(fitted: _Fitted, data: object, owner: str, argument: str) -> tuple[Any, Array, tuple[str, ...]]:
+    """X, the labels in its order, and a note where that was not their own."""
+    if not isinstance(data, (tuple, list)) or len(data) != 2:
+        refuse(owner, argument, f"be (X, y) for {fitted.family.described}", type(data).__name__)
+    X, y = (as_array(part, owner, argument) if isinstance(part, Tensor) else part for part in data)
+    y, notes = paired_targets(X, y, owner, argument)
+    labels = np.asarray(y)
+    labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
+    if labels.ndim not in (1, 2):
+        refuse(owner, f"{argument} y", "be 1- or 2-dimensional", f"shape {labels.shape}")
+    rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    require_same_length(owner, X=range(rows), y=range(len(labels)))
+    return X, labels, notes
+
+
+def _signals(fitted: _Fitted, X: Any, y: Array, owner: str, argument: str) -> tuple[Signals, int]:
+    """Signals of one split and how many probabilities had to be lifted off zero."""
+    if len(y) == 0:
+        refuse(owner, argument, "hold at least one record", "none")
+    if fitted.task == "regression":
+        targets = numeric_array(y, owner, f"{argument} y", ndim=(1, 2)).astype(np.float64)
+    else:
+        targets = _class_numbers(y, fitted.family.classes(fitted.last), owner, argument)
+    ids = index_ids(X)
+    X = _transformed(fitted, X, owner, argument)
+    with users_code(owner, f"model must accept {argument} X"):
+        if fitted.headless is None:
+            assert fitted.family.head is not None
+            features, outputs = fitted.family.head(fitted.last, X, _dense(X, owner, argument))
+            return Signals(features, outputs, targets, ids), 0
+        values, raised = _raw_outputs(fitted.family.outputs(fitted.last, X, fitted.task), fitted.task)
+    return Signals(None, values, targets, ids), raised
+
+
+def _transformed(fitted: _Fitted, X: Any, owner: str, argument: str) -> Any:
+    """X as the last step of a pipeline sees it, an array or a table with a shape."""
+    with users_code(owner, f"model must accept {argument} X"):
+        for step in fitted.steps:
+            X = step.transform(X)
+    X = X if hasattr(X, "shape") else np.asarray(X)
+    width = getattr(fitted.last, "n_features_in_", None)
+    if width is not None and X.shape[1:] != (width,):
+        refuse(owner, f"{argument} X", f"have the {width} columns {fitted.name} was fitted on", f"shape {tuple(X.shape)}")
+    return X
+
+
+def _raw_outputs(values: Array, task: str) -> tuple[Array, int]:
+    """Predictions as they are; logarithms of probabilities, and how many had to be lifted off zero."""
+    if task == "regression":
+        return values, 0
+    probabilities = np.asarray(values, dtype=np.float64)
+    return np.log(np.maximum(probabilities, LEAST_PROBABILITY)), int((probabilities < LEAST_PROBABILITY).sum())
+
+
+def _dense(X: Any, owner: str, argument: str) -> Array:
+    """X as a dense array of floats."""
+    if issparse(X):
+        size = X.shape[0] * X.shape[1] * (X.dtype.itemsize if X.dtype.kind == "f" else 8)
+        if size > DENSE_LIMIT_BYTES:
+            refuse(owner, f"{argument} X", "fit into 1 GB as a dense array", f"sparse shape {X.shape}", "Reduce its columns first.")
+        dense = X.toarray()
+    else:
+        dense = np.asarray(X)
+    return dense if dense.dtype.kind == "f" else np.asarray(dense, dtype=np.float64)
+
+
+def _run_again(fitted: _Fitted, X: Any, y: Array, seen: Signals, owner: str, argument: str) -> dict[str, Any]:
+    """What becomes of some records when they are predicted again among others: a step may draw at random, or look at its whole batch."""
+    rows, outputs, targets = [], [], []
+    for group in sampled_groups(len(seen), len(seen)):
+        part = X.iloc[group] if hasattr(X, "iloc") else X[group] if hasattr(X, "shape") else [X[row] for row in group]
+        runs = [_signals(fitted, part, y[group], owner, argument)[0] for _ in range(2)]
+        rows += group
+        outputs.append([run.outputs for run in runs])
+        targets.append(runs[0].targets)
+    first, second = (Signals(None, np.concatenate(part), np.concatenate(targets)) for part in zip(*outputs, strict=True))
+    return compared(seen, np.array(rows), first, second, rounding=float(np.finfo(seen.outputs.dtype).eps))
+
+
+def _class_numbers(y: Array, classes: Array, owner: str, argument: str) -> Array:
+    if y.ndim != 1:
+        refuse(owner, f"{argument} y", "hold one label per record", f"shape {y.shape}", "Multi-label models: audit one label at a time.")
+    numbers = {label: number for number, label in enumerate(np.asarray(classes).tolist())}
+    unseen = [row for row, label in enumerate(y.tolist()) if label not in numbers]
+    if unseen:
+        known = ", ".join(map(repr, list(numbers)[:10])) + (", …" if len(numbers) > 10 else "")
+        refuse(owner, f"{argument} y", f"hold labels the model knows ({known})", f"{y.tolist()[unseen[0]]!r} at index {unseen[0]}")
+    return np.array([numbers[label] for label in y.tolist()], dtype=np.int64)
+
+
+def _described(fitted: _Fitted, signals: Signals) -> str:
+    assert signals.features is not None
+    layer = "output layer of " if hasattr(fitted.last, "coefs_") else ""
+    bias = "with" if getattr(fitted.last, "fit_intercept", True) else "without"
+    return f"{layer}{fitted.name} ({signals.features.shape[1]} → {signals.outputs.shape[1]}, {bias} intercept)"
+
+
+def _clipped_note(entries: int) -> tuple[str, ...]:
+    if entries == 0:
+        return ()
+    return (f"{entries} class probabilities below {LEAST_PROBABILITY:g} were raised to it, since a zero gives an infinite loss.",)
+
+
+def _weights_sha256(last: Any, train: Signals) -> tuple[str, tuple[str, ...]]:
+    digest, arrays = hashlib.sha256(), 0
+    for name in ("coef_", "intercept_", "coefs_", "intercepts_"):
+        held: Any = getattr(last, name, None)
+        for value in [] if held is None else held if isinstance(held, list) else [held]:
+            array = np.ascontiguousarray(value.toarray() if issparse(value) else value, dtype=np.float64)
+            digest.update(f"{name}|{array.shape}|".encode())
+            digest.update(array.data)
+            arrays += 1
+    if arrays:
+        return digest.hexdigest(), ()
+    digest.update(np.ascontiguousarray(train.outputs).data)
+    return digest.hexdigest(), (
+        f"{type(last).__name__} has no coefficient arrays: weights_sha256 is the digest of its outputs on the training records.",
+    )

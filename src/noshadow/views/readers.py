@@ -1,0 +1,82 @@
+"""The list of readers: which family a model belongs to, and how others add theirs."""
+
+import hashlib
+
+import numpy as np
+
+from noshadow.checks import Array, refuse
+from noshadow.views.causal_lm import CAUSAL_LM
+from noshadow.views.reader import Reader
+from noshadow.views.sklearn_any import ANY_ESTIMATOR
+from noshadow.views.sklearn_boosting import BOOSTING
+from noshadow.views.sklearn_linear import LEAST_SQUARES, LOGISTIC_REGRESSION, RIDGE, RIDGE_CLASSIFIER, STOCHASTIC_GRADIENT
+from noshadow.views.sklearn_mlp import PERCEPTRON
+from noshadow.views.sklearn_trees import FOREST
+from noshadow.views.torch import MODULE
+
+# The first that reads a model has it: special families stand before general ones.
+READERS = (
+    CAUSAL_LM,
+    MODULE,
+    LOGISTIC_REGRESSION,
+    LEAST_SQUARES,
+    RIDGE,
+    RIDGE_CLASSIFIER,
+    STOCHASTIC_GRADIENT,
+    PERCEPTRON,
+    FOREST,
+    BOOSTING,
+    ANY_ESTIMATOR,
+)
+
+_registered: list[Reader] = []
+
+
+def register_reader(reader: Reader) -> None:
+    """Let `audit` and all other functions that take a model read one more family.
+
+    A registered reader is asked before those of the house, the latest first. It is known to this process
+    only: where other processes train or read models, register it in the module that they import.
+
+    Args:
+        reader: made by `estimator_reader`, or a `Reader` of your own.
+
+    Raises:
+        InputError: not a Reader, or a reader of that name is in the list.
+    """
+    owner = "register_reader"
+    if not isinstance(reader, Reader):
+        refuse(owner, "reader", "be a Reader", type(reader).__name__, "Make one with noshadow.views.estimator_reader.")
+    if reader.name in {one.name for one in (*_registered, *READERS)}:
+        refuse(owner, "reader", "have a name of its own", f"{reader.name!r} a second time")
+    _registered.insert(0, reader)
+
+
+def reader_of(model: object) -> Reader | None:
+    """The reader of a model's family; None for what no family reads."""
+    return next((reader for reader in (*_registered, *READERS) if reader.reads(model)), None)
+
+
+def readable_models() -> str:
+    """What can be read, in words: for error messages."""
+    more = "".join(f", or a model of the family {reader.name!r}" for reader in _registered)
+    return f"an nn.Module or a fitted scikit-learn estimator{more}"
+
+
+def model_family(model: object) -> str | None:
+    """Family of a model by the names that calibrations know: what held for one need not hold for another.
+
+    "network" (nn.Module, multi-layer perceptron), "linear" (logistic regression), else what its reader
+    calls it: the estimator's own name. A pipeline or a search is what it ends in. None for anything that
+    no reader reads.
+    """
+    reader = reader_of(model)
+    return None if reader is None else reader.family(model)
+
+
+def weights_sha256(model: object, outputs: Array) -> str:
+    """Hex digest of the trained parameters as in `View`; of the outputs where there are none to read."""
+    reader = reader_of(model)
+    if reader is None:
+        return hashlib.sha256(np.ascontiguousarray(outputs).data).hexdigest()
+    return reader.weights_sha256(model, outputs)

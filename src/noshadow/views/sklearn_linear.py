@@ -1,0 +1,91 @@
+"""Linear models of scikit-learn: logistic regression, least squares, ridge, stochastic gradients."""
+
+from typing import Any, NoReturn
+
+from sklearn.linear_model import (
+    LinearRegression,
+    LogisticRegression,
+    Ridge,
+    RidgeClassifier,
+    RidgeClassifierCV,
+    RidgeCV,
+    SGDClassifier,
+)
+
+from noshadow.checks import Array, refuse
+from noshadow.views.estimators import WITHOUT, EstimatorFamily, estimator_reader, require_fitted, type_name
+from noshadow.views.penalty import least_squares_penalty, logistic_penalty, ridge_penalty
+from noshadow.views.reader import LINEAR
+
+
+def _logistic_headless(last: Any) -> str | None:
+    """Parameters of scikit-learn < 1.8: probabilities there are not the softmax or the sigmoid of the linear outputs."""
+    name, scheme, binary = type_name(last), getattr(last, "multi_class", None), len(last.classes_) == 2
+    if not binary and (scheme == "ovr" or last.solver == "liblinear"):
+        return f"{name} was trained one class against the rest, so no one softmax head exists; {WITHOUT}"
+    if binary and scheme == "multinomial":
+        return f"{name} with multi_class='multinomial' ties two softmax logits of two classes, which has no head noshadow reads; {WITHOUT}"
+    return None
+
+
+def _decided(last: Any, X: Any, dense: Array) -> tuple[Array, Array]:
+    return dense, last.decision_function(X)
+
+
+def _predicted(last: Any, X: Any, dense: Array) -> tuple[Array, Array]:
+    return dense, last.predict(X)
+
+
+def _refused_codes(last: Any, owner: str) -> NoReturn:
+    require_fitted(last, owner)
+    hint = "Use LogisticRegression, or Ridge on the codes."
+    refuse(owner, "model", "give class probabilities", f"{type_name(last)} (squared loss on codes ±1)", hint)
+
+
+LOGISTIC_REGRESSION = estimator_reader(
+    EstimatorFamily(
+        name="logistic regression",
+        reads=lambda last: isinstance(last, LogisticRegression),
+        calibrated_as=lambda _: LINEAR,
+        headless=_logistic_headless,
+        head=_decided,
+        penalty=lambda last, _: logistic_penalty(last),
+    )
+)
+
+LEAST_SQUARES = estimator_reader(
+    EstimatorFamily(
+        name="least squares",
+        reads=lambda last: isinstance(last, LinearRegression),
+        headless=lambda _: None,
+        head=_predicted,
+        penalty=lambda last, _: least_squares_penalty(last),
+    )
+)
+
+RIDGE = estimator_reader(
+    EstimatorFamily(
+        name="ridge regression",
+        reads=lambda last: isinstance(last, (Ridge, RidgeCV)),
+        headless=lambda _: None,
+        head=_predicted,
+        penalty=lambda last, _: ridge_penalty(last),
+    )
+)
+
+RIDGE_CLASSIFIER = estimator_reader(
+    EstimatorFamily(
+        name="ridge classifier",
+        reads=lambda last: isinstance(last, (RidgeClassifier, RidgeClassifierCV)),
+        task=_refused_codes,
+    )
+)
+
+# Its head is not read: it stops after its epochs, away from the minimum that scores of a head assume.
+STOCHASTIC_GRADIENT = estimator_reader(
+    EstimatorFamily(
+        name="linear classifier by stochastic gradients",
+        reads=lambda last: isinstance(last, SGDClassifier),
+        calibrated_as=lambda last: LINEAR if last.loss == "log_loss" else type_name(last),
+    )
+)

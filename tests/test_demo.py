@@ -52,7 +52,7 @@ def test_the_demo_shows_a_model_that_fits_its_own_half_better(first):
 
 
 def test_a_seed_that_is_none_is_refused():
-    with pytest.raises(InputError, match="demo_audit: seed must be a whole number ≥ 0"):
+    with pytest.raises(InputError, match="demo: seed must be a whole number ≥ 0"):
         demo_audit(seed=-1)
 
 

@@ -223,7 +223,7 @@ def test_a_preconditioner_may_be_an_iteration_itself():
 
 def test_conjugate_gradients_refuse_what_is_not_finite_and_bad_preconditioners():
     _, right = spd_columns(1, 4, seed=6)
-    with pytest.raises(NumericalError, match=r"caller: a product in conjugate gradients is not finite\. Check the model"):
+    with pytest.raises(NumericalError, match=r"caller: a product in conjugate gradients is not finite\. Check for NaN"):
         batched_cg(lambda x: x * float("nan"), right, tolerance=1e-3, max_iterations=5, owner="caller")
     with pytest.raises(NumericalError, match="caller: the preconditioner is not positive definite or not finite"):
         batched_cg(lambda x: x, right, tolerance=1e-3, max_iterations=5, preconditioner=lambda x: -x, owner="caller")

@@ -69,7 +69,7 @@ def test_a_factor_is_reused_and_only_for_its_own_problem():
         arguments = {"x": x, "y": y, "kernel": counted, "noise": 0.1} | change
         with pytest.raises(InputError, match=f"factor must come from the same x, y, kernel and noise; got another {name}"):
             lood(arguments.pop("x"), arguments.pop("y"), differing=0, factor=factor, **arguments)
-    with pytest.raises(InputError, match="factor must be what posterior_of returns; got str"):
+    with pytest.raises(InputError, match=r"factor must be a factor that was made before, or None; got str\. Leave it out"):
         lood(x, y, differing=0, kernel=rbf, noise=0.1, factor="x")
 
 

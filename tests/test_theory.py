@@ -441,7 +441,9 @@ def test_bad_input_gets_one_sentence(call, message):
 
 @pytest.mark.parametrize("call", [theory.predicted_tpr, theory.privacy_curve])
 def test_too_few_degrees_of_freedom_are_not_applicable(call):
-    with pytest.raises(NotApplicable, match=rf"{call.__name__}: the Gaussian theory needs n − dof > 2; got 10 − 8\.5\. Raise the damping"):
+    with pytest.raises(
+        NotApplicable, match=rf"{call.__name__}: the Gaussian theory needs n − dof > 2; got 10 − 8\.5\. Fit on more records, or with fewer"
+    ):
         call([0.1], [0.5], [1.0], noise_variance=1.0, n=10, dof=8.5)
 
 

@@ -312,7 +312,7 @@ def batched_cg(
         image = product(direction)
         curvature = _inner(direction, image)
         if not bool(curvature.isfinite().all()):
-            raise NumericalError(f"{owner}: a product in conjugate gradients is not finite. Check the model, or raise the damping.")
+            raise NumericalError(f"{owner}: a product in conjugate gradients is not finite. Check for NaN and for numbers beyond float64.")
         least = torch.where(active, torch.minimum(least, curvature / _inner(direction, direction)), least)
         negative |= active & (curvature <= 0)
         active = active & ~negative

@@ -10,7 +10,7 @@ import pandas as pd
 from noshadow._audit.evidence import LayeredScores, loss_evidence, rate_evidence, score_evidence, scored
 from noshadow._audit.notes import risk_notes
 from noshadow._audit.options import GivenColumns, Options
-from noshadow._audit.risks import Pair, correct_of, margins_of, measured_risk, risks_by_group, shown_family
+from noshadow._audit.risks import Pair, correct_of, margins_of, measured_risk, naming_record_rates, risks_by_group, shown_family
 from noshadow._audit.settled import Settled, settled
 from noshadow._audit.splits import split_counts
 from noshadow._audit.stamps import provenance, timings
@@ -81,7 +81,10 @@ def audit_view(
     counts = split_counts(found.train, seen.test)
     facts = dict(found.seen.inputs) | {"family": family} | traced_facts(traces)
     found = replace(found, seen=replace(found.seen, inputs=facts))
-    evidence = (loss_evidence(found), score_evidence(scores), rate_evidence(found, options, scores, risk), *traces)
+    rates = rate_evidence(found, options, scores, risk)
+    if found.task == "regression" and rates.columns:
+        risk, absent = naming_record_rates(risk, absent)
+    evidence = (loss_evidence(found), score_evidence(scores), rates, *traces)
     gathered = Gathered(
         task=found.task,
         identity=found.identity,

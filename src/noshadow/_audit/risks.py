@@ -20,8 +20,9 @@ from noshadow.views.reader import LINEAR
 
 REGRESSION = (
     "The shipped calibration was made from classifiers; for a regression the TNR and AUC are measured, and the rate of a "
-    "reference-model attack is not predicted (records have predicted_tpr instead)."
+    "reference-model attack is not predicted."
 )
+RECORD_RATES = "Each record has a rate of its own, predicted_tpr."
 SOFT = (
     "Losses of soft targets (label smoothing, rows of probabilities) have a floor of their own, which the calibration on hard "
     "labels does not know: the rate of a reference-model attack is not predicted."
@@ -119,6 +120,14 @@ def measured_risk(
     )
     risk = without_findings(risk)
     return risk, {"predicted_tpr of the model": Absent("not available", risk.reason)} if risk.predicted_tpr is None else {}
+
+
+def naming_record_rates(risk: ModelRisk | None, absent: Mapping[str, str]) -> tuple[ModelRisk | None, dict[str, str]]:
+    """A regression's risk, and what is not applicable, with the word that its records have the rate which the model has not."""
+    if risk is None:
+        return None, dict(absent)
+    told = replace(risk, reason=f"{risk.reason} {RECORD_RATES}")
+    return told, {**absent, "predicted_tpr of the model": Absent("not available", told.reason)}
 
 
 def classified_rates(scores: RecordScores, risk: ModelRisk | None, layers: str | int) -> tuple[dict[str, Array], dict[str, str]]:

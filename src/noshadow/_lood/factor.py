@@ -103,7 +103,7 @@ def posterior_of(
 def require_same_problem(factor: object, x: object, y: object, kernel: Kernel, noise: float, owner: str) -> Posterior:
     """The factor, refused unless it was made from these x, y, kernel and noise."""
     if not isinstance(factor, Posterior):
-        refuse(owner, "factor", "be what posterior_of returns", type(factor).__name__)
+        refuse(owner, "factor", "be a factor that was made before, or None", type(factor).__name__, "Leave it out: it is made afresh.")
     rows, columns = input_rows(x, owner, "x"), target_columns(y, owner, "y")
     same = {
         "x": torch.equal(rows, factor.x),
@@ -113,7 +113,7 @@ def require_same_problem(factor: object, x: object, y: object, kernel: Kernel, n
     }
     other = [name for name, equal in same.items() if not equal]
     if other:
-        refuse(owner, "factor", "come from the same x, y, kernel and noise", f"another {other[0]}", "Make it again with posterior_of.")
+        refuse(owner, "factor", "come from the same x, y, kernel and noise", f"another {other[0]}", "Leave it out: it is made afresh.")
     return factor
 
 

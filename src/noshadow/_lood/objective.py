@@ -103,7 +103,7 @@ def query_problem(
 
 def _model(posterior: Posterior, owner: str) -> Model:
     if posterior.inverse is None:
-        refuse(owner, "factor", "hold the inverse", "a factor without it", "Make it with posterior_of(…, with_inverse=True).")
+        refuse(owner, "factor", "hold the inverse", "a factor without it", "Leave it out: it is made afresh.")
     return Model(posterior.x, posterior.kernel, torch.from_numpy(posterior.inverse), torch.from_numpy(posterior.weights))
 
 

@@ -20,7 +20,7 @@ def demo(out: Out = Path("demo-audit"), force: Force = False, seed: Seed = 0, qu
     from noshadow.cli.finishing import finished
     from noshadow.demo import demo_audit
 
-    finished(lambda: demo_audit(seed=seed, progress=not quiet), out, force=force, quiet=quiet, as_json=as_json)
+    finished(lambda: demo_audit(seed=seed, progress=not quiet), out, "demo", force=force, quiet=quiet, as_json=as_json)
 
 
 @app.command(epilog="Example: noshadow audit signals.npz --out my-audit  ·  noshadow audit package.module:function --out my-audit")
@@ -57,7 +57,7 @@ def audit(
         typer.Option(
             "--score-option",
             metavar="NAME=VALUE",
-            help="Option handed on to the record scores, such as max_memory=3e10 or, with --layers, unvectorised=loop; repeatable.",
+            help="Option of the scores: --score-option max_memory=3e10 or, with --layers, --score-option unvectorised=loop; repeatable.",
         ),
     ] = None,
     force: Force = False,
@@ -112,7 +112,7 @@ def audit(
         how: dict[str, Any] = {"loss_traces": loss_traces if held is None else held, "fit_intercept": intercept, "family": family}
         return audit_signals(train, test, **how, **options)
 
-    finished(run, out, force=force, quiet=quiet, as_json=as_json)
+    finished(run, out, "audit", force=force, quiet=quiet, as_json=as_json)
 
 
 @app.command(epilog="Example: noshadow report my-audit  ·  noshadow report my-audit --show-records images.npy --out for-review.html")

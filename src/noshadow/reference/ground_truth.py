@@ -59,7 +59,7 @@ def ground_truth(
     if references.target is None:
         absent["attacks on the target"] = not_applicable("the set was trained without a target model")
     elif references.member.all():
-        absent["attacks on the target"] = not_applicable("the pool holds no non-members of the target (pool='train')")
+        absent["attacks on the target"] = not_applicable("the pool holds no non-members of the target (train_references(…, pool='train'))")
     else:
         attacks = attacks_on_target(references, truth, chosen, levels) + attacks
     agreement, ceiling, targets = _agreement(references, truth, audit, rows, absent, chosen.seed)

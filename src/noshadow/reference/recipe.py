@@ -191,10 +191,10 @@ class Recipe:
         """
         job = self._job()
         rows, numbers = _many(indices_list, seeds, job)
-        size = None if stack == "auto" else require_whole(stack, "train_many", "stack", low=1)
+        size = None if stack == "auto" else require_whole(stack, "Recipe.train_many", "stack", low=1)
         reason = reason_not_vectorisable(job)
         if reason is not None:
-            raise InputError(f"train_many: build must make a module that can be stacked; got {reason}. Train it one by one.")
+            raise InputError(f"Recipe.train_many: build must make a module that can be stacked; got {reason}. Train it one by one.")
         observe, losses = _observer(job, len(rows), traces_on, on_epoch)
         modules = trained_modules(job, rows, numbers, observe=observe, stack=size)
         return modules if losses is None else (modules, losses)
@@ -263,7 +263,7 @@ def _probed_outputs(build: Callable[[], nn.Module], x: Tensor) -> int:
 
 
 def _many(indices_list: Sequence[object], seeds: Sequence[int], job: Job) -> tuple[list[Tensor], list[int]]:
-    owner = "train_many"
+    owner = "Recipe.train_many"
     if len(indices_list) != len(seeds) or len(seeds) == 0:
         refuse(owner, "indices_list and seeds", "have one entry a model, at least one", f"lengths {len(indices_list)} and {len(seeds)}")
     return [training_rows(rows, job, owner) for rows in indices_list], [training_seed(seed, owner) for seed in seeds]

@@ -96,5 +96,5 @@ def _tensors_by_name(modules: Sequence[nn.Module], *, trainable: bool) -> dict[s
     odd = next((own for own in shapes if own != shapes[0]), None)
     if odd is not None:
         name = next(name for name in (odd | shapes[0]) if odd.get(name) != shapes[0].get(name))
-        refuse("train_many", "build", "make the same architecture every time", f"modules that differ in '{name}'")
+        refuse("Recipe.train_many", "build", "make the same architecture every time", f"modules that differ in '{name}'")
     return {name: [own[name].detach() for own in named] for name in named[0]}

@@ -113,7 +113,7 @@ def _shokri(references: References, options: AttackOptions, absent: dict[str, st
         absent["shokri_success"] = "not asked for"
         return None
     if not references.has_outputs:
-        absent["shokri_success"] = not_applicable("the outputs were not kept (keep_outputs=False)")
+        absent["shokri_success"] = not_applicable("the outputs were not kept (train_references(…, keep_outputs=False))")
         return None
     try:
         return shokri_success(

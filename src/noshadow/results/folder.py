@@ -75,7 +75,8 @@ def require_writable_folder(folder: str | Path, *, overwrite: bool, owner: str, 
         got = f"'{path}' with {', '.join(foreign or sorted(held))}"
         refuse(owner, "folder", f"not exist yet, or hold {kind.noun} and nothing else", got)
     if held and not overwrite:
-        refuse(owner, "folder", "not exist yet", f"'{path}'", "Choose another name, or overwrite it (--force, overwrite=True).")
+        how = "overwrite=True" if "." in owner else "--force"  # methods are called, commands are typed
+        refuse(owner, "folder", "not exist yet", f"'{path}'", f"Choose another name, or overwrite it ({how}).")
     return path
 
 

@@ -127,7 +127,7 @@ def extrapolated_tnrs(
     members, nonmembers = (
         _sorted_sample(values, "extrapolated_tnr", name) for values, name in zip((member_losses, nonmember_losses), names, strict=True)
     )
-    bootstrap = _bootstrap(resamples, coverage, seed)
+    bootstrap = _bootstrap(resamples, coverage, seed, "extrapolated_tnr")
     if scale == "loss":
         return _rates(members, nonmembers, levels, names, bootstrap)
     for sample, name in zip((members, nonmembers), names, strict=True):
@@ -164,15 +164,15 @@ def extrapolated_tpr(
     Reference: Pickands 1975; Grimshaw 1993.
     """
     names = ("nonmember_scores", "member_scores")
-    bootstrap = _bootstrap(resamples, coverage, seed)
+    bootstrap = _bootstrap(resamples, coverage, seed, "extrapolated_tpr")
     return _rates(nonmember_scores, member_scores, (fpr,), names, bootstrap, owner="extrapolated_tpr", rate="fpr")[0]
 
 
-def _bootstrap(resamples: int, coverage: float, seed: int) -> Bootstrap:
+def _bootstrap(resamples: int, coverage: float, seed: int, owner: str) -> Bootstrap:
     return Bootstrap(
-        resamples=require_whole(resamples, "extrapolated rates", "resamples", low=100),
-        level=require_number(coverage, "extrapolated rates", "coverage", low=0, high=1, low_open=True, high_open=True),
-        seed=require_whole(seed, "extrapolated rates", "seed", low=0),
+        resamples=require_whole(resamples, owner, "resamples", low=100),
+        level=require_number(coverage, owner, "coverage", low=0, high=1, low_open=True, high_open=True),
+        seed=require_whole(seed, owner, "seed", low=0),
     )
 
 

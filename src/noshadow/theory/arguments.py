@@ -12,7 +12,8 @@ def plug_in(
     require_whole(outputs, owner, "outputs", low=1)
     size, used = require_number(n, owner, "n", low=0, low_open=True), require_number(dof, owner, "dof", low=0)
     if size - used <= 2:
-        raise NotApplicable(f"{owner}: the Gaussian theory needs n − dof > 2; got {size:g} − {used:g}. Raise the damping or add records.")
+        fix = "Fit on more records, or with fewer degrees of freedom (a larger damping)."
+        raise NotApplicable(f"{owner}: the Gaussian theory needs n − dof > 2; got {size:g} − {used:g}. {fix}")
     h, e, v = broadcast(
         owner,
         leverage=numbers_within(leverage, owner, "leverage", low=0, high=1),

@@ -93,7 +93,7 @@ def found_source(model: nn.Module, batch: Batch, device: torch.device, settings:
         return Source(part.path, Head(ran[linear].name, linear, ending, _ending_note(ending)))
     if not taken:
         got = f"an output of shape {tuple(part.value.shape)} that none of them gives"
-        _refuse_head(owner, "model", "end in an nn.Linear, raw or under softmax, log_softmax or sigmoid", got, ran)
+        _refuse_head(owner, "model", "end in an nn.Linear, raw or under softmax, log_softmax or sigmoid", got, ran, [part])
     return Source(part.path, None)
 
 
@@ -103,7 +103,7 @@ def _named_source(model: nn.Module, returned: object, batch: Batch, ran: Layers,
     if not isinstance(wanted, nn.Linear) or wanted not in ran:
         idle = " that did not run" if isinstance(wanted, nn.Linear) else ""
         kind = "no such layer" if wanted is None else f"a {type(wanted).__name__}{idle}"
-        _refuse_head(owner, "layer", "name an nn.Linear that runs", f"{layer!r} ({kind})", ran)
+        _refuse_head(owner, "layer", "name an nn.Linear that runs", f"{layer!r} ({kind})", ran, parts_of(returned))
     raw = ran[wanted].raw
     _require_row_per_record(raw, layer, owner)
     parts = parts_of(returned)
@@ -164,9 +164,11 @@ def _require_row_per_record(raw: Tensor, name: str, owner: str) -> None:
         )
 
 
-def _refuse_head(owner: str, argument: str, rule: str, got: str, ran: Layers) -> NoReturn:
+def _refuse_head(owner: str, argument: str, rule: str, got: str, ran: Layers, parts: Sequence[Part]) -> NoReturn:
+    """Refuse a model without a head that is read. A layer is asked for only where a Linear that ran has the shape of an output."""
     names = [described(one.name, layer) for layer, one in ran.items()]
     more = "…, " if len(names) > CANDIDATES_NAMED else ""
     listed = f"ran in order: {more}{', '.join(names[-CANDIDATES_NAMED:])}" if names else "no nn.Linear ran"
-    hint = "Name the head with layer=…" if names else "For model risk alone pass Signals(None, outputs, targets) to audit_signals."
+    fitting = any(one.raw.shape == part.value.shape for one in ran.values() for part in parts)
+    hint = "Name the head with layer=…" if fitting else "For model risk alone pass Signals(None, outputs, targets) to audit_signals."
     refuse(owner, argument, rule, f"{got} ({listed})", hint)

@@ -9,7 +9,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from noshadow.results.finding import STATUSES
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
@@ -22,6 +21,7 @@ from noshadow._audit import entry, gather, risks
 from noshadow._audit import language as sequences
 from noshadow._findings import RULES
 from noshadow._lood import with_lood
+from noshadow.figures.finding import STATUSES
 from noshadow.outcomes import ABSENCES, Absent, Note, not_applicable, uncoded
 from noshadow.reference.ground_truth import with_ground_truth
 from test_ground_truth import experiment

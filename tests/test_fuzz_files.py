@@ -19,13 +19,13 @@ import noshadow as ns
 from noshadow import InputError
 from noshadow._compare import compare
 from noshadow._findings import findings
-from noshadow.reading.json_text import parsed_json
 from noshadow.reference import load_references, status, train_references
 from noshadow.reference.manifest import plan_digest
 from noshadow.report.lood_page import lood_page
 from noshadow.report.page import page
 from noshadow.report.rendering import rendered
 from noshadow.results.folder import _own_digest
+from noshadow.storage.json_text import parsed_json
 from noshadow.traces.files import load_loss_traces
 
 SEED = 17

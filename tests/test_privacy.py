@@ -18,8 +18,8 @@ import noshadow as ns
 from noshadow._audit import splits
 from noshadow.checks import InputError
 from noshadow.cli.reference_run import write_table
-from noshadow.private_files import followed, make_private_folder, write_private
 from noshadow.reference import load_references, train_references
+from noshadow.storage.private_files import followed, make_private_folder, write_private
 
 RNG = np.random.default_rng(2)
 X = RNG.normal(size=(40, 3))

@@ -16,11 +16,11 @@ from safetensors.numpy import save
 
 import noshadow as ns
 from noshadow import InputError
-from noshadow.reading.forms import Count, Keys, Level, OneOf, Such, require_form
-from noshadow.reading.json_text import DEEPEST, parsed_json
-from noshadow.reading.numpy_files import mapped_npy, npz_arrays
-from noshadow.reading.parquet_files import parquet_table
-from noshadow.reading.safetensors_files import layout, safetensors_arrays
+from noshadow.storage.forms import Count, Keys, Level, OneOf, Such, require_form
+from noshadow.storage.json_text import DEEPEST, parsed_json
+from noshadow.storage.numpy_files import mapped_npy, npz_arrays
+from noshadow.storage.parquet_files import parquet_table
+from noshadow.storage.safetensors_files import layout, safetensors_arrays
 
 ROWS = 10**13
 

@@ -11,10 +11,10 @@ from safetensors.numpy import load_file, save_file
 
 import noshadow as ns
 from noshadow import InputError
-from noshadow.reading.safetensors_files import layout
 from noshadow.reference import load_references, status, train_references
 from noshadow.reference.manifest import plan_digest
 from noshadow.results.folder import _own_digest
+from noshadow.storage.safetensors_files import layout
 
 N = 12
 

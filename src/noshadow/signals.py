@@ -21,10 +21,10 @@ from noshadow.checks import (
     require_squarable,
     require_unmasked,
 )
-from noshadow.private_files import written_whole
-from noshadow.reading.numpy_files import npz_arrays
-from noshadow.reading.reasons import reason_of
-from noshadow.reading.safetensors_files import safetensors_arrays
+from noshadow.storage.numpy_files import npz_arrays
+from noshadow.storage.private_files import written_whole
+from noshadow.storage.reasons import reason_of
+from noshadow.storage.safetensors_files import safetensors_arrays
 
 FIELDS = ("features", "outputs", "targets", "ids")
 SUFFIXES = (".npz", ".safetensors")

@@ -14,9 +14,9 @@ from rich.table import Table
 from noshadow._audit import Target, reference_columns
 from noshadow.checks import Array, InputError
 from noshadow.cli.printing import harmless, sentence
-from noshadow.private_files import write_private
 from noshadow.reference import References, status
 from noshadow.results import GroundTruth
+from noshadow.storage.private_files import write_private
 from noshadow.visible import visible
 
 

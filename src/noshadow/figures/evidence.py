@@ -10,7 +10,7 @@ import numpy as np
 
 from noshadow.checks import Array, as_array, refuse
 from noshadow.columns import column, is_target
-from noshadow.reading.forms import Keys, require_form
+from noshadow.storage.forms import Keys, require_form
 
 _FORM = Keys({"source": str, "columns": list[str], "absent": dict[str, str], "notes": list[str], "stamp": dict[str, Any], "digest": str})
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from noshadow.checks import refuse, require_choice
-from noshadow.reading.forms import Count, require_form
+from noshadow.storage.forms import Count, require_form
 
 STATUSES = ("found", "passed", "not applicable", "skipped")
 SEVERITIES = ("high", "medium", "low")

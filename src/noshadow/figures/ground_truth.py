@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from noshadow.checks import refuse
-from noshadow.reading.forms import Count, Keys, Level, OneOf, Share, Such, require_form
+from noshadow.storage.forms import Count, Keys, Level, OneOf, Share, Such, require_form
 
 Interval = tuple[float, float]
 _NUMBER = float | None

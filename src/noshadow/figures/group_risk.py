@@ -6,7 +6,7 @@ from typing import Any
 
 from noshadow.checks import refuse
 from noshadow.figures.model_risk import Interval
-from noshadow.reading.forms import Count, Share, require_form
+from noshadow.storage.forms import Count, Share, require_form
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from noshadow.checks import refuse
-from noshadow.reading.forms import Count, Level, Share, Size, require_form
+from noshadow.storage.forms import Count, Level, Share, Size, require_form
 
 Interval = tuple[float, float]
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from noshadow.checks import Array
-from noshadow.private_files import write_private
-from noshadow.reading.safetensors_files import DTYPES
+from noshadow.storage.private_files import write_private
+from noshadow.storage.safetensors_files import DTYPES
 
 UNFINISHED = re.compile(r"^\..+\.partial-\d+$")
 CODES = {np.dtype(name): code for code, name in DTYPES.items()}

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from noshadow.checks import Array, refuse
-from noshadow.private_files import followed, make_private_folder, write_private
 from noshadow.reference.files import UNFINISHED, chained, file_sha256, npy_header, write_arrays
 from noshadow.reference.manifest import plan_digest, read_manifest, require_same_plan
 from noshadow.reference.opening import MEMBERSHIP, PLAN, RECORDS, TARGET, opened_manifest
 from noshadow.reference.plan import Plan
 from noshadow.results.folder import strict_json
+from noshadow.storage.private_files import followed, make_private_folder, write_private
 
 OWN_NAMES = frozenset({PLAN, MEMBERSHIP, RECORDS, TARGET, "models", "failures", "stacked"})
 INSIDE = {

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from noshadow.checks import InputError
-from noshadow.private_files import write_private
 from noshadow.progress import tracked
 from noshadow.reference.files import UNFINISHED, write_arrays
 from noshadow.reference.folder import INSIDE
 from noshadow.reference.manifest import FORMAT, plan_digest
 from noshadow.reference.opening import model_path, target_layout, whole_models
 from noshadow.reference.work import Outcome
+from noshadow.storage.private_files import write_private
 
 FAILURES_NAMED = 5
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)

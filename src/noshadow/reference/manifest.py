@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from noshadow.checks import InputError, refuse
-from noshadow.reading.json_text import parsed_json
 from noshadow.reference.queries import query_name
 from noshadow.reference.work import Job, TrainsMany
 from noshadow.results.folder import digest, strict_json
+from noshadow.storage.json_text import parsed_json
 
 FORMAT = 1
 # Everything else in plan.json decides what the models are.

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from noshadow.checks import TASKS, Array, InputError, refuse
-from noshadow.reading.forms import Count, Keys, Level, OneOf, require_form
-from noshadow.reading.numpy_files import mapped_npy, npz_arrays
-from noshadow.reading.reasons import reason_of
-from noshadow.reading.safetensors_files import Layout, layout
 from noshadow.reference.files import file_sha256
 from noshadow.reference.manifest import plan_digest, read_manifest
 from noshadow.reference.plan import Plan
 from noshadow.signals import record_ids
+from noshadow.storage.forms import Count, Keys, Level, OneOf, require_form
+from noshadow.storage.numpy_files import mapped_npy, npz_arrays
+from noshadow.storage.reasons import reason_of
+from noshadow.storage.safetensors_files import Layout, layout
 
 PLAN, MEMBERSHIP, RECORDS, TARGET = "plan.json", "membership.npy", "records.npz", "target.safetensors"
 EXTRA = "extra."

@@ -9,10 +9,6 @@ from typing import Any
 import numpy as np
 
 from noshadow.checks import Array, InputError, refuse
-from noshadow.private_files import make_private_folder, write_private
-from noshadow.reading.numpy_files import mapped_npy
-from noshadow.reading.reasons import reason_of
-from noshadow.reading.safetensors_files import Layout, layout
 from noshadow.reference.files import chained, npy_header
 from noshadow.reference.manifest import plan_digest
 from noshadow.reference.opening import (
@@ -27,6 +23,10 @@ from noshadow.reference.opening import (
 )
 from noshadow.reference.parity import loss_parity
 from noshadow.reference.plan import Plan
+from noshadow.storage.numpy_files import mapped_npy
+from noshadow.storage.private_files import make_private_folder, write_private
+from noshadow.storage.reasons import reason_of
+from noshadow.storage.safetensors_files import Layout, layout
 
 
 @dataclass(frozen=True, eq=False)

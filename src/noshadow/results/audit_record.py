@@ -12,12 +12,12 @@ from noshadow._findings import findings
 from noshadow.checks import Array, InputError, refuse, require_choice
 from noshadow.columns import COLUMNS, TASKS, column, named, ranking_order
 from noshadow.figures import Evidence, EvidenceEntry, Finding, GroundTruth, GroupRisk, ModelRisk
-from noshadow.reading.forms import require_form
-from noshadow.reading.numpy_files import npz_arrays
-from noshadow.reading.reasons import reason_of
 from noshadow.results.folder import AUDIT, read_folder, write_folder
 from noshadow.results.folder_forms import AUDIT_FORM
 from noshadow.results.record_table import record_table, require_numbers, require_ranks, require_shares, target_columns
+from noshadow.storage.forms import require_form
+from noshadow.storage.numpy_files import npz_arrays
+from noshadow.storage.reasons import reason_of
 
 FORMAT = 1
 OWNER = "load"

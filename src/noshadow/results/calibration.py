@@ -9,7 +9,7 @@ from typing import Any
 
 from noshadow.checks import InputError, refuse
 from noshadow.figures.model_risk import Interval
-from noshadow.reading.json_text import parsed_json
+from noshadow.storage.json_text import parsed_json
 
 FORMAT = 1
 FORMS = ("linear", "exponential", "quadratic", "power")

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from noshadow.checks import InputError, refuse
-from noshadow.private_files import FOLDER_MODE, followed, make_private_folder, write_private
-from noshadow.reading.json_text import parsed_json
+from noshadow.storage.json_text import parsed_json
+from noshadow.storage.private_files import FOLDER_MODE, followed, make_private_folder, write_private
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from noshadow.reading.forms import Count, Keys, Level, OneOf, Share, Size, Such
+from noshadow.storage.forms import Count, Keys, Level, OneOf, Share, Size, Such
 
 # Forms of what is read by name; whatever else stands beside it is kept as it is.
 _NUMBER = float | None

@@ -6,10 +6,10 @@ from typing import Any
 
 import pandas as pd
 
-from noshadow.reading.forms import require_form
 from noshadow.results.folder import FolderKind, read_folder, write_folder
 from noshadow.results.folder_forms import LOOD_FORM
 from noshadow.results.record_table import record_table, require_numbers, require_ranks, require_shares, target_columns
+from noshadow.storage.forms import require_form
 
 FORMAT = 1
 OWNER = "load_lood"

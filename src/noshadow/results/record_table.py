@@ -5,8 +5,8 @@ import pandas as pd
 
 from noshadow.checks import InputError, refuse
 from noshadow.columns import is_target, named
-from noshadow.reading.parquet_files import parquet_table
-from noshadow.reading.reasons import reason_of
+from noshadow.storage.parquet_files import parquet_table
+from noshadow.storage.reasons import reason_of
 
 TEXT_COLUMNS = named(kind="text")
 NULLABLE_COLUMNS = ("audit_rank",)

@@ -7,8 +7,8 @@ import numpy as np
 from safetensors.numpy import save
 
 from noshadow.checks import Array, InputError, numeric_array, refuse, require_same_length
-from noshadow.private_files import write_private
 from noshadow.signals import SUFFIXES, Signals, read_arrays
+from noshadow.storage.private_files import write_private
 
 KEYS = ("ids", "loss_traces")
 

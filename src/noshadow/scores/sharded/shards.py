@@ -12,8 +12,8 @@ import numpy as np
 
 from noshadow.blocks import blocks
 from noshadow.checks import Array, InputError, as_array, refuse, require_same_length
-from noshadow.reading.numpy_files import mapped_npy
-from noshadow.reading.reasons import reason_of
+from noshadow.storage.numpy_files import mapped_npy
+from noshadow.storage.reasons import reason_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from noshadow.checks import Array
-from noshadow.reading.json_text import parsed_json
-from noshadow.reading.numpy_files import require_held
+from noshadow.storage.json_text import parsed_json
+from noshadow.storage.numpy_files import require_held
 
 LARGEST_HEADER = 100_000_000
 DTYPES = {

@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 
-from noshadow.reading.numpy_files import MOST_EXPANSION, SPARE
-from noshadow.reading.reasons import one_kind_of_error
+from noshadow.storage.numpy_files import MOST_EXPANSION, SPARE
+from noshadow.storage.reasons import one_kind_of_error
 
 
 def parquet_table(source: Path | bytes, *, rows: int | None = None) -> pd.DataFrame:

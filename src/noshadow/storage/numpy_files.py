@@ -10,7 +10,7 @@ from typing import IO, Any
 import numpy as np
 
 from noshadow.checks import Array
-from noshadow.reading.reasons import one_kind_of_error
+from noshadow.storage.reasons import one_kind_of_error
 
 # Deflate shrinks nothing further than 1032 : 1, so that an honest member is never larger than this many times its bytes in the file.
 MOST_EXPANSION = 1032

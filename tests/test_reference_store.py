@@ -14,9 +14,9 @@ from safetensors.numpy import load_file, save_file
 
 from noshadow import InputError
 from noshadow.reference import load_references, mirrored, shifted, status, train_references
-from noshadow.reference.files import npy_header
 from noshadow.reference.parity import loss_parity
 from noshadow.reference.queries import query_name
+from noshadow.storage.numpy_files import npy_header
 from noshadow.storage.safetensors_files import layout
 from reference_training import RECORDS, Stacked, data, fit, splits
 

@@ -1,14 +1,10 @@
 """Signals: what one split of data leaves behind in a model, and its two file formats."""
 
-import hashlib
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import save_file
 
 from noshadow.checks import (
     Array,
@@ -21,13 +17,10 @@ from noshadow.checks import (
     require_squarable,
     require_unmasked,
 )
-from noshadow.storage.numpy_files import npz_arrays
-from noshadow.storage.private_files import written_whole
-from noshadow.storage.reasons import reason_of
-from noshadow.storage.safetensors_files import safetensors_arrays
+from noshadow.storage.array_files import read_arrays, read_text, require_suffix, write_arrays
+from noshadow.storage.digests import arrays_sha256, ids_sha256
 
 FIELDS = ("features", "outputs", "targets", "ids")
-SUFFIXES = (".npz", ".safetensors")
 SPLIT_KEYS = frozenset(f"{split}_{field}" for split in ("train", "test") for field in FIELDS) | {"loss_traces"}
 
 
@@ -80,13 +73,8 @@ class Signals:
 
     def sha256(self) -> dict[str, str]:
         """Hex digests of the values in their row order (`data`) and of the ids (`row_order`)."""
-        data = hashlib.sha256()
-        for array in (self.features, self.outputs, self.targets):
-            if array is not None:
-                data.update(f"{array.dtype.str}{array.shape}".encode())
-                data.update(np.ascontiguousarray(array).data)
-        order = hashlib.sha256("\n".join(map(str, self.ids.tolist())).encode())
-        return {"data": data.hexdigest(), "row_order": order.hexdigest()}
+        held = (array for array in (self.features, self.outputs, self.targets) if array is not None)
+        return {"data": arrays_sha256(*held), "row_order": ids_sha256(self.ids)}
 
 
 def save_splits(path: str | Path, train: Signals, test: Signals, *, loss_traces: object = None) -> None:
@@ -101,17 +89,7 @@ def save_splits(path: str | Path, train: Signals, test: Signals, *, loss_traces:
     arrays = {f"train_{k}": v for k, v in _fields(train)} | {f"test_{k}": v for k, v in _fields(test)}
     if loss_traces is not None:
         arrays["loss_traces"] = numeric_array(loss_traces, "save_splits", "loss_traces", ndim=2)
-    suffix = _suffix(path, "save_splits")
-    try:
-        with written_whole(path) as partial:
-            if suffix == ".npz":
-                with partial.open("wb") as file:
-                    np.savez(file, **arrays)  # type: ignore[arg-type]
-            else:
-                packed = {k: _text_to_bytes(v) if v.dtype.kind in "US" else v for k, v in arrays.items()}
-                save_file({k: np.ascontiguousarray(v) for k, v in packed.items()}, str(partial))
-    except (OSError, SafetensorError) as error:
-        raise InputError(f"save_splits: path must be writable; got '{path}' ({error}). Choose another place.") from error
+    write_arrays(path, arrays, "save_splits")
 
 
 def load_splits(path: str | Path) -> tuple[Signals, Signals, Array | None]:
@@ -120,7 +98,7 @@ def load_splits(path: str | Path) -> tuple[Signals, Signals, Array | None]:
     Raises:
         InputError: the file is missing, has unknown or missing keys, or holds pickled objects.
     """
-    _suffix(path, "load_splits")
+    require_suffix(path, "load_splits", "A model is given as package.module:function.")
     if not Path(path).is_file():
         refuse("load_splits", "path", "be a file that exists", f"'{path}'")
     arrays = read_arrays(path, "load_splits")
@@ -179,52 +157,5 @@ def _fields(signals: Signals) -> list[tuple[str, Array]]:
 
 def _split(arrays: Mapping[str, Array], split: str) -> Signals:
     ids = arrays.get(f"{split}_ids")
-    if ids is not None and ids.dtype == np.uint8 and ids.ndim == 2:
-        ids = _bytes_to_text(ids, f"{split}_ids")
+    ids = None if ids is None else read_text(ids, "load_splits", f"{split}_ids")
     return Signals(arrays.get(f"{split}_features"), arrays[f"{split}_outputs"], arrays[f"{split}_targets"], ids)
-
-
-def _suffix(path: str | Path, owner: str) -> str:
-    suffix = Path(path).suffix
-    if suffix not in SUFFIXES:
-        hint = "A model is given as package.module:function." if owner == "load_splits" else ""
-        refuse(owner, "path", f"end in {' or '.join(SUFFIXES)}", f"'{path}'", hint)
-    return suffix
-
-
-def read_arrays(path: str | Path, owner: str) -> dict[str, Array]:
-    """Named arrays of a `.npz` or `.safetensors` file, never unpickled; `owner` complains."""
-    return _read_npz(path, owner) if Path(path).suffix == ".npz" else _read_safetensors(path, owner)
-
-
-def _read_npz(path: str | Path, owner: str) -> dict[str, Array]:
-    try:
-        with Path(path).open("rb") as file:
-            return npz_arrays(file, os.fstat(file.fileno()).st_size)
-    except (ValueError, OSError) as error:
-        raise InputError(
-            f"{owner}: file must be a .npz archive of plain arrays; got '{path}' ({reason_of(error)}). "
-            "Pickled objects are never loaded: save numeric arrays."
-        ) from error
-
-
-def _read_safetensors(path: str | Path, owner: str) -> dict[str, Array]:
-    try:
-        return safetensors_arrays(Path(path))
-    except (ValueError, OSError) as error:
-        raise InputError(f"{owner}: file must be a safetensors file NumPy can read; got '{path}' ({reason_of(error)}).") from error
-
-
-def _bytes_to_text(rows: Array, key: str) -> Array:
-    try:
-        return np.array([bytes(row).rstrip(b"\0").decode() for row in rows], dtype=str)
-    except UnicodeDecodeError as error:
-        raise InputError(f"load_splits: {key} must be UTF-8 text in its rows of bytes; got {error}.") from error
-
-
-def _text_to_bytes(text: Array) -> Array:
-    encoded = [str(t).encode() for t in text]
-    if any(e.endswith(b"\0") for e in encoded):
-        refuse("save_splits", "ids", "not end in a zero byte", "such an id")
-    width = max((len(e) for e in encoded), default=1) or 1
-    return np.frombuffer(b"".join(e.ljust(width, b"\0") for e in encoded), np.uint8).reshape(len(encoded), width)

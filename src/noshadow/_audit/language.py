@@ -1,6 +1,5 @@
 """Audit of a causal language model: model-level risk from the losses of its sequences, record scores from its output head."""
 
-import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,7 +14,7 @@ from noshadow._audit.options import GivenColumns, Options
 from noshadow._audit.risks import EMPTY, ONE, Pair, risks_by_group, without_findings
 from noshadow._audit.settled import group_names
 from noshadow._audit.splits import copies_among
-from noshadow._audit.stamps import asked, score_stamp, timings, versions
+from noshadow._audit.stamps import PACKAGES, asked, score_stamp, timings
 from noshadow._audit.tracing import trace_evidence, traced_facts
 from noshadow.checks import Array, NotApplicable, refuse
 from noshadow.outcomes import Absent, not_applicable, uncoded
@@ -23,6 +22,8 @@ from noshadow.results import Audit, Evidence, ModelRisk
 from noshadow.scores.result import RecordScores
 from noshadow.scores.sequences import TASK, sequence_scores
 from noshadow.signals import record_ids
+from noshadow.storage.digests import ids_sha256
+from noshadow.storage.versions import versions_of
 from noshadow.tail import model_risk
 from noshadow.views import SequenceLosses, TokenHead, sequence_features, sequence_losses, weights_sha256
 from noshadow.views.row_names import repeats_among
@@ -181,10 +182,9 @@ def _provenance(
             "test": {} if others is None else _hashes(others, others.ids),
             "weights": weights_sha256(model, members.loss),
         },
-        "versions": versions("transformers"),
+        "versions": versions_of(*PACKAGES, "transformers"),
     } | ({} if scores is None else {"scores": score_stamp(scores)})
 
 
 def _hashes(split: SequenceLosses, identifiers: Array) -> dict[str, str]:
-    order = hashlib.sha256("\n".join(map(str, identifiers.tolist())).encode()).hexdigest()
-    return {"data": split.data_sha256, "row_order": order, "targets": split.data_sha256}
+    return {"data": split.data_sha256, "row_order": ids_sha256(identifiers), "targets": split.data_sha256}

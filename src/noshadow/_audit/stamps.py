@@ -1,8 +1,5 @@
 """Where an audit comes from: arguments, head, diagnostics, hashes, versions and times, ready for JSON."""
 
-import hashlib
-import importlib.metadata
-import platform
 from datetime import datetime, timezone
 from typing import Any
 
@@ -12,8 +9,10 @@ from noshadow._audit.options import Options
 from noshadow._audit.settled import Settled
 from noshadow.scores.result import RecordScores
 from noshadow.signals import Signals
+from noshadow.storage.digests import sha256
+from noshadow.storage.versions import NUMERICS, versions_of
 
-_VERSIONS = ("noshadow", "torch", "numpy", "scipy", "pandas", "scikit-learn")
+PACKAGES = (*NUMERICS, "scikit-learn")  # what an audit's figures depend on
 _DIAGNOSTICS = (
     "damping_used",
     "damping_source",
@@ -41,7 +40,7 @@ def provenance(found: Settled, options: Options, scores: RecordScores | None) ->
         "head": seen.head or ("given as arrays" if seen.not_applicable is None else "none was read"),
         "class_names": None if seen.class_names is None else list(seen.class_names),
         "hashes": {"train": _hashes(seen.train), "test": _hashes(seen.test), "weights": seen.weights_sha256 or None},
-        "versions": versions(),
+        "versions": versions_of(*PACKAGES),
     }
     if scores is not None:
         stamp["scores"] = score_stamp(scores) | {"fit_intercept": seen.fit_intercept, "penalize_intercept": seen.penalize_intercept}
@@ -52,11 +51,6 @@ def asked(options: Options) -> dict[str, Any]:
     """The arguments that every audit has."""
     common = {name: getattr(options, name) for name in ("task", "damping", "weight_decay", "fpr", "seed", "layers")}
     return common | {"score_options": dict(options.score_options), "call": options.owner}
-
-
-def versions(*more: str) -> dict[str, str]:
-    """Versions of Python, of the package and of what its figures depend on."""
-    return {name: importlib.metadata.version(name) for name in (*_VERSIONS, *more)} | {"python": platform.python_version()}
 
 
 def score_stamp(scores: RecordScores) -> dict[str, Any]:
@@ -83,4 +77,4 @@ def timings(signals: float, scores: float, risk: float) -> dict[str, Any]:
 def _hashes(split: Signals) -> dict[str, str]:
     """Digests of a split; that of the targets says nothing about the model, so that two audits of the same records share it."""
     targets = np.ascontiguousarray(split.targets, dtype=np.float64)
-    return split.sha256() | {"targets": hashlib.sha256(f"{targets.shape}".encode() + targets.tobytes()).hexdigest()}
+    return split.sha256() | {"targets": sha256(f"{targets.shape}".encode(), targets.tobytes())}

@@ -1,7 +1,5 @@
 """`lood_audit`: from a data set and an architecture to a table of what would leak about every record."""
 
-import importlib.metadata
-import platform
 import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -20,9 +18,9 @@ from noshadow._lood.scores import LoodScores, lood_scores
 from noshadow._lood.theory import kernel_flatness
 from noshadow.checks import Array, require_choice, require_number
 from noshadow.results import Audit, LoodAudit
+from noshadow.storage.versions import NUMERICS, versions_of
 
 OWNER = "lood_audit"
-_VERSIONS = ("noshadow", "torch", "numpy", "scipy", "pandas")
 _SUMMARISED = ("kl", "mean_distance", "auc", "tpr")
 _DENSE = 64
 _ILL_CONDITIONED = 1e10
@@ -214,7 +212,7 @@ def _provenance(data: DataSet, arguments: dict[str, Any], normalize: str, shares
         "ids_given": data.has_ids,
         "map": {"method": "first two principal components of the scaled inputs", "variance_shares": list(shares)},
         "hashes": data.hashes,
-        "versions": {name: importlib.metadata.version(name) for name in _VERSIONS} | {"python": platform.python_version()},
+        "versions": versions_of(*NUMERICS),
     }
 
 

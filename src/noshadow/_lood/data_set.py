@@ -11,7 +11,9 @@ from scipy.sparse.linalg import svds
 
 from noshadow._lood.inputs import input_rows, require_rows_match, target_columns
 from noshadow.checks import Array, as_array, refuse, require_choice, require_squarable
-from noshadow.signals import read_arrays, record_ids
+from noshadow.signals import record_ids
+from noshadow.storage.array_files import read_arrays
+from noshadow.storage.digests import arrays_sha256, ids_sha256
 
 KEYS = ("x", "y", "ids")
 NORMALIZATIONS = {
@@ -66,15 +68,8 @@ def data_set(x: object, y: object, ids: object, owner: str) -> DataSet:
     require_rows_match(rows, columns, owner)
     require_squarable(rows.numpy(), owner, "x")
     targets, named = as_array(y, owner, "y"), record_ids(ids, len(rows), owner)
-    order = hashlib.sha256("\n".join(map(str, named.tolist())).encode()).hexdigest()
-    hashes = {"x": _sha256(as_array(x, owner, "x")), "y": _sha256(targets), "row_order": order}
+    hashes = {"x": arrays_sha256(as_array(x, owner, "x")), "y": arrays_sha256(targets), "row_order": ids_sha256(named)}
     return DataSet(rows, columns, targets, named, ids is not None, hashes)
-
-
-def _sha256(array: Array) -> str:
-    hashed = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
-    hashed.update(np.ascontiguousarray(array).data)
-    return hashed.hexdigest()
 
 
 def normalized(x: torch.Tensor, how: str, owner: str) -> torch.Tensor:

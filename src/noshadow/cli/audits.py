@@ -73,7 +73,8 @@ def audit(
     from noshadow._audit import audit_signals, audit_target
     from noshadow.cli.finishing import finished
     from noshadow.cli.targets import target_of
-    from noshadow.signals import SUFFIXES, load_splits
+    from noshadow.signals import load_splits
+    from noshadow.storage.array_files import SUFFIXES
 
     options: dict[str, Any] = {
         "task": task.value,

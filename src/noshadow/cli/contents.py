@@ -11,7 +11,7 @@ from noshadow.checks import Array, InputError, as_array, is_tensor, refuse
 from noshadow.cli.targets import returned_by
 from noshadow.joins import Held, held_by, join, require_agreement
 from noshadow.results import Audit
-from noshadow.signals import read_arrays
+from noshadow.storage.array_files import read_arrays
 from noshadow.storage.numpy_files import mapped_npy
 from noshadow.storage.parquet_files import parquet_table
 from noshadow.storage.reasons import one_kind_of_error, reason_of

@@ -1,15 +1,13 @@
 """Evidence: what one source says about every record of an audit."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
-
 from noshadow.checks import Array, as_array, refuse
 from noshadow.columns import column, is_target
+from noshadow.storage.digests import arrays_sha256, sha256
 from noshadow.storage.forms import Keys, require_form
 
 _FORM = Keys({"source": str, "columns": list[str], "absent": dict[str, str], "notes": list[str], "stamp": dict[str, Any], "digest": str})
@@ -93,8 +91,5 @@ class Evidence:
 
     def entry(self) -> EvidenceEntry:
         """What an audit keeps of it beside the columns."""
-        digest = hashlib.sha256()
-        for name, values in self.columns.items():
-            digest.update(f"{name} {values.dtype.str} {len(values)}\n".encode())
-            digest.update(np.ascontiguousarray(values).tobytes())
-        return EvidenceEntry(self.source, tuple(self.columns), dict(self.absent), self.notes, dict(self.stamp), digest.hexdigest())
+        digest = sha256("\n".join(self.columns).encode(), arrays_sha256(*self.columns.values()).encode())
+        return EvidenceEntry(self.source, tuple(self.columns), dict(self.absent), self.notes, dict(self.stamp), digest)

@@ -1,9 +1,6 @@
 """The folder of an experiment: created in one step, opened again, refused when it is another's."""
 
-import io
-import os
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,12 +8,15 @@ from typing import Any
 import numpy as np
 
 from noshadow.checks import Array, refuse
-from noshadow.reference.files import UNFINISHED, chained, file_sha256, npy_header, write_arrays
 from noshadow.reference.manifest import plan_digest, read_manifest, require_same_plan
 from noshadow.reference.opening import MEMBERSHIP, PLAN, RECORDS, TARGET, opened_manifest
 from noshadow.reference.plan import Plan
-from noshadow.results.folder import strict_json
-from noshadow.storage.private_files import followed, make_private_folder, write_private
+from noshadow.storage.digests import file_sha256
+from noshadow.storage.folders import folder_written_whole
+from noshadow.storage.json_text import strict_json
+from noshadow.storage.numpy_files import write_npy, write_npz
+from noshadow.storage.private_files import UNFINISHED, followed, make_private_folder, write_private
+from noshadow.storage.safetensors_files import write_safetensors
 
 OWN_NAMES = frozenset({PLAN, MEMBERSHIP, RECORDS, TARGET, "models", "failures", "stacked"})
 INSIDE = {
@@ -37,28 +37,17 @@ def create_folder(
         OSError: as the system gives it; nothing is left behind.
     """
     path = followed(path)
-    make_private_folder(path.parent)
-    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
-        for name in ("", *INSIDE):
+    with folder_written_whole(path, replace=False) as partial:
+        for name in INSIDE:
             make_private_folder(partial / name)
-        rows = (np.ascontiguousarray(row).data for row in drawn.membership)
-        write_private(partial / MEMBERSHIP, chained(npy_header(np.dtype(bool), drawn.membership.shape), rows))
-        buffer = io.BytesIO()
-        np.savez(buffer, seeds=drawn.seeds, **records)  # type: ignore[arg-type]
-        write_private(partial / RECORDS, [buffer.getvalue()])
+        write_npy(partial / MEMBERSHIP, np.dtype(bool), drawn.membership.shape, drawn.membership)
+        write_npz(partial / RECORDS, {"seeds": drawn.seeds, **records})
         written = {"membership": file_sha256(partial / MEMBERSHIP), "records": file_sha256(partial / RECORDS)}
         content = strict_json(manifest | {"hashes": manifest["hashes"] | written})
         stamped = read_manifest(content, path, "train_references")
         if target is not None:
-            write_arrays(partial / TARGET, target[0], {"plan": plan_digest(stamped), "task": target[1], "model": "target"})
+            write_safetensors(partial / TARGET, target[0], {"plan": plan_digest(stamped), "task": target[1], "model": "target"})
         write_private(partial / PLAN, [content])
-        if path.is_dir():
-            path.rmdir()
-        partial.rename(path)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return stamped
 
 

@@ -1,6 +1,5 @@
 """Ground truth for an audit: what the attacks found, and how closely each score ranks records as they do."""
 
-import importlib.metadata
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -18,6 +17,7 @@ from noshadow.reference.store import References
 from noshadow.reference.target_attacks import attacks_on_references, attacks_on_target, resolved_levels
 from noshadow.reference.truth import AttackOptions, RecordTruth, audited_models, record_truth
 from noshadow.results import Audit, Evidence, GroundTruth
+from noshadow.storage.versions import versions_of
 
 SCORES = named(score=True)
 FEW_MODELS, FEW_RECORDS = 32, 1000
@@ -75,7 +75,7 @@ def ground_truth(
         parity=references.parity(),
         not_applicable=absent,
         notes=truth.notes + doubts + _sentences(references, rows),
-        provenance=references.stamp() | {"noshadow": importlib.metadata.version("noshadow")},
+        provenance=references.stamp() | {"noshadow": versions_of("noshadow")["noshadow"]},
     )
     return found, pd.DataFrame({"id": references.ids, "member": references.member} | truth.columns)
 

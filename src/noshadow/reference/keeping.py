@@ -9,12 +9,12 @@ from typing import Any
 
 from noshadow.checks import InputError
 from noshadow.progress import tracked
-from noshadow.reference.files import UNFINISHED, write_arrays
 from noshadow.reference.folder import INSIDE
 from noshadow.reference.manifest import FORMAT, plan_digest
 from noshadow.reference.opening import model_path, target_layout, whole_models
 from noshadow.reference.work import Outcome
-from noshadow.storage.private_files import write_private
+from noshadow.storage.private_files import UNFINISHED, write_private
+from noshadow.storage.safetensors_files import write_safetensors
 
 FAILURES_NAMED = 5
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -58,7 +58,7 @@ def keep_outcomes(
                         "task": outcome.task,
                         "seconds": f"{outcome.seconds:.6g}",
                     }
-                    write_arrays(model_path(path, outcome.number), outcome.arrays, described | own)
+                    write_safetensors(model_path(path, outcome.number), outcome.arrays, described | own)
                     report.unlink(missing_ok=True)
                     notes |= set(outcome.notes)
     if failed:

@@ -1,29 +1,22 @@
 """plan.json: what an experiment is, so that a second start on its folder is the same experiment or is refused."""
 
-import importlib.metadata
 import inspect
 import json
-import platform
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from noshadow.checks import InputError, refuse
 from noshadow.reference.queries import query_name
 from noshadow.reference.work import Job, TrainsMany
-from noshadow.results.folder import digest, strict_json
-from noshadow.storage.json_text import parsed_json
+from noshadow.storage.digests import sha256
+from noshadow.storage.json_text import parsed_json, strict_json
+from noshadow.storage.versions import versions_of
 
 FORMAT = 1
 # Everything else in plan.json decides what the models are.
 NOTED = ("versions", "source", "notes", "engine_reason")
 DERIVED = ("hashes.membership", "hashes.records")
 DIFFERENCES_NAMED = 12
-
-
-def versions() -> dict[str, str]:
-    """Versions of what trains and records the models."""
-    names = ("noshadow", "torch", "numpy", "scikit-learn", "joblib")
-    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in names}
 
 
 def plain_settings(settings: object, owner: str) -> Any:
@@ -37,7 +30,7 @@ def plain_settings(settings: object, owner: str) -> Any:
 def source_digest(train_fn: Callable[..., Any]) -> str | None:
     """Digest of the function's source text, None where it has none to read."""
     try:
-        return digest(inspect.getsource(inspect.unwrap(train_fn)).encode())
+        return sha256(inspect.getsource(inspect.unwrap(train_fn)).encode())
     except (TypeError, OSError):
         return None
 
@@ -68,7 +61,7 @@ def job_manifest(
     own: dict[str, Any] = job.train_fn.settings() if isinstance(job.train_fn, TrainsMany) else {}
     return {
         "format": FORMAT,
-        "versions": versions(),
+        "versions": versions_of("noshadow", "torch", "numpy", "scikit-learn", "joblib"),
         "plan": plan,
         "pool": pool,
         "task": reading.task,
@@ -98,7 +91,7 @@ def job_manifest(
 
 def plan_digest(manifest: Mapping[str, Any]) -> str:
     """Digest of all that decides what the models are: the key of every model file."""
-    return digest(strict_json({name: value for name, value in manifest.items() if name not in NOTED}))
+    return sha256(strict_json({name: value for name, value in manifest.items() if name not in NOTED}))
 
 
 def read_manifest(content: bytes, place: object, owner: str) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from noshadow.checks import TASKS, Array, InputError, refuse
-from noshadow.reference.files import file_sha256
 from noshadow.reference.manifest import plan_digest, read_manifest
 from noshadow.reference.plan import Plan
 from noshadow.signals import record_ids
+from noshadow.storage.digests import file_sha256
 from noshadow.storage.forms import Count, Keys, Level, OneOf, require_form
 from noshadow.storage.numpy_files import mapped_npy, npz_arrays
 from noshadow.storage.reasons import reason_of

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from noshadow.checks import Array, InputError, as_array, refuse, require_choice, require_same_length
 from noshadow.signals import Signals
+from noshadow.storage.digests import add_array, array_form, ids_sha256
 from noshadow.views.loading import records_of
 from noshadow.views.pairing import paired_targets
 from noshadow.views.row_names import index_ids
@@ -83,13 +84,12 @@ def record_pool(train: object, test: object, *, pool: str, ids: object, owner: s
         refuse(owner, "train and test", "have targets of the same form", f"shapes {', '.join(str(s.targets.shape) for s in found)}")
     targets, notes = _numbered(np.concatenate([split.targets for split in found]))
     identifiers, id_notes = _ids(ids, found, owner)
-    order = hashlib.sha256("\n".join(map(str, identifiers.tolist())).encode())
     return Pool(
         splits=given,
         counts=tuple(len(split.targets) for split in found),
         targets=targets,
         ids=identifiers,
-        hashes={"data": digest.hexdigest(), "row_order": order.hexdigest()},
+        hashes={"data": digest.hexdigest(), "row_order": ids_sha256(identifiers)},
         notes=(*notes, *id_notes, *(note for split in found for note in split.notes)),
     )
 
@@ -158,13 +158,11 @@ def _hash_inputs(part: object, owner: str, argument: str, digest: Any) -> None:
 
 
 def _hash_array(array: Array, digest: Any) -> None:
-    digest.update(f"{array.dtype.str}{array.shape}".encode())
     if array.dtype == object:
+        digest.update(array_form(array))
         digest.update(pd.util.hash_array(array.astype(str).ravel()).tobytes())
-        return
-    block = max((1 << 24) // max(array[:1].nbytes, 1), 1) if array.ndim else 1
-    for start in range(0, len(array) if array.ndim else 1, block):
-        digest.update(np.ascontiguousarray(array[start : start + block] if array.ndim else array).tobytes())
+    else:
+        add_array(digest, array)
 
 
 def _numbered(targets: Array) -> tuple[Array, tuple[str, ...]]:

@@ -1,6 +1,5 @@
 """The folder of an experiment and what is read from it: `References`, memory-mapped."""
 
-import hashlib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -9,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from noshadow.checks import Array, InputError, refuse
-from noshadow.reference.files import chained, npy_header
 from noshadow.reference.manifest import plan_digest
 from noshadow.reference.opening import (
     EXTRA,
@@ -23,8 +21,9 @@ from noshadow.reference.opening import (
 )
 from noshadow.reference.parity import loss_parity
 from noshadow.reference.plan import Plan
-from noshadow.storage.numpy_files import mapped_npy
-from noshadow.storage.private_files import make_private_folder, write_private
+from noshadow.storage.digests import sha256
+from noshadow.storage.numpy_files import mapped_npy, write_npy
+from noshadow.storage.private_files import make_private_folder
 from noshadow.storage.reasons import reason_of
 from noshadow.storage.safetensors_files import Layout, layout
 
@@ -241,16 +240,16 @@ def _stacked(references: References, name: str) -> Array:
     folder, models = references.folder, references.plan.models
     paths = [model_path(folder, t) for t in range(models)]
     states = [(path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
-    key = hashlib.sha256(repr((plan_digest(references.describe), states)).encode()).hexdigest()[:16]
+    key = sha256(repr((plan_digest(references.describe), states)).encode())[:16]
     target = folder / "stacked" / f"{name}-{key}.npy"
     first = _layout(paths[0]).array(name)
     if not _is_stack(target, (models, *first.shape), first.dtype):
-        rows = (np.ascontiguousarray(_row(path, name, first)).data.cast("B") for path in paths)
+        rows = (_row(path, name, first) for path in paths)
         try:
             make_private_folder(target.parent)
             for stale in target.parent.glob(f"{name}-*.npy"):
                 stale.unlink()
-            write_private(target, chained(npy_header(first.dtype, (models, *first.shape)), rows))
+            write_npy(target, first.dtype, (models, *first.shape), rows)
         except OSError as error:
             raise InputError(f"References: folder must have room for stacked/{target.name}; got '{folder}' ({error}).") from error
     return mapped_npy(target)

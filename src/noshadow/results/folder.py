@@ -1,19 +1,18 @@
 """Folders that are either whole or not there: written under a temporary name, checked by digest when read."""
 
 import errno
-import hashlib
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from noshadow.checks import InputError, refuse
-from noshadow.storage.json_text import parsed_json
-from noshadow.storage.private_files import FOLDER_MODE, followed, make_private_folder, write_private
+from noshadow.storage.digests import sha256
+from noshadow.storage.folders import folder_written_whole
+from noshadow.storage.json_text import parsed_json, strict_json
+from noshadow.storage.private_files import followed, write_private
 
 
 @dataclass(frozen=True)
@@ -39,16 +38,6 @@ class FolderKind:
 
 
 AUDIT = FolderKind("an audit", "audit.json", ("records.parquet", "losses.npz"), "report.html", "Run the audit again")
-
-
-def strict_json(value: object) -> bytes:
-    """Canonical JSON without NaN or infinity, UTF-8."""
-    return (json.dumps(value, allow_nan=False, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
-
-
-def digest(content: bytes) -> str:
-    """SHA-256 in hex."""
-    return hashlib.sha256(content).hexdigest()
 
 
 def require_writable_folder(folder: str | Path, *, overwrite: bool, owner: str, kind: FolderKind = AUDIT) -> Path:
@@ -91,22 +80,16 @@ def write_folder(
 ) -> Path:
     """Write files and then the manifest with their digests, and move the whole into place; only their owner can read them.
 
-    Where `folder` is a link, the folder it points to is written and the link stays. A run that is killed leaves at most a folder
-    named `.NAME.partial-…` beside the target, never a half audit; killed between the two renames of an overwrite, the old audit is
-    whole under `.NAME.retired-…`.
+    Where `folder` is a link, the folder it points to is written and the link stays. A run that is killed leaves
+    never a half audit, see `folder_written_whole`.
     """
     path = require_writable_folder(folder, overwrite=overwrite, owner=owner, kind=kind)
-    stamped = dict(manifest) | {"files": {name: digest(content) for name, content in files.items()}}
+    stamped = dict(manifest) | {"files": {name: sha256(content) for name, content in files.items()}}
     stamped["files"][kind.manifest] = _own_digest(stamped)
     try:
-        make_private_folder(path.parent)
-        partial = _beside(path, "partial")
-        try:
+        with folder_written_whole(path, replace=True) as partial:
             for name, content in (*files.items(), (kind.manifest, strict_json(stamped))):
                 write_private(partial / name, [content])
-            _move_into_place(partial, path)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
     except OSError as error:
         raise _unwritable(path, error, owner) from error
     asked = Path(folder)
@@ -126,7 +109,7 @@ def read_folder(
     if type(manifest.get("format")) is not int or manifest["format"] != form:
         refuse(owner, "folder", f"be of format {form}", manifest.get("format"), f"{kind.again} with this version{_newer(manifest, form)}.")
     expected = manifest["files"]
-    files = {name: content for name, content in contents.items() if content is not None and digest(content) == expected.get(name)}
+    files = {name: content for name, content in contents.items() if content is not None and sha256(content) == expected.get(name)}
     altered = [name for name in contents if name not in files]
     altered += [kind.manifest] * (_own_digest(manifest) != expected.get(kind.manifest))
     if altered:
@@ -169,30 +152,9 @@ def _own_digest(manifest: Mapping[str, Any]) -> str:
     """Digest of the manifest's findings; `timings` differ between equal runs and `files` holds the digest itself."""
     # Through JSON once, so that what is hashed when writing is what is hashed when reading.
     plain = json.loads(strict_json(manifest))
-    return digest(strict_json({name: value for name, value in plain.items() if name not in ("files", "timings")}))
+    return sha256(strict_json({name: value for name, value in plain.items() if name not in ("files", "timings")}))
 
 
 def _unwritable(path: Path, error: OSError, owner: str) -> InputError:
     reason = "the disk is full" if error.errno == errno.ENOSPC else str(error)
     return InputError(f"{owner}: folder must be writable; got '{path}' ({reason}). Choose another place.")
-
-
-def _beside(path: Path, kind: str) -> Path:
-    """A new folder beside the path, for its owner whatever the umask."""
-    folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.{kind}-", dir=path.parent))
-    folder.chmod(FOLDER_MODE)
-    return folder
-
-
-def _move_into_place(partial: Path, path: Path) -> None:
-    if not path.exists():
-        partial.rename(path)
-        return
-    retired = _beside(path, "retired")
-    try:
-        path.rename(retired / path.name)
-        partial.rename(path)
-    finally:
-        if not path.exists():
-            (retired / path.name).rename(path)
-        shutil.rmtree(retired, ignore_errors=True)

@@ -8,6 +8,11 @@ DEEPEST = 64
 LARGEST = 2**64
 
 
+def strict_json(value: object) -> bytes:
+    """Canonical JSON without NaN or infinity, UTF-8: equal values give equal bytes."""
+    return (json.dumps(value, allow_nan=False, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
 def parsed_json(content: bytes | str) -> Any:
     """The value that UTF-8 JSON spells.
 

@@ -3,13 +3,15 @@
 import math
 import os
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from noshadow.checks import Array
+from noshadow.storage.private_files import write_private, written_whole
 from noshadow.storage.reasons import one_kind_of_error
 
 # Deflate shrinks nothing further than 1032 : 1, so that an honest member is never larger than this many times its bytes in the file.
@@ -59,6 +61,33 @@ def mapped_npy(path: Path) -> Array:
             _header(file, os.fstat(file.fileno()).st_size, "it")
         array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
         return array
+
+
+def write_npz(path: str | Path, arrays: Mapping[str, Array]) -> None:
+    """Write named arrays as one `.npz` file, as `written_whole` does; raises OSError as the system gives it."""
+    with written_whole(path) as partial, partial.open("wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+def write_npy(path: str | Path, dtype: np.dtype[Any], shape: tuple[int, ...], rows: Iterable[Array]) -> None:
+    """Write one array as a `.npy` file row by row, as `write_private` does: it is never held in memory.
+
+    Args:
+        path: where to. dtype, shape: of the whole. rows: its rows in their order, each of `dtype`.
+
+    Raises:
+        OSError: as the system gives it; nothing is left behind.
+    """
+    contents = (np.ascontiguousarray(row).data.cast("B") for row in rows)
+    write_private(path, chain([npy_header(dtype, shape)], contents))
+
+
+def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    """First bytes of a `.npy` file whose rows are then written one after the other."""
+    description = f"{{'descr': {np.lib.format.dtype_to_descr(dtype)!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
+    # The format pads the header so that the data start at a multiple of 64 bytes, after 10 bytes of magic and length.
+    padded = description.ljust(-(-(len(description) + 11) // 64) * 64 - 11) + "\n"
+    return np.lib.format.magic(1, 0) + len(padded).to_bytes(2, "little") + padded.encode("latin1")
 
 
 def _require_honest(members: Sequence[zipfile.ZipInfo], size: int) -> None:

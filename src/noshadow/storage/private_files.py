@@ -2,12 +2,15 @@
 
 import contextlib
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
+# Names of files that a killed run left half-written.
+UNFINISHED = re.compile(r"^\..+\.partial-\d+$")
 
 
 @contextmanager

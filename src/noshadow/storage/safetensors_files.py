@@ -1,9 +1,11 @@
 """safetensors read by their header: where each array is, checked before it is mapped or read."""
 
+import json
 import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import numpy as np
 from noshadow.checks import Array
 from noshadow.storage.json_text import parsed_json
 from noshadow.storage.numpy_files import require_held
+from noshadow.storage.private_files import write_private
 
 LARGEST_HEADER = 100_000_000
 DTYPES = {
@@ -28,6 +31,7 @@ DTYPES = {
     "F32": "<f4",
     "F64": "<f8",
 }
+CODES = {np.dtype(name): code for code, name in DTYPES.items()}
 _ENTRY = {"dtype", "shape", "data_offsets"}
 Places = dict[str, tuple[str, tuple[int, ...], int]]
 
@@ -68,6 +72,30 @@ def layout(path: Path) -> Layout:
     if end != length:
         raise ValueError(f"{length} bytes where its header says {end}")
     return Layout(path, metadata, places)
+
+
+def write_safetensors(path: str | Path, arrays: Mapping[str, Array], metadata: Mapping[str, str] | None = None) -> None:
+    """Write arrays as one safetensors file, as `write_private` does; equal arrays and metadata give equal bytes.
+
+    The library's own writer puts metadata in an order that differs from run to run.
+
+    Raises:
+        ValueError: an array of a type that safetensors does not have.
+        OSError: as the system gives it; nothing is left behind.
+    """
+    placed = sorted(((name, np.ascontiguousarray(array)) for name, array in arrays.items()), key=lambda item: (-item[1].itemsize, item[0]))
+    header: dict[str, Any] = {} if metadata is None else {"__metadata__": dict(sorted(metadata.items()))}
+    end = 0
+    for name, array in placed:
+        code = CODES.get(array.dtype.newbyteorder("<"))
+        if code is None:
+            raise ValueError(f"{name!r} of type {array.dtype}, which safetensors does not have")
+        header[name] = {"dtype": code, "shape": array.shape, "data_offsets": [end, end + array.nbytes]}
+        end += array.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # arrays start at a multiple of their item size
+    contents = (array.astype(array.dtype.newbyteorder("<"), copy=False).data.cast("B") for _, array in placed if array.size)
+    write_private(path, chain([len(text).to_bytes(8, "little") + text], contents))
 
 
 def safetensors_arrays(path: Path) -> dict[str, Array]:

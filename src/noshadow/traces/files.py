@@ -1,33 +1,19 @@
 """The file of loss traces: `.npz` or `.safetensors` with the keys `loss_traces` and, when there are any, `ids`."""
 
-import io
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import save
 
-from noshadow.checks import Array, InputError, numeric_array, refuse, require_same_length
-from noshadow.signals import SUFFIXES, Signals, read_arrays
-from noshadow.storage.private_files import write_private
+from noshadow.checks import Array, numeric_array, refuse, require_same_length
+from noshadow.signals import Signals
+from noshadow.storage.array_files import read_arrays, read_text, require_suffix, write_arrays
 
 KEYS = ("ids", "loss_traces")
 
 
 def save_traces(path: str | Path, loss_traces: Array, ids: Array | None) -> None:
-    """Write the file as `write_private` does; text ids go to safetensors as zero-padded UTF-8 rows."""
-    owner = "LossTraces.save"
-    arrays = {"loss_traces": loss_traces} | ({} if ids is None else {"ids": ids})
-    if _suffix(path, owner) == ".npz":
-        buffer = io.BytesIO()
-        np.savez(buffer, **arrays)  # type: ignore[arg-type]
-        content = buffer.getvalue()
-    else:
-        packed = {key: _text_as_bytes(value) if value.dtype.kind == "U" else value for key, value in arrays.items()}
-        content = save({key: np.ascontiguousarray(value) for key, value in packed.items()})
-    try:
-        write_private(path, [content])
-    except OSError as error:
-        raise InputError(f"{owner}: path must be writable; got '{path}' ({error}). Choose another place.") from error
+    """Write the file of losses (n, recordings) and, when there are any, ids (n,), as `write_arrays` does."""
+    write_arrays(path, {"loss_traces": loss_traces} | ({} if ids is None else {"ids": ids}), "LossTraces.save")
 
 
 def load_loss_traces(path: str | Path) -> tuple[Array, Array | None]:
@@ -37,7 +23,7 @@ def load_loss_traces(path: str | Path) -> tuple[Array, Array | None]:
         InputError: the file is missing, has unknown or missing keys, holds pickled objects or losses that are not finite.
     """
     owner = "load_loss_traces"
-    _suffix(path, owner)
+    require_suffix(path, owner)
     if not Path(path).is_file():
         refuse(owner, "path", "be a file that exists", f"'{path}'")
     arrays = read_arrays(path, owner)
@@ -50,28 +36,7 @@ def load_loss_traces(path: str | Path) -> tuple[Array, Array | None]:
     ids = arrays.get("ids")
     if ids is None:
         return losses, None
-    if ids.dtype == np.uint8 and ids.ndim == 2:
-        ids = _bytes_as_text(ids)
+    ids = read_text(ids, owner, "ids")
     if ids.ndim:
         require_same_length(owner, loss_traces=losses, ids=ids)
     return losses, Signals(None, np.zeros(len(losses)), np.zeros(len(losses)), ids).ids
-
-
-def _suffix(path: str | Path, owner: str) -> str:
-    suffix = Path(path).suffix
-    if suffix not in SUFFIXES:
-        refuse(owner, "path", f"end in {' or '.join(SUFFIXES)}", f"'{path}'")
-    return suffix
-
-
-def _text_as_bytes(text: Array) -> Array:
-    rows: Array = np.char.encode(text, "utf-8")
-    return rows.view(np.uint8).reshape(len(rows), -1)
-
-
-def _bytes_as_text(rows: Array) -> Array:
-    try:
-        text: Array = np.char.decode(np.ascontiguousarray(rows).view(f"S{rows.shape[1]}")[:, 0], "utf-8")
-    except (UnicodeDecodeError, ValueError, TypeError) as error:
-        raise InputError(f"load_loss_traces: ids must be UTF-8 text in rows of bytes; got {error}.") from error
-    return text

@@ -92,8 +92,8 @@ MUTANTS = tuple(
         (GATHER, 'seen.class_names, task), "group_risk"', 'None, task), "group_risk"', ESTIMATOR),
         (
             "_audit/references.py",
-            "weight_decay_damping(decay, len(rows),",
-            "weight_decay_damping(decay, len(seen.train),",
+            "training_damping(decay, task, len(rows),",
+            "training_damping(decay, task, len(seen.train),",
             "test_a_reference_model_is_damped_by_its_own_number_of_records",
         ),
         # From the audit to the model's risk
@@ -124,7 +124,7 @@ MUTANTS = tuple(
         ("scores/last_layer/precision.py", "np.quantile(shift, 0.95)", "np.quantile(shift, 0.9)", TWENTIETH),
         ("scores/last_layer/precision.py", "np.quantile(shift, 0.95)", "np.quantile(shift, 0.97)", TWENTIETH),
         ("scores/last_layer/precision.py", "each: int = 5", "each: int = 4", TWENTIETH),
-        ("scores/last_layer/softmax_solver.py", "MIXED_TOLERANCE = 1e-4", "MIXED_TOLERANCE = 1e-3", REDONE),
+        ("scores/last_layer/precision.py", "ROUNDING_TOLERANCE = 1e-4", "ROUNDING_TOLERANCE = 1e-3", REDONE),
         ("scores/last_layer/softmax_solver.py", 'max(shift_error(columns["shift"], rounding), newton)', "newton", REDONE),
         ("scores/last_layer/single_output.py", "INTERPOLATED = 1e-11", "INTERPOLATED = 1e-12", "test_leverage_counts_as_one_within_1e_11"),
         # The tail

@@ -381,7 +381,7 @@ def test_models_of_another_form_are_named(tmp_path):
 
 
 def test_a_full_disk_stops_cleanly_and_the_run_goes_on_later(tmp_path, monkeypatch):
-    whole = keeping.write_arrays
+    whole = keeping.write_safetensors
 
     def full(path, arrays, metadata):
         if path.name == "00003.safetensors":
@@ -389,7 +389,7 @@ def test_a_full_disk_stops_cleanly_and_the_run_goes_on_later(tmp_path, monkeypat
         whole(path, arrays, metadata)
 
     with monkeypatch.context() as patched:
-        patched.setattr(keeping, "write_arrays", full)
+        patched.setattr(keeping, "write_safetensors", full)
         refused("the disk is full. .* run again when there is room: 3 of 6 models are kept", tmp_path / "r", linear_outputs)
     assert sorted(f.name for f in (tmp_path / "r" / "models").iterdir()) == [f"0000{t}.safetensors" for t in range(3)]
     trained(tmp_path / "r", linear_outputs)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from noshadow._audit.damping import weight_decay_damping
 from noshadow._audit.gather import audit_view
 from noshadow._audit.language import audit_language_model, require_language_arguments
 from noshadow._audit.notes import deeper_notes
@@ -26,6 +25,7 @@ from noshadow.views import View, model_family, reader_of, view
 from noshadow.views.loading import records_of
 from noshadow.views.pairing import require_index_of
 from noshadow.views.read_once import read_once
+from noshadow.weight_decay import training_damping
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +246,7 @@ def audit_signals(
         head=None,
         fit_intercept=fit_intercept,
         penalize_intercept=penalize_intercept,
-        penalty=weight_decay_damping(weight_decay, len(train), train.outputs.shape[1], resolved),
+        penalty=training_damping(options.weight_decay, resolved, *train.outputs.shape),
         sample_weight=None if sample_weight is None else require_weights(sample_weight, len(train), owner),
         class_names=None,
         not_applicable=None if train.features is not None else "no features were given, and record scores need the last layer's inputs",

@@ -8,7 +8,6 @@ import pandas as pd
 import torch
 from scipy import sparse
 
-from noshadow._audit.damping import weight_decay_damping
 from noshadow._audit.entry import Target
 from noshadow._audit.gather import score_columns
 from noshadow._audit.options import Options
@@ -16,6 +15,7 @@ from noshadow._audit.score_options import head_options
 from noshadow.checks import Array, resolved_task
 from noshadow.signals import Signals
 from noshadow.views import View, reader_of, view
+from noshadow.weight_decay import training_damping
 
 
 def reference_columns(target: Target, model: object, rows: Array, *, train_only: bool = False, seed: int = 0) -> dict[str, Array]:
@@ -53,7 +53,7 @@ def _seen_module(target: Target, model: object, unseen: object, rows: Array, see
         train=chosen,
         test=Signals(chosen.features[:0] if chosen.features is not None else None, chosen.outputs[:0], chosen.targets[:0]),
         task=task,
-        penalty=weight_decay_damping(decay, len(rows), chosen.outputs.shape[1], task),
+        penalty=training_damping(decay, task, len(rows), chosen.outputs.shape[1]),
         inputs={},  # facts about splits that are mixed here
     )
 

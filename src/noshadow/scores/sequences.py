@@ -27,6 +27,7 @@ from noshadow.scores.baselines import block_residuals
 from noshadow.scores.last_layer.ekfac import class_variances, contrast_eigenvectors
 from noshadow.scores.result import RecordScores
 from noshadow.views import TokenHead
+from noshadow.weight_decay import SEQUENCES, training_damping
 
 OWNER = "sequence_scores"
 TASK = "language-model"
@@ -234,8 +235,9 @@ def _resolved_damping(damping: float | str, weight_decay: float | None, n: int, 
     if damping != "auto":
         require_number(damping, owner, "damping", low=0.0, low_open=True)
     if weight_decay:
-        how = f"n·weight_decay with n={n}, weight_decay={weight_decay:g} (loss averaged over a sequence's tokens, then over sequences)"
-        return Damping(n * weight_decay, "weight_decay", f"{how}; AdamW's decoupled decay counted the same (nominal).")
+        known = training_damping(weight_decay, TASK, n, 1, averaged=SEQUENCES)
+        assert isinstance(known, Damping)
+        return known
     rule = f"{RELATIVE_DAMPING:g} × the mean eigenvalue of the curvature"
     if weight_decay is None:
         return Damping(RELATIVE_DAMPING * mean, "automatic", f"automatic: {rule} (training's own λ unknown)")

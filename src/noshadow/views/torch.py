@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from noshadow.checks import ONE_LABEL, refuse, require_choice, require_number, resolved_task, users_code
-from noshadow.outcomes import Absent, Damping
 from noshadow.signals import Signals
 from noshadow.views.forward import disagreement, forward_pass, head_agreement
 from noshadow.views.head import Head, Source, described, found_source
@@ -22,6 +21,7 @@ from noshadow.views.row_names import name_facts
 from noshadow.views.undisturbed import seed_everything, undisturbed
 from noshadow.views.view import Settings, View, no_records
 from noshadow.views.walk import Collected
+from noshadow.weight_decay import training_damping
 
 PROBE_RECORDS = 8
 
@@ -55,7 +55,7 @@ def torch_view(model: nn.Module, train: object, test: object, *, task: str, weig
         head=str(head),
         fit_intercept=head.layer.bias is not None,
         penalize_intercept=True,
-        penalty=_penalty(*training_damping(decay, settled, *seen.outputs.shape)),
+        penalty=training_damping(decay, settled, *seen.outputs.shape),
         sample_weight=None,
         class_names=None,
         not_applicable=_not_applicable(head, agreement),
@@ -159,23 +159,6 @@ def present(records: Records, owner: str, argument: str) -> Records:
     if records.count == 0:
         refuse(owner, argument, "hold at least one record", "none")
     return records
-
-
-def _penalty(value: float | None, sentence: str) -> Damping | Absent:
-    return Absent("not available", sentence) if value is None else Damping(value, "weight_decay", sentence)
-
-
-def training_damping(decay: float | None, task: str, n: int, q: int) -> tuple[float | None, str]:
-    """λ on the sum scale of a mean loss with (weight_decay/2)‖θ‖² added to it (the table of damping conventions)."""
-    if decay is None:
-        return None, "The optimiser's weight_decay was not given, so the λ of the training is unknown."
-    nominal = "AdamW's decoupled decay counted the same (nominal)"
-    if task == "regression":
-        return (
-            n * decay * q / 2,
-            f"n·weight_decay·q/2 with n={n}, weight_decay={decay:g}, q={q} (MSELoss averaged over q outputs); {nominal}.",
-        )
-    return n * decay, f"n·weight_decay with n={n}, weight_decay={decay:g} (cross-entropy averaged over records); {nominal}."
 
 
 def require_fitting_task(head: Head, task: str, owner: str) -> None:

@@ -16,7 +16,7 @@ from noshadow.scores.network.projected import ProjectedColumns, ProjectedFeature
 from noshadow.scores.network.tangent_kernel import tangent_kernel
 from noshadow.views.loading import Records
 from noshadow.views.network import Network
-from noshadow.views.torch import training_damping
+from noshadow.weight_decay import training_damping
 
 METHODS = ("auto", "dual", "projected")
 RELATIVE_DAMPING = 1e-6
@@ -113,13 +113,12 @@ def network_damping(damping: float | str, weight_decay: float | None, prepared: 
         return Damping(require_number(damping, owner, "damping", low=0.0, low_open=True), "given", "given")
     n, q = prepared.problem.outputs.shape
     decay = None if weight_decay is None else require_number(weight_decay, owner, "weight_decay", low=0.0)
-    known, source = training_damping(decay, prepared.problem.task, n, q)
-    if known:
-        return Damping(known, "weight_decay", source)
+    known = training_damping(decay, prepared.problem.task, n, q)
+    if isinstance(known, Damping) and known.value:
+        return known
     # All zero: a network that no record can move; any λ gives scores of zero.
     value = RELATIVE_DAMPING * prepared.mean_curvature or 1.0
-    reason = "weight_decay=0, and many layers need λ > 0" if known == 0 else "training's own λ unknown"
-    kind = "substitute" if known == 0 else "automatic"
+    kind, reason = ("substitute", "weight_decay=0, and many layers need λ > 0") if decay == 0 else ("automatic", "training's own λ unknown")
     return Damping(value, kind, f"automatic: {RELATIVE_DAMPING:g} × the mean curvature ({reason})")
 
 

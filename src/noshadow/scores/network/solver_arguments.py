@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 from noshadow.checks import refuse, require_choice, require_number, require_whole, whole_seed
+from noshadow.outcomes import Damping
 from noshadow.scores.network.curvature_products import CURVATURES, PRECISIONS
 from noshadow.scores.network.problem import NetworkProblem
-from noshadow.views.torch import training_damping
+from noshadow.weight_decay import training_damping
 
 SCALES = ("sum", "mean")
 
@@ -79,9 +80,9 @@ def sum_damping(asked: AskedDamping, problem: NetworkProblem) -> tuple[float, st
     """λ on the sum over records, and one sentence on where it comes from."""
     n, m = problem.outputs.shape
     if asked.number is None:
-        known, source = training_damping(asked.weight_decay, problem.task, n, m)
-        assert known is not None
-        return known, source
+        known = training_damping(asked.weight_decay, problem.task, n, m)
+        assert isinstance(known, Damping)
+        return known.value, known.sentence
     if asked.scale == "sum":
         return asked.number, "given"
     share = n / 2 if problem.task == "regression" else float(n)

@@ -277,7 +277,7 @@ def test_mixed_precision_equals_float64_and_says_so():
 
 def test_automatic_precision_is_redone_in_float64_when_float32_cannot_hold(monkeypatch):
     monkeypatch.setattr("noshadow.scores.last_layer.softmax_solver.MIXED_FROM_FLOPS", 0)
-    monkeypatch.setattr("noshadow.scores.last_layer.softmax_solver.MIXED_TOLERANCE", 0.0)
+    monkeypatch.setattr("noshadow.scores.last_layer.softmax_solver.ROUNDING_TOLERANCE", 0.0)
     features, logits, labels = head(60, 4, 4, seed=16)
     scores = ns.record_scores(features, logits, labels, damping=1.0, method="ekfac", refine=0)
     assert scores.precision == "float64"

@@ -121,7 +121,7 @@ def test_float32_products_are_checked_and_redone_alike(tmp_path, monkeypatch, so
     np.testing.assert_allclose(shared.shift, mixed.shift, rtol=1e-4)
     assert not np.array_equal(shared.shift, mixed.shift)
     monkeypatch.setattr(sharded_solver, "MIXED_FROM_FLOPS", 0)
-    monkeypatch.setattr(sharded_solver, "MIXED_TOLERANCE", 0)
+    monkeypatch.setattr(sharded_solver, "ROUNDING_TOLERANCE", 0)
     redone = ns.sharded_record_scores(*paths, shards=5, workers=1, **options)
     exact = ns.record_scores(features, outputs, targets, precision="float64", **options)
     assert re.fullmatch(r"float32 products moved the largest Newton gaps by \S+, so everything was redone in float64", redone.notes[0])

@@ -1,6 +1,5 @@
 """Two audits side by side: figures with intervals, records that rose and fell, findings gained and lost."""
 
-import math
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from noshadow._findings import findings
 from noshadow.checks import Array, NotApplicable, refuse, require_number, whole_seed
 from noshadow.limits import FEW_MEMBERS
 from noshadow.metrics import error_budget, loss_auc, spearman, tnr_at_fnr
+from noshadow.metrics.inputs import places
 from noshadow.outcomes import Absent, not_applicable
 from noshadow.results import Audit, Interval
 
@@ -199,7 +199,7 @@ def _scores(audit: Audit) -> Array:
 
 
 def _top_size(audit: Audit) -> int:
-    return math.ceil(TOP * len(audit.records) * (1 - 1e-9))
+    return places(TOP, len(audit.records))
 
 
 def _notes(before: Audit, after: Audit, found: Matched, fpr: float | None) -> tuple[str, ...]:

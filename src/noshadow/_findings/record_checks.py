@@ -1,7 +1,5 @@
 """Checks on which records bear the risk."""
 
-import math
-
 import numpy as np
 from scipy.special import betaln
 
@@ -9,6 +7,7 @@ from noshadow._findings.audited import Audited
 from noshadow._findings.outcome import Limits, Outcome, judged, not_applicable, shortened, skipped
 from noshadow._findings.rule import rule
 from noshadow.checks import Array
+from noshadow.metrics.inputs import places
 from noshadow.outcomes import Absent
 
 _GAPS = ("newton", "loo", "shift")
@@ -178,7 +177,7 @@ def _bearing(audit: Audited, names: Array, kind: str, limits: Limits) -> Outcome
 def _top_rows(audit: Audited, share: float, least: int = 1) -> Array:
     """Rows of the riskiest records in the order of their ranks."""
     ranks = audit.records["rank"].to_numpy()
-    rows: Array = np.argsort(ranks, kind="stable")[: max(least, math.ceil(share * len(ranks) * (1 - 1e-9)))]
+    rows: Array = np.argsort(ranks, kind="stable")[: max(least, places(share, len(ranks)))]
     return rows
 
 

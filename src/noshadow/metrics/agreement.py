@@ -35,10 +35,20 @@ def spearman(truth: object, score: object) -> float:
     n = require_same_length("spearman", truth=true, score=scored)
     if n < 2:
         refuse("spearman", "truth and score", "hold at least two records", str(n))
-    a = _centred_ranks(true, "truth")
-    b = _centred_ranks(scored, "score")
+    for argument, values in (("truth", true), ("score", scored)):
+        if (values == values[0]).all():
+            raise NotApplicable(f"spearman: {argument} is constant over {n} records, so it ranks nothing and has no correlation.")
+    return rank_correlation(true, scored)
+
+
+def rank_correlation(first: Array, second: Array) -> float:
+    """`spearman` of two vectors (n,) that were checked before; NaN where one is constant or holds NaN."""
+    if bool(np.isnan(first).any() or np.isnan(second).any()):
+        return math.nan
+    a, b = _centred_ranks(first), _centred_ranks(second)
+    scale = math.sqrt((a @ a) * (b @ b))
     # Rounding may pass ±1 by one unit in the last place.
-    return float(np.clip(a @ b / math.sqrt((a @ a) * (b @ b)), -1.0, 1.0))
+    return float(np.clip(a @ b / scale, -1.0, 1.0)) if scale > 0 else math.nan
 
 
 def top_recall(truth: object, score: object, *, top: float = 0.01, keep: float = 0.05) -> float:
@@ -113,11 +123,9 @@ def _shared_places(truth: object, score: object, top: object, keep: object, owne
     return float(_top_probability(true, wanted) @ _top_probability(scored, kept)), wanted, kept
 
 
-def _centred_ranks(values: Array, argument: str) -> Array:
+def _centred_ranks(values: Array) -> Array:
     """Twice the average rank, less its mean: whole numbers, so that ties cost no precision."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    if len(counts) == 1:
-        raise NotApplicable(f"spearman: {argument} is constant over {len(values)} records, so it ranks nothing and has no correlation.")
     centred: Array = (2 * counts.cumsum() - counts - len(values)).astype(np.float64)[place]
     return centred
 

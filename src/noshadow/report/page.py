@@ -1,6 +1,5 @@
 """Audit → one self-contained HTML file: an audit becomes a dictionary of text and numbers, templates become the page."""
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 
 from noshadow.checks import Array, refuse
 from noshadow.limits import FEW_MEMBERS
+from noshadow.metrics import error_budget
 from noshadow.outcomes import not_applicable
 from noshadow.report.charts import NARROW, WIDE, curve_chart, loss_bins, loss_chart
 from noshadow.report.contents import TOP, ShownContents, shown_contents
@@ -27,7 +27,6 @@ from noshadow.report.top_records import ROWS, top_records
 from noshadow.results import Audit, ModelRisk, write_file
 
 _SHORT_HASH = 12
-_ROUNDING = 1e-9  # a level of 3/100 of 100 members allows three, whatever the product's last bit
 _UNITS = {"regression": "squared error"}
 
 
@@ -143,7 +142,7 @@ def _summary(audit: Audit) -> dict[str, Any]:
 
 
 def _risk(risk: ModelRisk, members: Array, nonmembers: Array) -> dict[str, Any]:
-    allowed = math.floor(risk.fpr * risk.n_members * (1 + _ROUNDING))
+    allowed = error_budget(risk.fpr, risk.n_members)
     figures = {name: _measured(risk, name) for name in ("tnr", "auc", "loss_gap", "accuracy_gap", "predicted_tpr", "ks", "wasserstein")}
     return figures | {
         "level": figure(risk.fpr) | {"text": number(risk.fpr)},

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from noshadow.checks import Array, NumericalError, numeric_array, refuse, require_choice, require_number, require_whole
+from noshadow.metrics import error_budget
 from noshadow.results import Interval
 from noshadow.tail.losses import margins_of_losses
 from noshadow.tail.resampling import Bootstrap
@@ -204,10 +205,10 @@ def _rate(
 ) -> TailRate:
     first, second = samples
     within = level >= tails[0].share
-    place = np.maximum(len(first) - 1 - np.floor(level * len(first) * (1 + 1e-12)), 0).astype(np.int64)
+    place = max(len(first) - 1 - error_budget(level, len(first)), 0)
     if within or level * len(first) >= 1:
         # The sample itself resolves the level: its own order statistics, not the fitted tail.
-        thresholds = _order_statistics(first, int(place), bootstrap.resamples, rng)
+        thresholds = _order_statistics(first, place, bootstrap.resamples, rng)
     else:
         thresholds = tails[0].quantile(level)
     draws = _shares_above(second, tails[1], thresholds, rng)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import expit, logit, ndtri
 from scipy.stats import rankdata
 
@@ -82,11 +83,11 @@ def rates_averaging_to(coefficients: tuple[float, ...], model_rate: float, z: Ar
         return np.full(len(z), float(model_rate))
     floor = min(fpr, model_rate)
     logits = logit(np.clip(curve_rates(coefficients, model_rate, z), 1e-12, 1 - 1e-12))
-    low, high = -60.0, 60.0
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (middle, high) if float(np.maximum(expit(logits + middle), floor).mean()) < model_rate else (low, middle)
-    moved: Array = np.maximum(expit(logits + (low + high) / 2), floor)
+    if floor == model_rate:
+        return np.full(len(z), floor)
+    # Clipped logits lie within ±28: 100 beyond them every chance is 0 or 1.
+    constant = brentq(lambda c: float(np.maximum(expit(logits + c), floor).mean()) - model_rate, -100.0, 100.0, xtol=1e-14)
+    moved: Array = np.maximum(expit(logits + constant), floor)
     return moved
 
 

@@ -10,7 +10,7 @@ from noshadow.checks import Array
 from noshadow.linalg import PairForms, pair_products, spd_inverse
 from noshadow.losses import margins
 from noshadow.scores.last_layer.curvature import ContrastInverse, SoftmaxProblem, contrast_inverse, difference_blocks, difference_forms
-from noshadow.scores.last_layer.precision import probe_problem, probe_steps
+from noshadow.scores.last_layer.precision import largest_relative_error, probe_problem, probe_steps
 
 OWNER = "record_scores"
 DUAL_LIMIT = 1e7
@@ -97,7 +97,7 @@ def _error(problem: SoftmaxProblem, contrast: ContrastInverse, values: Array) ->
         image += ((pulled[:, None, :] * slopes.T).flatten(0, 1) @ rows.T).view_as(steps)
     seen = torch.einsum("km,kr,kmr->k", gradient, own.design.rows(0, len(probes), torch.float64).T, steps)
     exact = weight * (2 * seen - (steps * image).sum((1, 2)))
-    return float(((torch.from_numpy(values[probes]) - exact).abs() / exact.abs().clamp(min=torch.finfo(torch.float64).tiny)).max())
+    return largest_relative_error(torch.from_numpy(values[probes]), exact)
 
 
 def _kernel(problem: SoftmaxProblem) -> torch.Tensor:

@@ -42,6 +42,11 @@ def rounding_note(error: float, condition: float, gap: float) -> Note:
     )
 
 
+def largest_relative_error(reported: torch.Tensor, exact: torch.Tensor) -> float:
+    """max |reported − exact| / |exact|, both (k,)."""
+    return float(((exact - reported).abs() / exact.abs().clamp(min=torch.finfo(torch.float64).tiny)).max())
+
+
 def shift_error(shift: Array, rounding: Array) -> float:
     """Largest share of the shift that rounding may have moved, among the riskiest twentieth."""
     top = shift >= np.quantile(shift, 0.95)
@@ -112,8 +117,7 @@ def first_order_error(own: SoftmaxProblem, steps: torch.Tensor, products: torch.
     image = _left_out_image(own, rows, steps, products)
     exact_side = torch.einsum("km,kr,kmr->k", _residuals(own), rows, steps)
     corrected = 2 * exact_side - (steps * image).sum((1, 2))
-    reported = torch.from_numpy(newton)
-    return float(((corrected - reported).abs() / corrected.abs().clamp(min=torch.finfo(torch.float64).tiny)).max())
+    return largest_relative_error(torch.from_numpy(newton), corrected)
 
 
 def refined_shift_error(own: SoftmaxProblem, contrast: ContrastInverse, steps: torch.Tensor, products: torch.Tensor, shift: Array) -> float:
@@ -139,7 +143,7 @@ def refined_shift_error(own: SoftmaxProblem, contrast: ContrastInverse, steps: t
     moves[:, contrast.others] += last
     labels = targets if targets.ndim == 1 else targets.argmax(1)
     refined = margin_falls(logits, labels, moves)
-    return float(((refined - torch.from_numpy(shift)).abs() / refined.abs().clamp(min=torch.finfo(torch.float64).tiny)).max())
+    return largest_relative_error(torch.from_numpy(shift), refined)
 
 
 def _left_out_image(own: SoftmaxProblem, rows: torch.Tensor, steps: torch.Tensor, products: torch.Tensor) -> torch.Tensor:

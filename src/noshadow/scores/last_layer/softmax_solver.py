@@ -47,7 +47,6 @@ from noshadow.scores.result import Solved
 
 # Below this many flops float64 takes about a second: not worth a second precision.
 MIXED_FROM_FLOPS = 4e10
-MIXED_TOLERANCE = 1e-4
 
 
 def softmax_columns(
@@ -63,14 +62,14 @@ def softmax_columns(
     """All wanted columns of a softmax head that need the curvature.
 
     precision "auto" takes float32 products for large problems, measures what they did to the largest Newton
-    gaps, and starts again in float64 when that is more than `MIXED_TOLERANCE`; "mixed" and "float64" are taken
+    gaps, and starts again in float64 when that is more than `ROUNDING_TOLERANCE`; "mixed" and "float64" are taken
     as they are.
     """
     require_memory(problem, max_memory, owner, instead=f"pass {advice(owner, 'method', 'ekfac')}, or score a narrower representation")
     chosen = _automatic_precision(problem) if precision == "auto" else precision
     how: Any = {"block_size": block_size, "max_memory": max_memory, "progress": progress, "owner": owner}
     solved = _at_precision(problem, chosen, **how)
-    if precision == "auto" and solved.precision_error is not None and not solved.precision_error <= MIXED_TOLERANCE:
+    if precision == "auto" and solved.precision_error is not None and not solved.precision_error <= ROUNDING_TOLERANCE:
         note = f"float32 products moved the largest Newton gaps by {solved.precision_error:.1e}, so everything was redone in float64"
         redone = _at_precision(problem, "float64", **how)
         solved = replace(redone, notes=(note, *redone.notes))
@@ -84,7 +83,7 @@ def _with_margins(problem: SoftmaxProblem, solved: Solved, precision: str, *, bl
     try:
         dtype = torch.float32 if solved.precision == "mixed" else torch.float64
         found = margin_leverages(problem, dtype=dtype, block_size=block_size, progress=progress)
-        if precision == "auto" and found.error is not None and not found.error <= MIXED_TOLERANCE:
+        if precision == "auto" and found.error is not None and not found.error <= ROUNDING_TOLERANCE:
             note = f"float32 products moved the largest margin leverages by {found.error:.1e}, so these were redone in float64"
             solved = replace(solved, notes=(*solved.notes, note))
             found = margin_leverages(problem, block_size=block_size, progress=progress)
@@ -193,7 +192,7 @@ def softmax_solution(problem: SoftmaxProblem, wanted: Sequence[str], options: So
     notes: tuple[str, ...] = (note,)
     dtype = _ekfac_dtype(problem, options.precision)
     solved, curvature = _ekfac_solved(problem, wanted, dtype, **walk)
-    if options.precision == "auto" and solved.precision_error is not None and not solved.precision_error <= MIXED_TOLERANCE:
+    if options.precision == "auto" and solved.precision_error is not None and not solved.precision_error <= ROUNDING_TOLERANCE:
         notes += (f"float32 products moved the largest gaps by {solved.precision_error:.1e}, so everything was redone in float64",)
         dtype = torch.float64
         solved, curvature = _ekfac_solved(problem, wanted, dtype, **walk)

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import spearmanr
 
 from noshadow.checks import Array, advice, its_place, refuse, require_number, require_whole
 from noshadow.limits import CROWDED, DOUBTFUL_CONDITION, FAR_FROM_MINIMUM, FAR_OFF
 from noshadow.losses import record_losses
+from noshadow.metrics.agreement import rank_correlation
 from noshadow.outcomes import Damping, Note, not_applicable
 from noshadow.scores.baselines import record_entropies
 from noshadow.scores.last_layer.entry import ASSUME_MINIMUM, interpolation_note, jitter_note
@@ -189,7 +189,7 @@ def _sweep_row(factor: float, base: float, solved: DualColumns | ProjectedColumn
         "largest_leverage": float(leverage.max()),
         "interpolated": int(np.isinf(solved.columns["newton"]).sum()),
         "condition": solved.condition,
-        "spearman": float(spearmanr(solved.columns["shift"], centre).statistic),
+        "spearman": rank_correlation(solved.columns["shift"], centre),
     }
 
 

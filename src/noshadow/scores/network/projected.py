@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import spearmanr
 from torch import Tensor
 
 from noshadow.blocks import blocks
 from noshadow.checks import Array
 from noshadow.linalg import spd_inverse
+from noshadow.metrics.agreement import rank_correlation
 from noshadow.scores.network.columns import SelfResponse, many_output_columns, one_output_columns, roots
 from noshadow.scores.network.factored_layers import Factors, Lookups, Plain, PlainLinear, RecordGradients
 from noshadow.scores.network.gradients import Differentiated
@@ -214,7 +214,7 @@ def projected_columns(features: ProjectedFeatures, problem: NetworkProblem, *, d
         chance = _median_apart(first[name], second[name], 0.5 * (np.abs(first[name]) + np.abs(second[name]))) / 2
         bias = max((_median_apart(mean[name], part.columns[name], np.abs(part.columns[name])) for part in coarser), default=0.0)
         errors[name] = min(max(chance, bias), 1.0)
-        agreement[name] = float(spearmanr(first[name], second[name]).statistic)
+        agreement[name] = rank_correlation(first[name], second[name])
     averaged = solved[:DRAWS]
     return ProjectedColumns(
         mean,

@@ -26,7 +26,7 @@ from noshadow.scores.last_layer.precision import (
 )
 from noshadow.scores.last_layer.single_output import single_solved
 from noshadow.scores.last_layer.softmax import LEFT_OUT_GAP, SHIFT_ROUNDING, block_columns
-from noshadow.scores.last_layer.softmax_solver import MIXED_FROM_FLOPS, MIXED_TOLERANCE
+from noshadow.scores.last_layer.softmax_solver import MIXED_FROM_FLOPS
 from noshadow.scores.result import Solved
 from noshadow.scores.sharded import passes as passes
 from noshadow.scores.sharded.passes import Values, packed_design, packed_forms
@@ -157,7 +157,7 @@ def _softmax(
             absent = {"margin_leverage": Absent("not available", str(error))}
     contrast = _contrast(head, curvature.pop("cross_entropy"), damping, owner)
     solved, off = _at_precision(head, contrast, given, damping, chosen)
-    if precision == "auto" and solved.precision_error is not None and not solved.precision_error <= MIXED_TOLERANCE:
+    if precision == "auto" and solved.precision_error is not None and not solved.precision_error <= ROUNDING_TOLERANCE:
         note = f"float32 products moved the largest Newton gaps by {solved.precision_error:.1e}, so everything was redone in float64"
         contrast = _contrast(head, head.curvature_sums(["cross_entropy"], "float64", fit=False)["cross_entropy"], damping, owner)
         again = {"design": given["design"], "theta": given["theta"], "dtype": "float64", "wanted": (), "fit": False}

@@ -1,6 +1,7 @@
 """Ground truth on an audit: the attacks' figures are what the attack functions give, columns land on the right records."""
 
 import json
+import shutil
 from dataclasses import replace
 from functools import partial
 
@@ -16,11 +17,13 @@ import noshadow as ns
 from noshadow._audit import reference_columns
 from noshadow.checks import InputError
 from noshadow.losses import record_margins
-from noshadow.reference import load_references, train_references
+from noshadow.reference import chances, load_references, train_references
 from noshadow.reference.chances import chances_of, reference_chances
 from noshadow.reference.ground_truth import audited_rows, ground_truth, with_ground_truth
 from noshadow.reference.truth import AttackOptions
 from noshadow.results import GroundTruth
+from noshadow.storage import safetensors_files
+from noshadow.storage.safetensors_files import write_safetensors
 
 MODELS, RECORDS = 12, 240
 
@@ -278,3 +281,31 @@ def test_offline_attacks_on_a_regression_are_refused(diabetes):
     _, references = diabetes
     with pytest.raises(InputError, match="variant must be 'online' in a regression"):
         ground_truth(references, options=AttackOptions(variant="offline"), progress=False)
+
+
+def test_every_header_is_read_once_and_every_chance_computed_once(digits, monkeypatch):
+    audit, folder = digits[0], digits[1].folder
+    headers, models = [], []
+
+    def counted(found, plain):
+        return lambda *given: (found.append(given), plain(*given))[1]
+
+    monkeypatch.setattr(safetensors_files, "parsed_json", counted(headers, safetensors_files.parsed_json))
+    monkeypatch.setattr(chances, "chances_of", counted(models, chances.chances_of))
+    with_ground_truth(audit, load_references(folder), progress=False)
+    assert len(headers) == MODELS + 1  # and the target's
+    assert len(models) == MODELS
+
+
+def test_a_model_that_was_replaced_after_loading_is_read_anew(digits, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(digits[1].folder, folder)
+    references = load_references(folder)
+    path = references.model(0).layout.path
+    there = references.model(0).layout
+    assert references.model(0).layout is there
+    write_safetensors(path, {"statistic": np.arange(3.0)}, {"plan": "another"})
+    assert references.model(0).statistic.tolist() == [0.0, 1.0, 2.0]
+    path.write_bytes(b"torn")
+    with pytest.raises(InputError, match="folder must be as it was loaded"):
+        references.model(0)

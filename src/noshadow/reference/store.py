@@ -11,6 +11,7 @@ from noshadow.checks import Array, InputError, refuse
 from noshadow.reference.manifest import plan_digest
 from noshadow.reference.opening import (
     EXTRA,
+    TARGET,
     model_path,
     opened_manifest,
     require_finite_rows,
@@ -25,7 +26,7 @@ from noshadow.storage.digests import sha256
 from noshadow.storage.numpy_files import mapped_npy, write_npy
 from noshadow.storage.private_files import make_private_folder
 from noshadow.storage.reasons import reason_of
-from noshadow.storage.safetensors_files import Layout, layout
+from noshadow.storage.safetensors_files import Layout, layout, state_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +104,7 @@ class References:
         member: (n,) bool, whether the record is in the target's training split.
         task: "classification", "binary" or "regression".
         notes: sentences a reader needs to know.
+        headers: file → its header, each read once while the file stays as it is.
     """
 
     folder: Path
@@ -113,6 +115,7 @@ class References:
     member: Array
     task: str
     notes: tuple[str, ...] = field(default=())
+    headers: dict[Path, Layout] = field(default_factory=dict, repr=False)
 
     @property
     def membership(self) -> Array:
@@ -163,7 +166,7 @@ class References:
 
     def model(self, number: int) -> Recorded:
         """The arrays of one model."""
-        return Recorded(_layout(model_path(self.folder, number)))
+        return Recorded(_layout(self, model_path(self.folder, number)))
 
     def outputs(self, model: int) -> Array:
         """(n, m) outputs of one model, memory-mapped."""
@@ -180,7 +183,9 @@ class References:
     @cached_property
     def target(self) -> Recorded | None:
         """The target's own arrays, or None when no target was given."""
-        there = target_layout(self.folder, self.describe, "References")
+        there = self.headers.get(self.folder / TARGET)
+        if there is None or not there.is_current:
+            there = target_layout(self.folder, self.describe, "References")
         if there is None:
             return None
         for name in ("statistic", "loss"):
@@ -226,8 +231,11 @@ def load_references(folder: str | Path) -> References:
         hint = "Run train_references (noshadow reference train) again with the same arguments: it trains only what is missing."
         refuse(owner, "folder", f"hold all {models} models of its plan", f"{len(done)} of {models} (missing: {listed})", hint)
     drawn, records = stored_plan(path, manifest, owner)
-    task = require_one_form(done, target_layout(path, manifest, owner), drawn, manifest, owner)
-    return References(path, manifest, drawn, records["ids"], records["targets"], records["member"], task, tuple(manifest["notes"]))
+    target = target_layout(path, manifest, owner)
+    task = require_one_form(done, target, drawn, manifest, owner)
+    headers = {there.path: there for there in (*done.values(), *(() if target is None else (target,)))}
+    own = records["ids"], records["targets"], records["member"]
+    return References(path, manifest, drawn, *own, task, tuple(manifest["notes"]), headers)
 
 
 def with_notes(references: References, notes: tuple[str, ...]) -> References:
@@ -239,12 +247,12 @@ def _stacked(references: References, name: str) -> Array:
     """An array over all models as one memory-mapped .npy file, written row by row unless it is there already."""
     folder, models = references.folder, references.plan.models
     paths = [model_path(folder, t) for t in range(models)]
-    states = [(path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
+    states = [state_of(path.stat()) for path in paths]
     key = sha256(repr((plan_digest(references.describe), states)).encode())[:16]
     target = folder / "stacked" / f"{name}-{key}.npy"
-    first = _layout(paths[0]).array(name)
+    first = _layout(references, paths[0]).array(name)
     if not _is_stack(target, (models, *first.shape), first.dtype):
-        rows = (_row(path, name, first) for path in paths)
+        rows = (_row(references, path, name, first) for path in paths)
         try:
             make_private_folder(target.parent)
             for stale in target.parent.glob(f"{name}-*.npy"):
@@ -264,15 +272,20 @@ def _is_stack(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
     return there.shape == shape and there.dtype == dtype
 
 
-def _layout(path: Path) -> Layout:
+def _layout(references: References, path: Path) -> Layout:
+    """The header of a model's file: as read before, or anew where the file is another by now."""
+    held = references.headers.get(path)
+    if held is not None and held.is_current:
+        return held
     try:
-        return layout(path)
+        references.headers[path] = layout(path)
+        return references.headers[path]
     except (OSError, ValueError) as error:
         raise InputError(f"References: folder must be as it was loaded; got '{path}' ({reason_of(error)}). Load it again.") from error
 
 
-def _row(path: Path, name: str, like: Array) -> Array:
-    row = _layout(path).array(name)
+def _row(references: References, path: Path, name: str, like: Array) -> Array:
+    row = _layout(references, path).array(name)
     if row.shape != like.shape or row.dtype != like.dtype:
         refuse("References", name, f"have the form {like.shape} of the first model", f"{row.shape} in {path.name}")
     require_finite_rows(row, name, path.name, "References")

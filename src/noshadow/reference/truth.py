@@ -39,6 +39,7 @@ class RecordTruth:
         halves: the columns of LiRA and RMIA from the first and the second half of the models; None when too few.
         unaudited: the same columns from the models that were not audited; None when fewer than two were, or too few are left.
         lira, rmia, loss: the results behind them. shokri: None where it does not apply.
+        chances: (r, n) RMIA's p(x | θ) of every record under every model, memory-mapped.
         not_applicable: what is missing and why. notes: sentences a reader must see.
     """
 
@@ -49,6 +50,7 @@ class RecordTruth:
     rmia: AttackSuccess
     loss: AttackSuccess
     shokri: CrossFitted | None
+    chances: Array
     not_applicable: dict[str, str]
     notes: tuple[str, ...]
 
@@ -88,7 +90,7 @@ def record_truth(references: References, options: AttackOptions, *, levels: Sequ
     unaudited = subset(slice(audited, None), "agreement over audited reference models") if audited >= 2 else None
     both = None if halves[0] is None or halves[1] is None else (halves[0], halves[1])
     note = f"{floored} probabilities (or densities) that were next to zero were raised to {SMALLEST_CHANCE:g} for RMIA"
-    return RecordTruth(columns, both, unaudited, lira, rmia, loss, shokri, absent, (note,) if floored else ())
+    return RecordTruth(columns, both, unaudited, lira, rmia, loss, shokri, chances, absent, (note,) if floored else ())
 
 
 def losses_without(references: References) -> Array:

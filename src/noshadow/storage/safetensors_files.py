@@ -38,16 +38,36 @@ Places = dict[str, tuple[str, tuple[int, ...], int]]
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the arrays of a safetensors file are: name → (dtype, shape, first byte), and its metadata."""
+    """Where the arrays of a safetensors file are, by its header.
+
+    Attributes:
+        path: the file. metadata: its text.
+        places: name → (dtype, shape, first byte).
+        state: size and time of the file's last change, in nanoseconds, when the header was read.
+    """
 
     path: Path
     metadata: Mapping[str, str]
     places: Mapping[str, tuple[str, tuple[int, ...], int]]
+    state: tuple[int, int]
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the file is still the one whose header was read, by size and time."""
+        try:
+            return self.state == state_of(self.path.stat())
+        except OSError:
+            return False
 
     def array(self, name: str) -> Array:
         """One array, memory-mapped and read-only."""
         dtype, shape, offset = self.places[name]
         return np.memmap(self.path, dtype=dtype, mode="r", offset=offset, shape=shape)
+
+
+def state_of(there: os.stat_result) -> tuple[int, int]:
+    """Size of a file and time of its last change: what tells one state of it from another."""
+    return there.st_size, there.st_mtime_ns
 
 
 def layout(path: Path) -> Layout:
@@ -58,7 +78,8 @@ def layout(path: Path) -> Layout:
         OSError: it cannot be read.
     """
     with path.open("rb") as file:
-        length = os.fstat(file.fileno()).st_size
+        there = os.fstat(file.fileno())
+        length = there.st_size
         size = int.from_bytes(file.read(8), "little")
         if not 0 < size <= min(LARGEST_HEADER, length - 8):
             raise ValueError("no safetensors header")
@@ -71,7 +92,7 @@ def layout(path: Path) -> Layout:
     places, end = _places(header, 8 + size, length)
     if end != length:
         raise ValueError(f"{length} bytes where its header says {end}")
-    return Layout(path, metadata, places)
+    return Layout(path, metadata, places, state_of(there))
 
 
 def write_safetensors(path: str | Path, arrays: Mapping[str, Array], metadata: Mapping[str, str] | None = None) -> None:

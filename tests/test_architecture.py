@@ -58,6 +58,27 @@ def test_imports_follow_the_table(path):
     assert not wrong, f"{path.name} imports {wrong}"
 
 
+def private_imports(tree):
+    """Names with a leading underscore that a file takes out of another of our modules; packages such as `_audit` are not names."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "noshadow":
+            inner = len(node.module.split(".")) > 1
+            yield from (f"{node.module}.{alias.name}" for alias in node.names if inner and alias.name.startswith("_"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_no_file_imports_a_private_name_of_another(path):
+    assert not list(private_imports(parsed(path)))
+
+
+def test_every_permission_of_the_table_is_used():
+    used = {room: set() for room in table()}
+    for path in (f for f in FILES if f != PACKAGE / "__init__.py"):
+        used[room_of(path)] |= set(imported_rooms(parsed(path)))
+    unused = {room: sorted(allowed - used[room]) for room, allowed in table().items() if allowed - used[room]}
+    assert not unused
+
+
 def test_the_table_has_no_cycle_and_every_room_of_the_first_part_exists():
     rooms = table()
     done, active = set(), []

@@ -1,12 +1,13 @@
 import numpy as np
 import pytest
+from benchmarks.tail_calibration.curve_fit import fitted_curve
 from scipy.special import expit, logit
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from statsmodels.api import GLM, families
 
 import noshadow as ns
-from noshadow.tail.record_rates import curve_rates, fitted_curve, rates_averaging_to, record_rates, shipped_curves
+from noshadow.tail.record_rates import curve_rates, rates_averaging_to, record_rates, shipped_curves
 
 
 def test_the_curve_is_the_maximum_of_the_binomial_likelihood():

@@ -19,13 +19,14 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 
 from benchmarks.environment import environment
+from benchmarks.tail_calibration.curve_fit import fitted_curve
 from benchmarks.tail_calibration.fit import CHOSEN, RUNS, SHIPPED, rows_of, shown
 from benchmarks.tail_calibration.measure import attacked
 from noshadow.metrics import error_budget
 from noshadow.reference import load_references
 from noshadow.tail import fit_calibration
 from noshadow.tail.prediction import predicted_tpr
-from noshadow.tail.record_rates import fitted_curve, rates_averaging_to
+from noshadow.tail.record_rates import rates_averaging_to
 
 RESULTS = Path(__file__).parents[1] / "results" / "record_rates.json"
 FPRS = (1e-3, 1e-2)

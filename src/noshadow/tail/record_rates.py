@@ -11,10 +11,7 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit, ndtri
 from scipy.stats import rankdata
 
-from noshadow.checks import Array, NumericalError
-
-TERMS = 5
-MOST_STEPS = 100
+from noshadow.checks import Array
 
 
 @dataclass(frozen=True)
@@ -40,38 +37,16 @@ def shipped_curves() -> tuple[RecordCurve, ...]:
     return tuple(RecordCurve(row["fpr"], tuple(row["coefficients"]), row["low"], row["high"], offset) for row in content["curves"])
 
 
-def _design(model_rate: Array, z: Array) -> Array:
+def curve_terms(model_rate: Array, z: Array) -> Array:
+    """(n, 5) what the coefficients of a `RecordCurve` stand before: 1, L, z, L z, z² with L = logit of the model's rate."""
     level = logit(model_rate)
     return np.stack((np.ones_like(z), level, z, level * z, z**2), axis=-1)
 
 
 def curve_rates(coefficients: tuple[float, ...], model_rate: float, z: Array) -> Array:
     """Chance of each record with normal score z, for a model of this TPR in (0, 1); they need not average to it."""
-    rates: Array = expit(_design(np.full(len(z), min(max(model_rate, 1e-9), 1 - 1e-9)), z) @ np.array(coefficients))
+    rates: Array = expit(curve_terms(np.full(len(z), min(max(model_rate, 1e-9), 1 - 1e-9)), z) @ np.array(coefficients))
     return rates
-
-
-def fitted_curve(model_rate: Array, z: Array, count: Array, found: Array, weight: Array) -> tuple[float, ...]:
-    """Coefficients of largest weighted binomial likelihood, by Newton's method.
-
-    Args:
-        model_rate, z: (rows,) rate of the row's model and normal score of its records.
-        count, found: (rows,) records in the row and how many of them were found. weight: of each record of the row.
-
-    Raises:
-        NumericalError: no maximum was found in 100 steps.
-    """
-    x = _design(model_rate, z)
-    theta = np.array([0.0, 1.0, 0.0, 0.0, 0.0])
-    for _ in range(MOST_STEPS):
-        rates = expit(x @ theta)
-        gradient = x.T @ (weight * (found - count * rates))
-        curvature = (x * (weight * count * rates * (1 - rates))[:, None]).T @ x
-        step = np.linalg.solve(curvature + 1e-12 * np.trace(curvature) * np.eye(TERMS), gradient)
-        theta += step * min(1.0, 1.0 / max(float(np.abs(step).max()), 1e-300))
-        if np.abs(step).max() < 1e-9:
-            return tuple(theta.tolist())
-    raise NumericalError(f"fitted_curve: no maximum of the likelihood after {MOST_STEPS} steps.")
 
 
 def rates_averaging_to(coefficients: tuple[float, ...], model_rate: float, z: Array, fpr: float) -> Array:

@@ -4,7 +4,6 @@ import torch
 
 from noshadow.checks import NumericalError
 from noshadow.linalg import (
-    add_pair_gram,
     batched_cg,
     batched_spd_solve,
     cholesky_condition,
@@ -13,6 +12,7 @@ from noshadow.linalg import (
     one_norm,
     pair_form_values,
     pair_forms,
+    pair_gram,
     pair_products,
     spd_inverse,
     vech_offsets,
@@ -85,23 +85,22 @@ def test_pair_products_follow_vech_order():
     assert vech_offsets(3) == [0, 3, 5, 6]
 
 
-# k ≥ d multiplies the features out, k < d the weights; 1,100 rows need two panels
-@pytest.mark.parametrize(("k", "d"), [(6, 4), (4, 4), (3, 8), (1, 1), (1, 1100)])
+# k ≥ d multiplies the features out, k < d the weights; 600 rows, and 40 with 25 weights each, need two panels
+@pytest.mark.parametrize(("k", "d"), [(6, 4), (4, 4), (3, 8), (1, 1), (1, 600), (25, 40)])
 def test_pair_gram_and_forms_equal_their_definitions(k, d):
     generator = torch.Generator().manual_seed(k * 100 + d)
     weights = torch.rand((k, 13), generator=generator, dtype=torch.float64)
     rows = torch.randn((d, 13), generator=generator, dtype=torch.float64)
     i, j = torch.triu_indices(d, d)
-    total = torch.ones((k, d * (d + 1) // 2), dtype=torch.float64)
-    add_pair_gram(total, weights, rows)
-    torch.testing.assert_close(total - 1, torch.einsum("kb,ib,jb->kij", weights, rows, rows)[:, i, j], rtol=1e-12, atol=1e-12)
+    total = pair_gram(((weights[:, part], rows[:, part]) for part in (slice(0, 9), slice(9, 13))), k, d)
+    torch.testing.assert_close(total, torch.einsum("kb,ib,jb->kij", weights, rows, rows)[:, i, j], rtol=1e-12, atol=1e-12)
 
     coefficients = torch.randn((k, len(i)), generator=generator, dtype=torch.float64)
     values = pair_form_values(pair_forms(coefficients, d), rows)
     torch.testing.assert_close(values, coefficients @ (rows[i] * rows[j]), rtol=1e-12, atol=1e-9)
 
 
-@pytest.mark.parametrize("batch", [3, 300])  # 300 × 30 × 30 numbers are shared out over threads
+@pytest.mark.parametrize("batch", [3, 800])  # 800 × 30³ multiplications are shared out over threads
 def test_batched_solves_equal_single_ones_and_flag_the_indefinite(batch):
     generator = torch.Generator().manual_seed(batch)
     root = torch.randn((batch, 30, 30), generator=generator, dtype=torch.float64)

@@ -4,7 +4,7 @@
 Rows are held as (row, record) so that every product below is one matrix multiplication over records.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -15,10 +15,11 @@ from scipy.linalg import lapack
 from noshadow.checks import Array, NumericalError
 
 JITTER_LADDER = (0.0, 1e-14, 1e-12, 1e-10, 1e-8)
-_PANEL_ROWS = 1024
+_PANEL_ROWS = 512
 # Rows that start on 64-byte boundaries run a third faster through the BLAS: 16 float32 numbers.
 _ALIGNED = 16
-_THREADED_FROM = 200_000
+# Multiplications from which more threads pay: they cost 5 ms to start, each with the BLAS's own.
+_THREADED_FROM = 20_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +125,7 @@ def batched_spd_solve(matrices: torch.Tensor, right: torch.Tensor) -> tuple[torc
         meaningless solution.
     """
     threads = torch.get_num_threads()
-    if threads == 1 or matrices.numel() < _THREADED_FROM:
+    if threads == 1 or matrices.numel() * matrices.shape[-1] < _THREADED_FROM:
         return _spd_solve(matrices, right)
     with ThreadPoolExecutor(threads) as pool:
         parts = list(pool.map(_spd_solve, matrices.chunk(2 * threads), right.chunk(2 * threads)))
@@ -164,27 +165,33 @@ def pair_products(rows: torch.Tensor, *, strict: bool = False) -> torch.Tensor:
     return out
 
 
-def add_pair_gram(total: torch.Tensor, weights: torch.Tensor, rows: torch.Tensor) -> None:
-    """Add Σ_b weights[k, b] · vech(rows_b rows_bᵀ) to row k of `total`, in place.
+def pair_gram(parts: Iterable[tuple[torch.Tensor, torch.Tensor]], k: int, d: int) -> torch.Tensor:
+    """Σ_b weights[:, b] · vech(rows_b rows_bᵀ)ᵀ over parts of the records, (k, d(d+1)/2) float64.
 
     Args:
-        total: (k, d(d+1)/2), usually float64 while the products are float32.
-        weights: (k, b). rows: (d, b), same dtype.
+        parts: pairs of weights (k, b) and rows (d, b) of one dtype, in which each part is multiplied; parts are added up in float64.
 
     Cost: k·d²·b flops up to the panel's corner. Whichever of the two sides is smaller gets multiplied
-    out, so the work beside the matrix product is O(min(k, d)·d·b).
+    out, so the work beside the matrix product is O(min(k, d)·d·b). Memory: twice the result.
     """
-    k, d = len(weights), len(rows)
     if k >= d:
-        products = pair_products(rows)
-        total += _aligned_product(weights, products)[:, : len(products)]
-        return
-    offsets = vech_offsets(d)
-    for low, high in _panels(d, k):
-        scaled = (rows[low:high, None, :] * weights).flatten(0, 1)  # ((high−low)·k, b)
-        product = _aligned_product(scaled, rows[low:]).view(high - low, k, -1)
+        total = torch.zeros((k, d * (d + 1) // 2), dtype=torch.float64)
+        for weights, rows in parts:
+            products = pair_products(rows)
+            total += _aligned_product(weights, products)[:, : len(products)]
+        return total
+    # Whole panels are added up, below their diagonal too, and taken apart once: a row at a time costs as much as the product.
+    panels = _panels(d, k)
+    sums = [torch.zeros(((high - low) * k, _aligned(d - low)), dtype=torch.float64) for low, high in panels]
+    for weights, rows in parts:
+        for (low, high), held in zip(panels, sums, strict=True):
+            held += _aligned_product((rows[low:high, None, :] * weights).flatten(0, 1), rows[low:])
+    offsets, total = vech_offsets(d), torch.empty((k, d * (d + 1) // 2), dtype=torch.float64)
+    for low, high in panels:
+        panel = sums.pop(0).view(high - low, k, -1)
         for i in range(low, high):
-            total[:, offsets[i] : offsets[i + 1]] += product[i - low, :, i - low : d - low]
+            total[:, offsets[i] : offsets[i + 1]] = panel[i - low, :, i - low : d - low]
+    return total
 
 
 def _panels(d: int, k: int) -> list[tuple[int, int]]:
@@ -193,9 +200,14 @@ def _panels(d: int, k: int) -> list[tuple[int, int]]:
     return [(low, min(low + panel, d)) for low in range(0, d, panel)]
 
 
+def _aligned(length: int) -> int:
+    """The next multiple of the alignment."""
+    return length + -length % _ALIGNED
+
+
 def _aligned_product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """left·rightᵀ, (p, b)·(b, q) → (p, q′), q′ ≥ q a multiple of the alignment; columns past q are zero."""
-    short = -len(right) % _ALIGNED
+    short = _aligned(len(right)) - len(right)
     padded = torch.cat([right, right.new_zeros((short, right.shape[1]))]) if short else right
     return left @ padded.T
 

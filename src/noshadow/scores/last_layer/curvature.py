@@ -12,11 +12,11 @@ import torch
 
 from noshadow.blocks import as_blocks_of, block_length, blocks
 from noshadow.checks import Array, InputError, its_place
-from noshadow.linalg import PairForms, SpdInverse, add_pair_gram, pair_form_values, pair_forms, pair_products, spd_inverse
+from noshadow.linalg import PairForms, SpdInverse, pair_form_values, pair_forms, pair_gram, pair_products, spd_inverse
 from noshadow.progress import tracked
 from noshadow.scores.last_layer.design import Design
 
-# Records at a time when panels of rows are multiplied out: the panel of 1,024 products each then stays in the third-level cache.
+# Records at a time when panels of rows are multiplied out: a panel of 512 products each then stays in the third-level cache.
 PANEL_RECORDS = 2048
 
 
@@ -98,10 +98,8 @@ def pair_sums(
     dense = pairs >= r
     width = pairs + (r * (r + 1) // 2 if dense else 2048)
     size = block_size or block_length(width, high=8192 if dense else PANEL_RECORDS, numbers=1 << 25)
-    total = torch.zeros((pairs, r * (r + 1) // 2), dtype=torch.float64)
-    for start, stop in tracked(blocks(len(design), size), "curvature", show=progress):
-        add_pair_gram(total, pair_weights(problem, start, stop, dtype), design.rows(start, stop, dtype))
-    return total
+    walked = tracked(blocks(len(design), size), "curvature", show=progress)
+    return pair_gram(((pair_weights(problem, start, stop, dtype), design.rows(start, stop, dtype)) for start, stop in walked), pairs, r)
 
 
 def grounded_laplacian(total: torch.Tensor, m: int, penalty: torch.Tensor) -> tuple[Array, torch.Tensor]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
+from noshadow.errors import DoesNotFit as DoesNotFit
 from noshadow.errors import InputError as InputError
 from noshadow.errors import NotApplicable as NotApplicable
 from noshadow.errors import NumericalError as NumericalError

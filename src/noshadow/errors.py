@@ -14,6 +14,16 @@ class InputError(ValueError):
         super().__init__(" ".join(str(message).splitlines()))
 
 
+class DoesNotFit(InputError):
+    """Record scores need more memory than they may take. `reason` is the same as the rest of a sentence: an audit that was not asked for
+    a method by name leaves the scores out with it, and keeps the rest.
+    """
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
 class NumericalError(RuntimeError):
     """A computation failed and was not papered over."""
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-ABSENCES = ("not applicable", "not available", "not calibrated here")
+TOO_LARGE = "does not fit"
+ABSENCES = ("not applicable", "not available", "not calibrated here", TOO_LARGE)
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from noshadow import theory
 from noshadow._audit.options import Options
 from noshadow._audit.risks import classified_rates
 from noshadow._audit.settled import Settled
-from noshadow.checks import Array, NotApplicable
+from noshadow.checks import Array, DoesNotFit, NotApplicable
 from noshadow.columns import named
-from noshadow.outcomes import Damping, not_applicable, uncoded
+from noshadow.outcomes import TOO_LARGE, Absent, Damping, not_applicable, uncoded
 from noshadow.results import Evidence, ModelRisk
 from noshadow.scores.baselines import record_entropies
 from noshadow.scores.last_layer.entry import record_scores
@@ -30,14 +30,23 @@ def loss_evidence(found: Settled) -> Evidence:
     return Evidence("losses", columns | {"entropy": record_entropies(found.train.outputs, found.task)})
 
 
-def scored(found: Settled, options: Options, layered: LayeredScores | None) -> RecordScores | str:
+def scored(found: Settled, options: Options, layered: LayeredScores | None) -> RecordScores | Absent:
     """Scores of the last layer, or over more layers by `layered`; a reason where the model has none."""
-    seen, train = found.seen, found.train
     if layered is not None:
         return layered(found.task)
-    if seen.not_applicable is not None:
-        options.without_scores(seen.not_applicable)
-        return seen.not_applicable
+    if found.seen.not_applicable is not None:
+        options.without_scores(found.seen.not_applicable)
+        return not_applicable(found.seen.not_applicable)
+    try:
+        return _head_scores(found, options)
+    except DoesNotFit as error:
+        if options.score_options.get("method", "auto") != "auto":
+            raise  # asked for by name
+        return Absent(TOO_LARGE, error.reason)
+
+
+def _head_scores(found: Settled, options: Options) -> RecordScores:
+    seen, train = found.seen, found.train
     known = options.damping == "auto" and isinstance(seen.penalty, Damping)
     return record_scores(
         train.features,
@@ -56,23 +65,23 @@ def scored(found: Settled, options: Options, layered: LayeredScores | None) -> R
     )
 
 
-def score_evidence(scores: RecordScores | str) -> Evidence:
+def score_evidence(scores: RecordScores | Absent) -> Evidence:
     """Record scores as columns; the reason for each where there are none."""
-    if isinstance(scores, str):
-        return Evidence("scores", absent=dict.fromkeys((*RECORD_COLUMNS, "rank"), not_applicable(scores)))
+    if isinstance(scores, Absent):
+        return Evidence("scores", absent=dict.fromkeys((*RECORD_COLUMNS, "rank"), scores))
     columns = {name: values for name, values in scores.columns().items() if name in RECORD_COLUMNS}
     columns |= {} if scores.exact is None else {"exact": scores.exact}
     stamp = {"method": scores.method, "layers": list(scores.layers)}
     return Evidence("scores", columns, dict(scores.not_applicable), uncoded(scores.notes), stamp)
 
 
-def rate_evidence(found: Settled, options: Options, scores: RecordScores | str, risk: ModelRisk | None) -> Evidence:
+def rate_evidence(found: Settled, options: Options, scores: RecordScores | Absent, risk: ModelRisk | None) -> Evidence:
     """How often an attack is predicted to recognise each record.
 
     A regression's rates follow from theory; a classifier's are its predicted rate dealt out by rank.
     """
-    if isinstance(scores, str):
-        absent: dict[str, str] = {"predicted_tpr": not_applicable(scores)} if found.task == "regression" else {}
+    if isinstance(scores, Absent):
+        absent: dict[str, str] = {"predicted_tpr": scores} if found.task == "regression" else {}
         return Evidence("rates", absent=absent)
     if found.task != "regression":
         return Evidence("rates", *classified_rates(scores, risk, options.layers))

@@ -17,7 +17,7 @@ from noshadow._audit.stamps import provenance, timings
 from noshadow._audit.tracing import trace_evidence, traced_facts
 from noshadow.checks import Array
 from noshadow.columns import named
-from noshadow.outcomes import uncoded
+from noshadow.outcomes import Absent, uncoded
 from noshadow.results import Audit, Evidence, GroupRisk, ModelRisk
 from noshadow.scores.result import RecordScores
 from noshadow.views import View
@@ -74,7 +74,7 @@ def audit_view(
     started = time.perf_counter()
     scores = scored(found, options, layered_scores)
     scoring = time.perf_counter() - started
-    held = None if isinstance(scores, str) else scores
+    held = None if isinstance(scores, Absent) else scores
     risk, absent, family = _model_risk(found, options, held)
     groups = {"class_risk": found.classes, "group_risk": found.groups}
     borne, borne_absent = risks_by_group(found.losses, groups, options.resampling)
@@ -113,7 +113,7 @@ def _model_risk(found: Settled, options: Options, scores: RecordScores | None) -
     seen = found.seen
     correct = correct_of(found.train, found.targets, seen.test, found.unseen, found.task)
     margins = margins_of(found.train, found.targets, seen.test, found.unseen, found.task, soft=found.soft)
-    family = shown_family(seen.inputs.get("family"), scores, len(found.train))
+    family = shown_family(seen, scores, found.task, options.owner)
     how = options.resampling
     risk, absent = measured_risk(found.losses, correct, found.task, scores, how, margins=margins, family=family, soft=found.soft)
     return risk, absent, family

@@ -63,7 +63,7 @@ def audit_language_model(
     traces = trace_evidence(given.loss_traces, identity["id"], members.loss, None, TASK, owner)
     read = time.perf_counter()
     scores = _scores(head, options)
-    held = None if isinstance(scores, str) else scores
+    held = None if isinstance(scores, Absent) else scores
     scoring = time.perf_counter() - read
     risk, absent = _risk(losses, options.resampling)
     borne, borne_absent = risks_by_group(losses, {"group_risk": (identity.get("group"), test_names)}, options.resampling)
@@ -112,7 +112,7 @@ def _identity(members: SequenceLosses, given: GivenColumns, owner: str) -> dict[
     return table | {"tokens": members.tokens}
 
 
-def _scores(head: TokenHead | NotApplicable, options: Options) -> RecordScores | str:
+def _scores(head: TokenHead | NotApplicable, options: Options) -> RecordScores | Absent:
     """What the output head says of every sequence; a reason where it cannot be read or is too large."""
     how: dict[str, Any] = {"damping": options.damping, "weight_decay": options.weight_decay, "progress": options.progress}
     how |= options.score_options
@@ -121,10 +121,10 @@ def _scores(head: TokenHead | NotApplicable, options: Options) -> RecordScores |
             raise head
         return sequence_scores(head, owner=options.owner, **how)
     except NotApplicable as reason:
-        return str(reason)
+        return not_applicable(reason)
 
 
-def _evidence(losses: Array, scores: RecordScores | str) -> tuple[Evidence, ...]:
+def _evidence(losses: Array, scores: RecordScores | Absent) -> tuple[Evidence, ...]:
     """Losses, scores of the output head and rates, with the reason for each column that sequences do not have."""
     gaps = {name: NO_GAPS for name in RECORD_COLUMNS if name not in SCORED}
     found = score_evidence(scores)

@@ -11,11 +11,13 @@ from noshadow.limits import NONLINEAR_HEAD
 from noshadow.losses import correct_predictions, hard_labels, record_losses, record_margins, task_targets
 from noshadow.outcomes import Absent, not_applicable, uncoded
 from noshadow.results import GroupRisk, ModelRisk
+from noshadow.scores.last_layer.damping import linear_residual
 from noshadow.scores.result import RecordScores
 from noshadow.signals import Signals
 from noshadow.tail import group_risk, model_risk
 from noshadow.tail.prediction import UNKNOWN
 from noshadow.tail.record_rates import record_rates
+from noshadow.views import View
 from noshadow.views.reader import LINEAR
 
 REGRESSION = (
@@ -78,12 +80,18 @@ def have_soft_targets(train: Array, test: Array, task: str, owner: str) -> bool:
     return soft["train"]
 
 
-def shown_family(given: str | None, scores: RecordScores | None, n: int) -> str:
-    """The model's family as given, else what the n records' own features show: a linear head, or nothing."""
+def shown_family(seen: View, scores: RecordScores | None, task: str, owner: str) -> str:
+    """The model's family as given, else what the records' own features show: a linear head, or nothing."""
+    given: str | None = seen.inputs.get("family")
     if given is not None:
         return given
-    linear = scores is not None and scores.head_residual is not None and scores.head_residual <= NONLINEAR_HEAD
-    return LINEAR if linear and scores is not None and scores.rank <= MOST_SPANNED * n else UNKNOWN
+    if scores is not None:
+        residual, rank = scores.head_residual, scores.rank
+    elif seen.not_applicable is None and seen.train.features is not None:  # a head whose scores do not fit is still seen
+        residual, rank = linear_residual(seen.train.features, seen.train.outputs, fit_intercept=seen.fit_intercept, task=task, owner=owner)
+    else:
+        return UNKNOWN
+    return LINEAR if residual is not None and residual <= NONLINEAR_HEAD and rank <= MOST_SPANNED * len(seen.train) else UNKNOWN
 
 
 def without_findings(risk: ModelRisk) -> ModelRisk:

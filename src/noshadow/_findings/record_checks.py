@@ -8,7 +8,7 @@ from noshadow._findings.outcome import Limits, Outcome, judged, not_applicable, 
 from noshadow._findings.rule import rule
 from noshadow.checks import Array
 from noshadow.metrics.inputs import places
-from noshadow.outcomes import Absent
+from noshadow.outcomes import TOO_LARGE, Absent
 
 _GAPS = ("newton", "loo", "shift")
 _NAMED = 3
@@ -182,8 +182,9 @@ def _top_rows(audit: Audited, share: float, least: int = 1) -> Array:
 
 
 def _no_scores(audit: Audited) -> Outcome:
-    reason = Absent.of(audit.not_applicable.get("rank", "the audit holds no record scores")).reason
-    return skipped(reason.removesuffix("."), "Audit the features of the model's last layer.")
+    absent = Absent.of(audit.not_applicable.get("rank", "the audit holds no record scores"))
+    larger = "Audit again with a larger max_memory."
+    return skipped(absent.reason.removesuffix("."), larger if absent.kind == TOO_LARGE else "Audit the features of the model's last layer.")
 
 
 def chance_of_as_many(found: Array, counts: Array, drawn: int, n: int) -> Array:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from noshadow.blocks import as_blocks_of, block_length, blocks
-from noshadow.checks import Array, InputError, its_place
+from noshadow.checks import Array, DoesNotFit, its_place
 from noshadow.linalg import PairForms, SpdInverse, pair_form_values, pair_forms, pair_gram, pair_products, spd_inverse
 from noshadow.progress import tracked
 from noshadow.scores.last_layer.design import Design
@@ -51,11 +51,18 @@ def require_memory(problem: SoftmaxProblem, limit: float, owner: str, *, instead
     """Refuse before allocating when the exact curvature would not fit; `instead` is what else one can do."""
     need = curvature_bytes(problem.classes, problem.design.rank)
     if need > limit:
-        raise InputError(
-            f"{owner}: (classes − 1) × features must be small enough for an exact curvature within max_memory ({limit / 1e9:.1f} GB); "
-            f"got {problem.classes} classes × {problem.design.rank} dimensions, which needs {need / 1e9:.1f} GB. "
-            f"Raise max_memory{its_place(owner, 'max_memory')}, or {instead}."
-        )
+        raise does_not_fit(problem, "an exact curvature", need, limit, owner, instead)
+
+
+def does_not_fit(problem: SoftmaxProblem, what: str, need: float, limit: float, owner: str, instead: str) -> DoesNotFit:
+    """What is raised for a curvature that needs more bytes than `limit`, with the sizes and what to do."""
+    sizes, room = f"{problem.classes} classes × {problem.design.rank} dimensions", f"max_memory ({limit / 1e9:.1f} GB)"
+    what_to_do = f"raise max_memory{its_place(owner, 'max_memory')}, or {instead}"
+    return DoesNotFit(
+        f"{owner}: (classes − 1) × features must be small enough for {what} within {room}; "
+        f"got {sizes}, which needs {need / 1e9:.1f} GB. {what_to_do[0].upper()}{what_to_do[1:]}.",
+        f"{what} of {sizes} needs {need / 1e9:.1f} GB, more than {room}: {what_to_do}",
+    )
 
 
 def cross_entropy_pairs(problem: SoftmaxProblem, start: int, stop: int, dtype: torch.dtype) -> torch.Tensor:

@@ -9,7 +9,7 @@ from noshadow.blocks import as_blocks_of, block_length, blocks
 from noshadow.checks import Array, require_number
 from noshadow.outcomes import Damping
 from noshadow.scores.baselines import block_residuals
-from noshadow.scores.last_layer.design import Design
+from noshadow.scores.last_layer.design import Design, whitened_design
 
 RELATIVE_DAMPING = 1e-6
 
@@ -93,6 +93,24 @@ def head_fit(design: Design, outputs: Array, targets: Array, sample_weight: Arra
     return fit_of_sums(design, sums, theta, unexplained(design, outputs, theta, task), n=len(design), task=task, damping=damping)
 
 
+def linear_residual(features: Array, outputs: Array, *, fit_intercept: bool, task: str, owner: str) -> tuple[float, int]:
+    """How far the outputs are from a linear function of the features (`HeadFit.residual`), and the rank of these, without any score.
+
+    Cost: two passes of O(ndm), float64.
+    """
+    design = whitened_design(features, fit_intercept=fit_intercept, penalize_intercept=True, owner=owner)
+    d, m = design.whitening.shape[1], outputs.shape[1]
+    centre, cross = torch.from_numpy(outputs.mean(0, dtype=np.float64)), torch.zeros((d, m), dtype=torch.float64)
+    spread = size = 0.0
+    for start, stop in blocks(len(outputs), block_length(4 * (d + 3 * m))):
+        raw = as_blocks_of(outputs, start, stop)
+        out = _centred(raw, task)
+        cross += design.shifted(start, stop).T @ out
+        spread, size = spread + float(((raw - centre) ** 2).sum()), size + float((out**2).sum())
+    off = unexplained(design, outputs, least_squares_head(design, cross, len(outputs)), task)
+    return _relative(off, spread, size), design.rank
+
+
 def head_sums(
     design: Design, outputs: Array, targets: Array, sample_weight: Array | None, centre: torch.Tensor, *, task: str
 ) -> dict[str, torch.Tensor]:
@@ -140,10 +158,14 @@ def fit_of_sums(
     penalty = damping * (2.0 if task == "regression" else 1.0)  # λ stands beside GᵀG, half the squared loss' curvature
     left_over = float((design.unwhitening @ (design.whitening @ sums["slope"] + penalty * design.penalty @ theta)).norm())
     typical = (float(sums["squares"]) / n) ** 0.5
-    # Outputs that do not vary leave nothing to explain: rounding is measured against their size instead.
-    spread = max(float(sums["spread"]), 1e-20 * float(sums["size"]))
     stationarity = left_over / typical if typical > 0 else (np.inf if left_over > 0 else 0.0)
-    return HeadFit(stationarity, (off / spread) ** 0.5 if spread > 0 else 0.0)
+    return HeadFit(stationarity, _relative(off, float(sums["spread"]), float(sums["size"])))
+
+
+def _relative(off: float, spread: float, size: float) -> float:
+    """What is unexplained, relative to the spread. Outputs that do not vary leave nothing to explain: their size counts instead."""
+    against = max(spread, 1e-20 * size)
+    return (off / against) ** 0.5 if against > 0 else 0.0
 
 
 def _centred(outputs: torch.Tensor, task: str) -> torch.Tensor:

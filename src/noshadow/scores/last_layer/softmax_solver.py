@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from noshadow.checks import Array, InputError, NumericalError, advice, its_place, refuse
+from noshadow.checks import Array, NumericalError, advice, refuse
 from noshadow.limits import ROUNDING_TOLERANCE
 from noshadow.linalg import PairForms, SpdInverse, pair_form_values
 from noshadow.outcomes import Absent
@@ -17,6 +17,7 @@ from noshadow.scores.last_layer.curvature import (
     curvature_bytes,
     difference_blocks,
     difference_forms,
+    does_not_fit,
     require_memory,
     softmax_inverse,
 )
@@ -209,15 +210,11 @@ def softmax_solution(problem: SoftmaxProblem, wanted: Sequence[str], options: So
 
 
 def _require_ekfac(problem: SoftmaxProblem, limit: float, owner: str) -> None:
-    if not problem.damping > 0:
-        refuse(owner, "damping", "be > 0 for EK-FAC", f"{problem.damping:g}", "Pass the training's own λ, or damping='auto'.")
     need = ekfac_bytes(problem.classes, problem.design.rank)
     if need > limit:
-        raise InputError(
-            f"{owner}: (classes − 1) × features must be small enough for EK-FAC within max_memory ({limit / 1e9:.1f} GB); "
-            f"got {problem.classes} classes × {problem.design.rank} dimensions, which needs {need / 1e9:.1f} GB. "
-            f"Raise max_memory{its_place(owner, 'max_memory')}, or score a narrower representation."
-        )
+        raise does_not_fit(problem, "EK-FAC", need, limit, owner, "score a narrower representation")
+    if not problem.damping > 0:
+        refuse(owner, "damping", "be > 0 for EK-FAC", f"{problem.damping:g}", "Pass the training's own λ, or damping='auto'.")
 
 
 def _ekfac_dtype(problem: SoftmaxProblem, precision: str) -> torch.dtype:

@@ -8,7 +8,7 @@ import noshadow as ns
 import oracles
 from noshadow.scores.last_layer import margin, softmax_solver
 from noshadow.scores.last_layer.curvature import SoftmaxProblem
-from noshadow.scores.last_layer.design import whitened_design
+from noshadow.scores.last_layer.design import of_records, whitened_design, with_kept_rows
 from noshadow.scores.last_layer.margin import margin_leverages
 
 
@@ -83,3 +83,17 @@ def test_audits_of_large_heads_have_the_column_in_the_others_precision(monkeypat
     )
     assert "margin_leverage" in audit.records and asked == [torch.float32]
     assert audit.provenance["scores"]["precision"] == "mixed" and audit.provenance["scores"]["precision_error"] < 1e-4
+
+
+def test_kept_rows_are_the_rows_of_the_features():
+    rng = np.random.default_rng(3)
+    features = rng.normal(5.0, 3.0, size=(70, 4)).astype(np.float32)
+    design = whitened_design(features, fit_intercept=True, penalize_intercept=True, owner="test")
+    kept = with_kept_rows(design)
+    assert kept.kept is not None and kept.kept.shape == (5, 70)
+    # Both are float64 products rounded once; these differ in the order of their sums.
+    torch.testing.assert_close(kept.rows(11, 31, torch.float32), design.rows(11, 31, torch.float32), rtol=1e-6, atol=1e-6)
+    assert torch.equal(kept.rows(11, 31, torch.float64), design.rows(11, 31, torch.float64))
+    chosen = of_records(kept, np.array([60, 2]))
+    torch.testing.assert_close(chosen.rows(0, 2, torch.float32), kept.rows(0, 70, torch.float32)[:, [60, 2]], rtol=1e-6, atol=1e-6)
+    assert with_kept_rows(design, limit=4 * 5 * 70 - 1) is design

@@ -14,7 +14,7 @@ from sklearn.metrics import roc_auc_score
 from noshadow.checks import InputError
 from noshadow.metrics import loss_auc, loss_threshold, tnr_at_fnr
 from noshadow.results import ModelRisk, TnrCurve
-from noshadow.tail import model_risk
+from noshadow.tail import model_risk, resampling
 from noshadow.tail.resampling import Steps, atoms_of, distance_draws, tnr_draws
 
 DISTANCES = ("auc", "loss_gap", "ks", "wasserstein")
@@ -458,3 +458,20 @@ def test_wrong_input_gets_one_sentence(changes, message):
     arguments = {"member_losses": [0.1, 0.2, 0.3, 0.4], "nonmember_losses": [0.1, 0.5, 1.0, 2.0, 3.0]} | changes
     with pytest.raises(InputError, match=message):
         model_risk(arguments.pop("member_losses"), arguments.pop("nonmember_losses"), **arguments)
+
+
+@pytest.mark.parametrize("deviations", [6.0, 0.3])  # with 0.3 a third of the Poisson sums exceed the records
+def test_counts_of_many_records_have_the_multinomials_law(monkeypatch, deviations):
+    monkeypatch.setattr(resampling, "SUM_DEVIATIONS", deviations)
+    counts, rounds = np.array([9000, 0, 40, 3000, 1, 7959]), 20_000
+    n, p = counts.sum(), counts / counts.sum()
+    assert n >= resampling.POISSON_FROM
+    drawn = resampling._resampled_counts(counts, rounds, np.random.default_rng(4))
+    assert (drawn.sum(axis=1) == n).all() and (drawn[:, 1] == 0).all() and drawn.min() >= 0
+    covariance = n * (np.diag(p) - np.outer(p, p))
+    spread = np.sqrt(covariance.diagonal())
+    # Five standard errors of a mean and of a covariance of nearly normal counts.
+    assert (np.abs(drawn.mean(axis=0) - counts) <= 5 * spread / rounds**0.5).all()
+    error = np.sqrt((covariance**2 + np.outer(spread, spread) ** 2) / rounds)
+    held = np.flatnonzero(counts > 10)
+    assert (np.abs(np.cov(drawn.T) - covariance) <= 5 * error)[np.ix_(held, held)].all()

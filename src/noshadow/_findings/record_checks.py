@@ -1,6 +1,9 @@
 """Checks on which records bear the risk."""
 
+from typing import Any
+
 import numpy as np
+import pandas as pd
 from scipy.special import betaln
 
 from noshadow._findings.audited import Audited
@@ -54,7 +57,7 @@ def class_bears_risk(audit: Audited, limits: Limits) -> Outcome:
     if not (targets == np.round(targets)).all():
         return not_applicable("the targets are probabilities, not classes")
     column = "label" if "label" in audit.records else "target"
-    return _bearing(audit, audit.records[column].astype(str).to_numpy(), "class", limits)
+    return _bearing(audit, audit.records[column], "class", limits)
 
 
 @rule(
@@ -71,7 +74,7 @@ def group_bears_risk(audit: Audited, limits: Limits) -> Outcome:
         return _no_scores(audit)
     if "group" not in audit.records:
         return not_applicable("no groups were given (groups=)")
-    return _bearing(audit, audit.records["group"].astype(str).to_numpy(), "group", limits)
+    return _bearing(audit, audit.records["group"], "group", limits)
 
 
 @rule(
@@ -150,12 +153,12 @@ def label_suspects(audit: Audited, limits: Limits) -> Outcome:
     return judged(len(rows) > limits["records"], len(rows), sentence, rows)
 
 
-def _bearing(audit: Audited, names: Array, kind: str, limits: Limits) -> Outcome:
+def _bearing(audit: Audited, column: "pd.Series[Any]", kind: str, limits: Limits) -> Outcome:
     """Shares of each name among the riskiest records beside its share of all, with the chance of a random choice."""
-    n, least = len(names), limits["least_records"]
+    n, least = len(column), limits["least_records"]
     if n < least:
         return not_applicable(f"{n} records are fewer than {least:g}, and shares of the top {limits['top']:g} of them say nothing")
-    values, code, counts = np.unique(names, return_inverse=True, return_counts=True)
+    values, code, counts = _named_counts(column)
     if len(values) < 2:
         return not_applicable(f"there is one {kind} only")
     rows = _top_rows(audit, limits["top"])
@@ -172,6 +175,17 @@ def _bearing(audit: Audited, names: Array, kind: str, limits: Limits) -> Outcome
     more = f" and {len(heavy) - _NAMED} more" if len(heavy) > _NAMED else ""
     sentence = f"Among the {len(rows)} riskiest records, by {kind}: {told}{more}."
     return judged(True, float(lift[heavy[0]]), sentence, rows[np.isin(code[rows], heavy)])
+
+
+def _named_counts(column: "pd.Series[Any]") -> tuple[Array, Array, Array]:
+    """Names in order, the number of each record's name, and records per name.
+
+    Text is made of each distinct value, not of each record.
+    """
+    number, distinct = pd.factorize(column, use_na_sentinel=False)
+    values, merged = np.unique(np.asarray(distinct.astype(str)), return_inverse=True)
+    code: Array = merged[number]
+    return values, code, np.bincount(code, minlength=len(values))
 
 
 def _top_rows(audit: Audited, share: float, least: int = 1) -> Array:

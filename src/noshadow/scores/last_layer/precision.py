@@ -10,6 +10,7 @@ from noshadow.checks import Array
 from noshadow.outcomes import Note
 from noshadow.scores.baselines import block_residuals
 from noshadow.scores.last_layer.curvature import ContrastInverse, SoftmaxProblem
+from noshadow.scores.last_layer.design import of_records
 from noshadow.scores.last_layer.loss_changes import margin_falls
 
 # Where rounding, eps times the condition, may be more than this share of 1 − h, somebody has to look.
@@ -89,8 +90,13 @@ def at_most_all(error: float) -> float:
 def probe_problem(problem: SoftmaxProblem, probes: Array) -> SoftmaxProblem:
     """The same head seen by the probed records alone."""
     weight = None if problem.sample_weight is None else problem.sample_weight[probes]
-    design = replace(problem.design, features=problem.design.features[probes])
-    return replace(problem, design=design, outputs=problem.outputs[probes], targets=problem.targets[probes], sample_weight=weight)
+    return replace(
+        problem,
+        design=of_records(problem.design, probes),
+        outputs=problem.outputs[probes],
+        targets=problem.targets[probes],
+        sample_weight=weight,
+    )
 
 
 def probe_steps(own: SoftmaxProblem, contrast: ContrastInverse, directions: torch.Tensor) -> torch.Tensor:

@@ -21,6 +21,7 @@ from noshadow.scores.last_layer.curvature import (
     require_memory,
     softmax_inverse,
 )
+from noshadow.scores.last_layer.design import with_kept_rows
 from noshadow.scores.last_layer.ekfac import (
     EkfacCurvature,
     ekfac_block_columns,
@@ -69,6 +70,8 @@ def softmax_columns(
     require_memory(problem, max_memory, owner, instead=f"pass {advice(owner, 'method', 'ekfac')}, or score a narrower representation")
     chosen = _automatic_precision(problem) if precision == "auto" else precision
     how: Any = {"block_size": block_size, "max_memory": max_memory, "progress": progress, "owner": owner}
+    if chosen == "mixed" and "margin_leverage" in wanted:
+        problem = replace(problem, design=with_kept_rows(problem.design))  # four passes read them
     solved = _at_precision(problem, chosen, **how)
     if precision == "auto" and solved.precision_error is not None and not solved.precision_error <= ROUNDING_TOLERANCE:
         note = f"float32 products moved the largest Newton gaps by {solved.precision_error:.1e}, so everything was redone in float64"

@@ -45,6 +45,7 @@ benchmarks: $(STAMP)
 	$(BIN)/pip install --quiet -c constraints.txt -e .[bench]
 	$(BIN)/pip install --quiet -c constraints.txt --no-deps kronfluence
 	$(BIN)/python benchmarks/last_layer.py
+	$(BIN)/python benchmarks/audit_speed.py
 	$(BIN)/python benchmarks/loo_refits.py
 	$(BIN)/python benchmarks/tnr_coverage.py
 	$(BIN)/python benchmarks/compare_coverage.py

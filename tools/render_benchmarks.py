@@ -9,6 +9,7 @@ import re
 import sys
 from pathlib import Path
 
+from audit_tables import audit_section
 from column_table import column_lines
 from ekfac_tables import ekfac_section
 from language_tables import language_section
@@ -208,6 +209,7 @@ def page():
         f"Machine: {machine(scores['peers']['environment'])}.",
         "",
         *ideal_section([scores["25k_65_100"], scores["50k_513_10"]]),
+        *where_stored("audit_speed", audit_section),
         *streaming_section(scores["streaming"]),
         *peer_section(scores["peers"]),
         *refit_section(refits),

@@ -69,3 +69,12 @@ def _coefficients(a, b, ranks):
     a, b = a - a.mean(1, keepdims=True), b - b.mean(1, keepdims=True)
     size = np.sqrt((a**2).sum(1) * (b**2).sum(1))
     return np.where(size > 0, (a * b).sum(1) / np.where(size > 0, size, 1), np.nan)
+
+
+def sine_toy(*, seed=0, n=10):
+    """The sine data set of [LOOD] Appendix F.1: x ~ N(0, 1) of shape (n, 1), y = sin x.
+
+    Its set-up uses exp(−(x − x′)²/2), σ² = 0.01, and sin as the label of an added record.
+    """
+    x = np.random.default_rng(seed).normal(size=(n, 1))
+    return x, np.sin(x[:, 0])

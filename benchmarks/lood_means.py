@@ -1,10 +1,10 @@
 """Figures about the mean distance: how it goes with the attack beside KL, and where its own best query lies."""
 
 import numpy as np
-from lood_data import BOX, bootstrap, car_plane, correlation, rounded
+from lood_data import BOX, bootstrap, car_plane, correlation, rounded, sine_toy
 from lood_queries import KERNELS, NOISE, RBF, SIDE, SMALL_STEP, problem, query_auc, random_records, save, tiled_picture
 
-from noshadow._lood import least_stationary_record, lood_scores, optimal_query, query_lood, rbf_kernel, sine_toy
+from noshadow._lood import least_stationary_record, lood_scores, optimal_query, query_lood, rbf_kernel
 
 TOY_NOISE = 0.01
 TOY_REACH = 5.0

@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from benchmarks.lood_data import sine_toy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +20,6 @@ from noshadow._lood import (
     query_lood,
     rbf_kernel,
     self_query_gradient,
-    sine_toy,
 )
 from noshadow._lood.objective import query_moments, query_problem, set_divergences
 from noshadow.checks import InputError
@@ -203,8 +203,6 @@ def test_deep_relu_networks_flatten():
         (lambda: kernel_flatness([[np.nan]]), "kernel_matrix must be finite"),
         (lambda: self_query_gradient(*problem(), differing=[0, 1], kernel=rbf, noise=0.1), "differing must be one row number; got 2"),
         (lambda: self_query_gradient(*problem(n=2), differing=0, kernel=rbf, noise=0.1), "x must hold at least 3 records"),
-        (lambda: sine_toy(n=1), "n must be a whole number ≥ 2"),
-        (lambda: sine_toy(seed=-1), "seed must be a whole number ≥ 0"),
         (lambda: algorithm_1(bounds=(-np.inf, 5.0)), r"bounds must be a finite pair \(low, high\)"),
         (lambda: algorithm_1(bounds=None), r"bounds must be a finite pair \(low, high\)"),
         (lambda: algorithm_1(label=lambda r: np.zeros((len(r), 2))), r"label\(records\) must have shape"),

@@ -15,7 +15,6 @@ from noshadow._lood.theory import (
     kernel_flatness,
     least_stationary_record,
     self_query_gradient,
-    sine_toy,
 )
 
 __all__ = [
@@ -40,6 +39,5 @@ __all__ = [
     "query_lood",
     "rbf_kernel",
     "self_query_gradient",
-    "sine_toy",
     "with_lood",
 ]

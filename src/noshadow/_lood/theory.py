@@ -168,20 +168,6 @@ def _labels(label: Callable[[Array], object], records: Array, outputs: int, owne
     return values
 
 
-def sine_toy(*, seed: int = 0, n: int = 10) -> tuple[Array, Array]:
-    """The sine data set of the paper's one-dimensional figures: x ~ N(0, 1), y = sin x; x (n, 1), y (n,).
-
-    Its set-up uses exp(−(x − x′)²/2), σ² = 0.01, and sin as the label of an added record.
-
-    Raises:
-        InputError: n < 2 or a seed that is not a whole number.
-
-    Reference: [LOOD] Appendix F.1.
-    """
-    x = np.random.default_rng(whole_seed(seed, "sine_toy")).normal(size=(require_whole(n, "sine_toy", "n", low=2), 1))
-    return x, np.sin(x[:, 0])
-
-
 def kernel_flatness(kernel_matrix: object) -> KernelFlatness:
     """Distance of a kernel matrix to the nearest constant matrix with a constant ≥ 0: h(α_min).
 

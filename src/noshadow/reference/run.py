@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from noshadow.checks import Array, InputError, as_array, refuse, require_choice, require_whole
-from noshadow.crews import Crew, Wording, crew, surviving_results
 from noshadow.output_scale import SCALES
 from noshadow.reference.folder import create_folder, require_own_folder, resumed_manifest
 from noshadow.reference.keeping import disk, keep_outcomes, remove_unfinished
@@ -22,6 +21,7 @@ from noshadow.reference.recorded import Reading, record_arrays, require_one_stat
 from noshadow.reference.store import References, load_references, with_notes
 from noshadow.reference.work import Job, Outcome, Task, TrainsMany, packed_members
 from noshadow.views import weights_sha256
+from noshadow.workers import ReadyWorkers, Wording, ready_workers, surviving_results
 
 OWNER = "train_references"
 ENGINES = ("auto", "one-by-one", "vectorised")
@@ -146,7 +146,7 @@ def train_references(
     notes += () if target is None else target.notes
     tasks = _tasks(drawn, whole_models(path, stored), chosen.stack)
     if tasks:
-        with crew(backend, workers=workers, threads=threads, address=address, attempts=attempts, wording=WORDING) as ready:
+        with ready_workers(backend, workers=workers, threads=threads, address=address, attempts=attempts, wording=WORDING) as ready:
             stream = _outcomes(ready, job, tasks, attempts)
             total = sum(len(task.wanted) for task in tasks)
             read = keep_outcomes(path, stored, stream, total=total, workers=ready.workers, progress=progress, owner=OWNER)
@@ -233,7 +233,7 @@ def _opened(
     return stored, drawn, notes
 
 
-def _outcomes(ready: Crew, job: Job, tasks: Sequence[Task], attempts: int) -> Iterator[Outcome]:
+def _outcomes(ready: ReadyWorkers, job: Job, tasks: Sequence[Task], attempts: int) -> Iterator[Outcome]:
     for _, outcomes in surviving_results(ready, job, tasks, attempts=attempts, wording=WORDING):
         yield from outcomes
 

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 
 from noshadow.checks import Array, InputError, numeric_array, refuse
-from noshadow.crews import alone_in_process
 from noshadow.reference.pool import Pool
 from noshadow.reference.recorded import Reading, pool_losses, record_arrays
+from noshadow.workers import alone_in_process
 
 
 @runtime_checkable
@@ -36,7 +36,7 @@ class TrainsMany(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """All that a worker needs beside the task: it travels once (`crews.Job`)."""
+    """All that a worker needs beside the task: it travels once (`workers.Job`)."""
 
     train_fn: Callable[..., Any]
     pool: Pool

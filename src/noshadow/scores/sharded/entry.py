@@ -21,7 +21,6 @@ from noshadow.checks import (
     require_whole,
     resolved_task,
 )
-from noshadow.crews import Wording, crew
 from noshadow.output_scale import ASK, LEAST_RECORDS, require_scale
 from noshadow.scores.last_layer.design import MEAN_ROUNDS, Design, column_lengths, framed, gram_directions, triangle_directions
 from noshadow.scores.last_layer.entry import absent_columns, requested_columns, score_notes
@@ -31,6 +30,7 @@ from noshadow.scores.sharded.passes import Reading
 from noshadow.scores.sharded.shards import Records, cut, head_records, whole
 from noshadow.scores.sharded.solver import ShardedHead, SolvedHead, solved_head
 from noshadow.scores.sharded.walk import ShardWalk
+from noshadow.workers import Wording, ready_workers
 
 OWNER = "sharded_record_scores"
 WORDING = Wording(OWNER, "features, outputs, targets and sample_weight", "score", "scored", "shard")
@@ -117,7 +117,7 @@ def sharded_record_scores(
     require_scale(reading.task, output_scale, OWNER)
     if records.sample_weight is not None:
         require_weights(whole(records.sample_weight), len(records), OWNER)
-    with crew(backend, workers=workers, threads=threads, address=address, attempts=attempts, wording=WORDING) as ready:
+    with ready_workers(backend, workers=workers, threads=threads, address=address, attempts=attempts, wording=WORDING) as ready:
         pieces = tuple(cut(records, shards or _automatic_shards(len(records), ready.workers), _stretch(records)))
         walk = ShardWalk(ready, records, pieces, reading, WORDING, threads, attempts, progress)
         first = walk.total(passes.counts, {}, "checks")

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 
 from noshadow.checks import Array, InputError, NumericalError, floating
-from noshadow.crews import alone_in_process
 from noshadow.linalg import PairForms
 from noshadow.losses import hard_labels, task_targets
 from noshadow.output_scale import logits_of, probable_rows, require_probabilities
@@ -28,6 +27,7 @@ from noshadow.scores.last_layer.precision import curvature_products
 from noshadow.scores.last_layer.single_output import binary_columns, logit_curvature, regression_columns, self_influences, weighted_gram
 from noshadow.scores.last_layer.softmax import block_columns
 from noshadow.scores.sharded.shards import Records, Shard
+from noshadow.workers import alone_in_process
 
 Values = dict[str, Array]
 Given = Mapping[str, Any]
@@ -74,7 +74,7 @@ class Reading:
 
 @dataclass(frozen=True, eq=False)
 class ShardJob:
-    """A pass over shards (`crews.Job`): what it starts from, where the records are, how stretches come together."""
+    """A pass over shards (`workers.Job`): what it starts from, where the records are, how stretches come together."""
 
     begun: Callable[[Given], Walk]
     merged: Callable[[Values, Values], Values]

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from noshadow.checks import Array
-from noshadow.crews import Crew, Wording, surviving_results
 from noshadow.progress import tracked
 from noshadow.scores.sharded.passes import UNEXPLAINED, Given, Reading, ShardJob, Values, Walk, added, appended
 from noshadow.scores.sharded.shards import Records, Shard
+from noshadow.workers import ReadyWorkers, Wording, surviving_results
 
 
 @dataclass(frozen=True, eq=False)
 class ShardWalk:
     """Workers, records and their shards; how records are read; threads of each worker; fruitless rounds allowed; a bar or none."""
 
-    ready: Crew
+    ready: ReadyWorkers
     records: Records
     shards: tuple[Shard, ...]
     reading: Reading

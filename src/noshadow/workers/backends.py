@@ -8,15 +8,17 @@ from joblib import Parallel, cpu_count, delayed, parallel_config
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
 from noshadow.checks import InputError, refuse, require_choice
-from noshadow.crews.dask_workers import dask_crew
-from noshadow.crews.ray_workers import ray_crew
-from noshadow.crews.ready import Crew, Job, Results, Task, Wording, closed_quietly, first_line, numbered_result
+from noshadow.workers.dask_workers import ready_dask_workers
+from noshadow.workers.ray_workers import ready_ray_workers
+from noshadow.workers.ready import Job, ReadyWorkers, Results, Task, Wording, closed_quietly, first_line, numbered_result
 
 BACKENDS = ("loky", "ray", "dask")
 
 
 @contextmanager
-def crew(backend: str, *, workers: int | None, threads: int, address: str | None, attempts: int, wording: Wording) -> Iterator[Crew]:
+def ready_workers(
+    backend: str, *, workers: int | None, threads: int, address: str | None, attempts: int, wording: Wording
+) -> Iterator[ReadyWorkers]:
     """Workers of a backend; what was started for them is shut down afterwards, and nothing else.
 
     Args:
@@ -33,16 +35,16 @@ def crew(backend: str, *, workers: int | None, threads: int, address: str | None
         if address is not None:
             refuse(owner, "address", "be None with backend='loky'", repr(address), "Pass backend='ray' or 'dask' for a cluster.")
         count = workers or max(cpu_count() // threads, 1)
-        yield Crew(count, lambda job, tasks: _on_loky(job, tasks, count, threads, wording), (BrokenProcessPool,))
+        yield ReadyWorkers(count, lambda job, tasks: _on_loky(job, tasks, count, threads, wording), (BrokenProcessPool,))
     elif backend == "ray":
-        with ray_crew(workers, threads, address, attempts, wording) as ready:
+        with ready_ray_workers(workers, threads, address, attempts, wording) as ready:
             yield ready
     else:
-        with dask_crew(workers, threads, address, wording) as ready:
+        with ready_dask_workers(workers, threads, address, wording) as ready:
             yield ready
 
 
-def surviving_results(ready: Crew, job: Job, tasks: Sequence[Task], *, attempts: int, wording: Wording) -> Results:
+def surviving_results(ready: ReadyWorkers, job: Job, tasks: Sequence[Task], *, attempts: int, wording: Wording) -> Results:
     """Numbers of tasks and what each brought back, as they come.
 
     Tasks lost with a worker are given out again, until `attempts` rounds in a row bring nothing.

@@ -9,14 +9,25 @@ from typing import Any
 from joblib import Parallel, cpu_count, delayed, parallel_config
 
 from noshadow.checks import refuse
-from noshadow.crews.ready import Crew, Job, Results, Task, Wording, imported, numbered_result, reached, require_listening, travelling
+from noshadow.workers.ready import (
+    Job,
+    ReadyWorkers,
+    Results,
+    Task,
+    Wording,
+    imported,
+    numbered_result,
+    reached,
+    require_listening,
+    travelling,
+)
 
 WAVES_AHEAD = 2  # tasks a worker gets in one wave: Ray through joblib gives results wave by wave
 
 
 @contextmanager
-def ray_crew(workers: int | None, threads: int, address: str | None, attempts: int, wording: Wording) -> Iterator[Crew]:
-    """Workers of a Ray cluster; arguments as in `backends.crew`."""
+def ready_ray_workers(workers: int | None, threads: int, address: str | None, attempts: int, wording: Wording) -> Iterator[ReadyWorkers]:
+    """Workers of a Ray cluster; arguments as in `backends.ready_workers`."""
     owner = wording.owner
     # Nothing about an audit should be reported anywhere; Ray reads this when it starts.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -57,7 +68,7 @@ def ray_crew(workers: int | None, threads: int, address: str | None, attempts: i
                 cleanup.pop_all()
                 idle[now] = parallel
 
-        yield Crew(count, results, (ray.exceptions.RayError,), notes)
+        yield ReadyWorkers(count, results, (ray.exceptions.RayError,), notes)
     finally:
         for parallel in idle.values():
             parallel.__exit__(None, None, None)

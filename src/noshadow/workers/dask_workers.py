@@ -9,9 +9,9 @@ from typing import Any
 from joblib import Parallel, cpu_count, delayed, parallel_config
 from joblib.parallel import get_active_backend
 
-from noshadow.crews.ready import (
-    Crew,
+from noshadow.workers.ready import (
     Job,
+    ReadyWorkers,
     Results,
     Task,
     Wording,
@@ -25,8 +25,8 @@ from noshadow.crews.ready import (
 
 
 @contextmanager
-def dask_crew(workers: int | None, threads: int, address: str | None, wording: Wording) -> Iterator[Crew]:
-    """Workers of a Dask cluster; arguments as in `backends.crew`."""
+def ready_dask_workers(workers: int | None, threads: int, address: str | None, wording: Wording) -> Iterator[ReadyWorkers]:
+    """Workers of a Dask cluster; arguments as in `backends.ready_workers`."""
     owner = wording.owner
     distributed = imported("distributed", "dask", owner)
     client, owned = _dask_client(distributed, workers, threads, address, owner)
@@ -58,7 +58,7 @@ def dask_crew(workers: int | None, threads: int, address: str | None, wording: W
 
         # OSError: connections to workers that are gone; CancelledError: the job was only with them.
         deaths = (importlib.import_module("distributed.scheduler").KilledWorker, OSError, CancelledError)
-        yield Crew(count, results, deaths, tuple(notes))
+        yield ReadyWorkers(count, results, deaths, tuple(notes))
     finally:
         for thing in owned:
             thing.close()

@@ -52,7 +52,7 @@ class Wording:
 
 
 @dataclass(frozen=True)
-class Crew:
+class ReadyWorkers:
     """Workers that are ready: how many, how to give them tasks, and what is raised when one of them dies."""
 
     workers: int

@@ -27,7 +27,7 @@ from noshadow.reference import keeping, load_references, mirrored, shifted, stat
 from noshadow.reference.pool import record_pool
 from noshadow.reference.recipe import Recipe
 from noshadow.reference.recorded import Reading
-from noshadow.reference.work import Job, Task, packed_members, task_outcomes
+from noshadow.reference.work import ReferenceJob, ReferenceTask, packed_members, task_outcomes
 from noshadow.views import collect_outputs
 from reference_training import PAUSE, RECORDS, Stacked, always_dying, data, fit, fit_after_a_death, splits
 
@@ -564,9 +564,9 @@ def test_a_recipe_trains_in_stacks_of_the_plan_and_its_records_are_the_pools(tmp
 
 def test_tasks_in_threads_of_one_process_do_not_mix_their_random_states():
     pool = record_pool(TRAIN, TEST, pool="all", ids=None, owner="t")
-    job = Job(fit, pool, Reading(), False, False, None, 0, 1)
+    job = ReferenceJob(fit, pool, Reading(), False, False, None, 0, 1)
     members = np.arange(RECORDS) % 2 == 0
-    tasks = [Task((t,), (100 + t,), packed_members(members[None]), frozenset({t})) for t in range(6)]
+    tasks = [ReferenceTask((t,), (100 + t,), packed_members(members[None]), frozenset({t})) for t in range(6)]
     alone = [task_outcomes(job, task)[1][0].arrays["statistic"] for task in tasks]
     with ThreadPoolExecutor(3) as threads:
         together = [outcomes[0].arrays["statistic"] for _, outcomes in threads.map(partial(task_outcomes, job), tasks)]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noshadow.cli.options import Force, Json, Out, OutputScale, Quiet, Seed, Task, app, named_values
+from noshadow.cli.options import Force, Json, Out, OutputScale, Quiet, Seed, TaskChoice, app, named_values
 from noshadow.errors import InputError
 from noshadow.visible import visible
 
@@ -27,7 +27,9 @@ def demo(out: Out = Path("demo-audit"), force: Force = False, seed: Seed = 0, qu
 def audit(
     what: Annotated[str, typer.Argument(help="signals.npz, signals.safetensors, or package.module:function returning noshadow.Target.")],
     out: Out,
-    task: Annotated[Task, typer.Option("--task", help="What the model predicts; inferred where that is not a guess.")] = Task.auto,
+    task: Annotated[
+        TaskChoice, typer.Option("--task", help="What the model predicts; inferred where that is not a guess.")
+    ] = TaskChoice.auto,
     fpr: Annotated[float | None, typer.Option("--fpr", help="False-positive level of the attack; default max(1e-3, 1/n).")] = None,
     layers: Annotated[
         str, typer.Option("--layers", help="For functions: 'last' (exact), 'all', or how many last layers to score together.")

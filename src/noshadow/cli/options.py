@@ -40,7 +40,7 @@ def common(
     """Options before any command."""
 
 
-class Task(str, Enum):
+class TaskChoice(str, Enum):
     """Tasks the command line offers."""
 
     auto = "auto"

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from noshadow.reference.dropout import SeededDropout, dropout_mask
-from noshadow.reference.job import Job
+from noshadow.reference.job import TrainingSetup
 from noshadow.reference.stacks import Stack, blocks_of
 
 aten = torch.ops.aten
@@ -121,7 +121,7 @@ def _does_nothing(part: nn.Module) -> bool:
     return type(part) is nn.Identity or (type(part) in (nn.Dropout, SeededDropout) and bool(getattr(part, "p", 1) == 0))
 
 
-def dense_step(job: Job, stack: Stack) -> Step | None:
+def dense_step(job: TrainingSetup, stack: Stack) -> Step | None:
     """The training step (rows (M, b) of the pool, learning rate) of a stack of plain Linear networks, else None."""
     parts = plain_parts(stack.modules[0], job.x.ndim - 1)
     if parts is None:

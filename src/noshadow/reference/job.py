@@ -1,4 +1,4 @@
-"""Job: a checked recipe as the two training engines read it, and what both of them share."""
+"""TrainingSetup: a checked recipe as the two training engines read it, and what both of them share."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ _ORDER_STREAM, _FORWARD_STREAM = 0x2545F491, 0x6C078965
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class TrainingSetup:
     """What is trained, on what, how.
 
     Attributes:
@@ -88,7 +88,7 @@ def own_generator(seed: int) -> Iterator[None]:
         yield
 
 
-def epoch_orders(job: Job, indices: Tensor, seed: int) -> Iterator[Tensor]:
+def epoch_orders(job: TrainingSetup, indices: Tensor, seed: int) -> Iterator[Tensor]:
     """The training rows in the order of each epoch: a permutation a time from a generator of the model's own."""
     generator = torch.Generator().manual_seed(seed ^ _ORDER_STREAM)
     for _ in range(job.epochs):
@@ -114,7 +114,7 @@ def output_rows(outputs: object, rows: int) -> Tensor:
     return table
 
 
-def training_rows(indices: object, job: Job, owner: str) -> Tensor:
+def training_rows(indices: object, job: TrainingSetup, owner: str) -> Tensor:
     """Row numbers of the pool to train on, int64 (n,): in range, none twice, enough for one batch."""
     rows = as_array(indices, owner, "indices")
     if rows.ndim != 1 or rows.dtype.kind not in "iu":

@@ -7,7 +7,7 @@ from typing import Any
 
 from noshadow.checks import InputError, refuse
 from noshadow.reference.queries import query_name
-from noshadow.reference.work import Job, TrainsMany
+from noshadow.reference.work import ReferenceJob, TrainsMany
 from noshadow.storage.digests import sha256
 from noshadow.storage.json_text import parsed_json, strict_json
 from noshadow.storage.versions import versions_of
@@ -41,7 +41,7 @@ def function_name(train_fn: Callable[..., Any]) -> str:
 
 
 def job_manifest(
-    job: Job,
+    job: ReferenceJob,
     *,
     plan: dict[str, Any],
     pool: str,

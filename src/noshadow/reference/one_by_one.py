@@ -5,13 +5,13 @@ import torch
 from torch import Tensor, nn
 
 from noshadow.checks import users_code
-from noshadow.reference.job import Job, epoch_orders, fresh_module, mean_loss, output_rows, own_generator, require_still_finite
+from noshadow.reference.job import TrainingSetup, epoch_orders, fresh_module, mean_loss, output_rows, own_generator, require_still_finite
 from noshadow.reference.snapshots import Observer, Snapshot
 
 FORWARD_RULE = "the module must train on batches of the pool"
 
 
-def trained_module(job: Job, indices: Tensor, seed: int, *, observe: Observer, position: int = 0) -> nn.Module:
+def trained_module(job: TrainingSetup, indices: Tensor, seed: int, *, observe: Observer, position: int = 0) -> nn.Module:
     """The module of this seed trained on these rows, in eval mode.
 
     Args:

@@ -23,7 +23,7 @@ from noshadow.checks import (
     users_code,
 )
 from noshadow.losses import task_targets
-from noshadow.reference.job import OPTIMISERS, Job, fresh_module, output_rows, training_rows, training_seed
+from noshadow.reference.job import OPTIMISERS, TrainingSetup, fresh_module, output_rows, training_rows, training_seed
 from noshadow.reference.one_by_one import trained_module
 from noshadow.reference.schedules import Schedule, require_schedule
 from noshadow.reference.snapshots import Observer, observed, recorder, traced_records
@@ -213,11 +213,11 @@ class Recipe:
         data = {"records": len(self.x), "input_shape": list(self.x.shape[1:]), "dtype": str(self.x.dtype).removeprefix("torch.")}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in (named | data).items()}
 
-    def _job(self) -> Job:
+    def _job(self) -> TrainingSetup:
         own = {"momentum": self.momentum, "nesterov": self.nesterov} if self.optimizer == "sgd" else {"betas": self.betas, "eps": self.eps}
         options = own | {"lr": self.lr, "weight_decay": self.weight_decay}
-        shared = {item.name: getattr(self, item.name) for item in fields(Job) if item.name != "options"}
-        return Job(options=options, **shared)
+        shared = {item.name: getattr(self, item.name) for item in fields(TrainingSetup) if item.name != "options"}
+        return TrainingSetup(options=options, **shared)
 
 
 def _require_optimiser(recipe: Recipe) -> None:
@@ -262,14 +262,14 @@ def _probed_outputs(build: Callable[[], nn.Module], x: Tensor) -> int:
         return output_rows(module(few), len(few)).shape[1]
 
 
-def _many(indices_list: Sequence[object], seeds: Sequence[int], job: Job) -> tuple[list[Tensor], list[int]]:
+def _many(indices_list: Sequence[object], seeds: Sequence[int], job: TrainingSetup) -> tuple[list[Tensor], list[int]]:
     owner = "Recipe.train_many"
     if len(indices_list) != len(seeds) or len(seeds) == 0:
         refuse(owner, "indices_list and seeds", "have one entry a model, at least one", f"lengths {len(indices_list)} and {len(seeds)}")
     return [training_rows(rows, job, owner) for rows in indices_list], [training_seed(seed, owner) for seed in seeds]
 
 
-def _observer(job: Job, models: int, traces: object, on_epoch: Observer | None) -> tuple[Observer, Array | None]:
+def _observer(job: TrainingSetup, models: int, traces: object, on_epoch: Observer | None) -> tuple[Observer, Array | None]:
     """One observer for the user's hook and the traces, and the array that the traces go to."""
     observers = [] if on_epoch is None else [on_epoch]
     if traces is None:

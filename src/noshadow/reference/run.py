@@ -19,7 +19,7 @@ from noshadow.reference.pool import Pool, record_pool
 from noshadow.reference.queries import Query, checked_queries
 from noshadow.reference.recorded import Reading, record_arrays, require_one_statistic
 from noshadow.reference.store import References, load_references, with_notes
-from noshadow.reference.work import Job, Outcome, Task, TrainsMany, packed_members
+from noshadow.reference.work import Outcome, ReferenceJob, ReferenceTask, TrainsMany, packed_members
 from noshadow.views import weights_sha256
 from noshadow.workers import ReadyWorkers, Wording, ready_workers, surviving_results
 
@@ -130,7 +130,7 @@ def train_references(
     require_one_statistic(records, reading)
     _require_same_records(train_fn, records)
     n, r, share, number = checked_arguments(len(records), models, fraction, seed, OWNER)
-    job = Job(train_fn, records, reading, chosen.stack is not None, traces, extra, extra_models, threads)
+    job = ReferenceJob(train_fn, records, reading, chosen.stack is not None, traces, extra, extra_models, threads)
     target = None if model is None else _target(model, records, reading)
     manifest = job_manifest(
         job,
@@ -233,12 +233,12 @@ def _opened(
     return stored, drawn, notes
 
 
-def _outcomes(ready: ReadyWorkers, job: Job, tasks: Sequence[Task], attempts: int) -> Iterator[Outcome]:
+def _outcomes(ready: ReadyWorkers, job: ReferenceJob, tasks: Sequence[ReferenceTask], attempts: int) -> Iterator[Outcome]:
     for _, outcomes in surviving_results(ready, job, tasks, attempts=attempts, wording=WORDING):
         yield from outcomes
 
 
-def _tasks(drawn: Plan, done: Collection[int], stack: int | None) -> list[Task]:
+def _tasks(drawn: Plan, done: Collection[int], stack: int | None) -> list[ReferenceTask]:
     """What is left to train. Stacks are fixed by the plan: one with any model missing is trained whole, only those are kept."""
     size, tasks = stack or 1, []
     for start in range(0, drawn.models, size):
@@ -246,5 +246,5 @@ def _tasks(drawn: Plan, done: Collection[int], stack: int | None) -> list[Task]:
         wanted = frozenset(numbers) - set(done)
         if wanted:
             seeds = tuple(int(drawn.seeds[number]) for number in numbers)
-            tasks.append(Task(numbers, seeds, packed_members(drawn.membership[start : numbers[-1] + 1]), wanted))
+            tasks.append(ReferenceTask(numbers, seeds, packed_members(drawn.membership[start : numbers[-1] + 1]), wanted))
     return tasks

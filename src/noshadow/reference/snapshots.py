@@ -9,7 +9,7 @@ from torch import Tensor
 
 from noshadow.checks import Array, as_array, floating, numeric_array, refuse, require_same_length
 from noshadow.losses import record_losses, task_targets
-from noshadow.reference.job import Job
+from noshadow.reference.job import TrainingSetup
 
 ROWS_AT_ONCE = 2048
 
@@ -38,7 +38,7 @@ class TracedRecords:
     y: Array
 
 
-def traced_records(records: object, job: Job, owner: str) -> TracedRecords:
+def traced_records(records: object, job: TrainingSetup, owner: str) -> TracedRecords:
     """The records named by True (the whole pool), by row numbers of the pool, or given as (x, y)."""
     if records is True:
         return TracedRecords(job.x, job.y.numpy())
@@ -51,7 +51,7 @@ def traced_records(records: object, job: Job, owner: str) -> TracedRecords:
     return TracedRecords(job.x[chosen], job.y[chosen].numpy())
 
 
-def _given_records(x: object, y: object, job: Job, owner: str) -> TracedRecords:
+def _given_records(x: object, y: object, job: TrainingSetup, owner: str) -> TracedRecords:
     inputs = numeric_array(x, owner, "traced x", ndim=job.x.ndim)
     targets = numeric_array(y, owner, "traced y", ndim=(1, 2))
     rows = require_same_length(owner, x=inputs, y=targets)

@@ -11,7 +11,7 @@ from torch.func import functional_call
 
 from noshadow.checks import InputError, users_code
 from noshadow.reference.dense import Step, dense_step, plain_parts
-from noshadow.reference.job import Job, epoch_orders, fresh_module, mean_loss, output_rows, require_still_finite
+from noshadow.reference.job import TrainingSetup, epoch_orders, fresh_module, mean_loss, output_rows, require_still_finite
 from noshadow.reference.one_by_one import FORWARD_RULE, trained_module
 from noshadow.reference.snapshots import Observer, Snapshot
 from noshadow.reference.stacks import Stack, stacked_modules
@@ -25,7 +25,7 @@ _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTra
 
 
 def trained_modules(
-    job: Job, indices: Sequence[Tensor], seeds: Sequence[int], *, observe: Observer, stack: int | None = None
+    job: TrainingSetup, indices: Sequence[Tensor], seeds: Sequence[int], *, observe: Observer, stack: int | None = None
 ) -> list[nn.Module]:
     """The modules of these seeds trained on these rows, in eval mode: `one_by_one.trained_module` for all of them.
 
@@ -60,7 +60,7 @@ def stacks_of_equal_length(lengths: Sequence[int], size: int) -> list[tuple[int,
     return stacks
 
 
-def stack_size(job: Job, module: nn.Module, models: int) -> int:
+def stack_size(job: TrainingSetup, module: nn.Module, models: int) -> int:
     """How many models to train at once: as many as keep weights, gradients, optimiser state and batch in a shared cache.
 
     At least two a thread unless that takes much memory, so that threads share models and not products. Networks with
@@ -77,7 +77,7 @@ def stack_size(job: Job, module: nn.Module, models: int) -> int:
 
 
 def trained_stack(
-    job: Job, indices: Sequence[Tensor], seeds: Sequence[int], *, observe: Observer, positions: tuple[int, ...]
+    job: TrainingSetup, indices: Sequence[Tensor], seeds: Sequence[int], *, observe: Observer, positions: tuple[int, ...]
 ) -> list[nn.Module]:
     """The modules of one stack, whose row lists are equally long, trained together."""
     stack = stacked_modules([fresh_module(job.build, seed, job.x.dtype) for seed in seeds])
@@ -95,7 +95,7 @@ def trained_stack(
     return stack.unstacked()
 
 
-def vmapped_step(job: Job, stack: Stack) -> Step:
+def vmapped_step(job: TrainingSetup, stack: Stack) -> Step:
     """The training step (rows (M, b) of the pool, learning rate) of any stack that torch.vmap can run.
 
     The models' losses are summed, so one backward pass outside of vmap gives each model its own gradient.
@@ -127,7 +127,7 @@ def vmapped_step(job: Job, stack: Stack) -> Step:
     return step
 
 
-def reason_not_vectorisable(job: Job) -> str | None:
+def reason_not_vectorisable(job: TrainingSetup) -> str | None:
     """Why the module cannot be trained in stacks, in one sentence; None when it can.
 
     Two models are trained for one step on a few records, stacked and one by one, and compared.
@@ -143,7 +143,7 @@ def reason_not_vectorisable(job: Job) -> str | None:
     return _probed_difference(job)
 
 
-def _probed_difference(job: Job) -> str | None:
+def _probed_difference(job: TrainingSetup) -> str | None:
     rows = torch.arange(min(PROBE_RECORDS, len(job.x)))
     plain = {"optimizer": "sgd", "options": {"lr": 1e-2, "momentum": 0.0}, "schedule": "constant", "milestones": (), "warmup": 0.0}
     probe = replace(job, epochs=1, batch_size=len(rows), drop_last=False, **plain)  # type: ignore[arg-type]

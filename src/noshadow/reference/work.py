@@ -35,8 +35,8 @@ class TrainsMany(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
-    """All that a worker needs beside the task: it travels once (`workers.Job`)."""
+class ReferenceJob:
+    """All that a worker needs beside the task: it travels once (`workers.WorkerJob`)."""
 
     train_fn: Callable[..., Any]
     pool: Pool
@@ -47,14 +47,14 @@ class Job:
     extra_models: int
     threads: int
 
-    def carried_out(self, task: "Task") -> list["Outcome"]:
+    def carried_out(self, task: "ReferenceTask") -> list["Outcome"]:
         """The outcome of each wanted model of a task."""
         _, outcomes = task_outcomes(self, task)
         return outcomes
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class ReferenceTask:
     """Models that are trained together: one, or a stack. Only the wanted ones are read."""
 
     numbers: tuple[int, ...]
@@ -86,7 +86,7 @@ def packed_members(membership: Array) -> Array:
     return np.packbits(membership, axis=1)
 
 
-def task_outcomes(job: Job, task: Task) -> tuple[int, list[Outcome]]:
+def task_outcomes(job: ReferenceJob, task: ReferenceTask) -> tuple[int, list[Outcome]]:
     """The task's first model, which names it, and the outcome of each wanted model; a failure is an outcome, too."""
     members = [np.flatnonzero(np.unpackbits(row, count=len(job.pool))) for row in task.packed]
     started = time.perf_counter()
@@ -107,7 +107,7 @@ def task_outcomes(job: Job, task: Task) -> tuple[int, list[Outcome]]:
     return task.number, outcomes
 
 
-def _models(job: Job, members: Sequence[Array], seeds: Sequence[int]) -> list[tuple[Any, Array | None]]:
+def _models(job: ReferenceJob, members: Sequence[Array], seeds: Sequence[int]) -> list[tuple[Any, Array | None]]:
     """The models, each with its loss traces when they are asked for."""
     recipe = job.train_fn if isinstance(job.train_fn, TrainsMany) else None
     if recipe is not None and job.vectorised:
@@ -128,7 +128,7 @@ def _models(job: Job, members: Sequence[Array], seeds: Sequence[int]) -> list[tu
     return [(model, np.stack(columns, axis=1))]
 
 
-def _read(job: Job, number: int, seed: int, indices: Array, model: object, traces: Array | None, seconds: float) -> Outcome:
+def _read(job: ReferenceJob, number: int, seed: int, indices: Array, model: object, traces: Array | None, seconds: float) -> Outcome:
     started = time.perf_counter()
     try:
         arrays, task, notes = record_arrays(model, job.pool, job.reading)
@@ -148,7 +148,7 @@ def _checked_traces(traces: object, n: int, owner: str) -> Array:
     return array.astype(np.float64)
 
 
-def _extra_arrays(found: object, indices: Array, job: Job) -> dict[str, Array]:
+def _extra_arrays(found: object, indices: Array, job: ReferenceJob) -> dict[str, Array]:
     owner, n = job.reading.owner, len(job.pool)
     if not isinstance(found, Mapping):
         refuse(owner, "extra", "return a dict of arrays", type(found).__name__)

@@ -1,7 +1,7 @@
 """Workers of this machine, a Ray or a Dask cluster carry out numbered tasks; a lost worker costs its task, not the run."""
 
 from noshadow.workers.backends import BACKENDS, ready_workers, surviving_results
-from noshadow.workers.ready import Job, ReadyWorkers, Task, Wording
+from noshadow.workers.ready import ReadyWorkers, Wording, WorkerJob, WorkerTask
 from noshadow.workers.threads import alone_in_process
 
-__all__ = ["BACKENDS", "Job", "ReadyWorkers", "Task", "Wording", "alone_in_process", "ready_workers", "surviving_results"]
+__all__ = ["BACKENDS", "ReadyWorkers", "Wording", "WorkerJob", "WorkerTask", "alone_in_process", "ready_workers", "surviving_results"]

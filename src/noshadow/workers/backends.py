@@ -10,7 +10,7 @@ from joblib.externals.loky.process_executor import BrokenProcessPool
 from noshadow.checks import InputError, refuse, require_choice
 from noshadow.workers.dask_workers import ready_dask_workers
 from noshadow.workers.ray_workers import ready_ray_workers
-from noshadow.workers.ready import Job, ReadyWorkers, Results, Task, Wording, closed_quietly, first_line, numbered_result
+from noshadow.workers.ready import ReadyWorkers, Results, Wording, WorkerJob, WorkerTask, closed_quietly, first_line, numbered_result
 
 BACKENDS = ("loky", "ray", "dask")
 
@@ -44,7 +44,7 @@ def ready_workers(
             yield ready
 
 
-def surviving_results(ready: ReadyWorkers, job: Job, tasks: Sequence[Task], *, attempts: int, wording: Wording) -> Results:
+def surviving_results(ready: ReadyWorkers, job: WorkerJob, tasks: Sequence[WorkerTask], *, attempts: int, wording: Wording) -> Results:
     """Numbers of tasks and what each brought back, as they come.
 
     Tasks lost with a worker are given out again, until `attempts` rounds in a row bring nothing.
@@ -72,7 +72,7 @@ def surviving_results(ready: ReadyWorkers, job: Job, tasks: Sequence[Task], *, a
         time.sleep(fruitless)
 
 
-def _deaths(left: Mapping[int, Task], cause: BaseException | None, rounds: int, wording: Wording) -> str:
+def _deaths(left: Mapping[int, WorkerTask], cause: BaseException | None, rounds: int, wording: Wording) -> str:
     numbers = sorted(number for task in left.values() for number in task.wanted)
     reason = "no reason given" if cause is None else f"{type(cause).__name__}: {first_line(cause)}"
     kept = f": {wording.kept}" if wording.kept else ""
@@ -82,7 +82,7 @@ def _deaths(left: Mapping[int, Task], cause: BaseException | None, rounds: int, 
     )
 
 
-def _on_loky(job: Job, tasks: Sequence[Task], workers: int, threads: int, wording: Wording) -> Results:
+def _on_loky(job: WorkerJob, tasks: Sequence[WorkerTask], workers: int, threads: int, wording: Wording) -> Results:
     # Copy-on-write: mapped arrays can be written to by a job, as they could in this process, and nobody else sees it.
     with parallel_config("loky", n_jobs=workers, inner_max_num_threads=threads, mmap_mode="c"):
         stream = Parallel(return_as="generator_unordered", batch_size=1)(delayed(numbered_result)(job, task) for task in tasks)

@@ -10,11 +10,11 @@ from joblib import Parallel, cpu_count, delayed, parallel_config
 from joblib.parallel import get_active_backend
 
 from noshadow.workers.ready import (
-    Job,
     ReadyWorkers,
     Results,
-    Task,
     Wording,
+    WorkerJob,
+    WorkerTask,
     closed_quietly,
     imported,
     numbered_result,
@@ -42,7 +42,7 @@ def ready_dask_workers(workers: int | None, threads: int, address: str | None, w
             one = f"{wording.verb} one {wording.item} at a time"
             notes.append(f"Dask workers with several threads {one}: start them with --nthreads 1 to use all cores.")
 
-        def results(job: Job, tasks: Sequence[Task]) -> Results:
+        def results(job: WorkerJob, tasks: Sequence[WorkerTask]) -> Results:
             with travelling(wording):
                 # A key of its own each time: one made from the content could still be on its way out from an earlier round.
                 held = client.scatter(job, hash=False)
@@ -64,9 +64,9 @@ def ready_dask_workers(workers: int | None, threads: int, address: str | None, w
             thing.close()
 
 
-def _on_dask(held: Any, task: Task) -> tuple[int, Any]:
+def _on_dask(held: Any, task: WorkerTask) -> tuple[int, Any]:
     """A task on a Dask worker, to which Dask has brought the job; in this process it is still to be fetched."""
-    return numbered_result(held if isinstance(held, Job) else held.result(), task)
+    return numbered_result(held if isinstance(held, WorkerJob) else held.result(), task)
 
 
 def _dask_client(distributed: Any, workers: int | None, threads: int, address: str | None, owner: str) -> tuple[Any, list[Any]]:

@@ -10,11 +10,11 @@ from joblib import Parallel, cpu_count, delayed, parallel_config
 
 from noshadow.checks import refuse
 from noshadow.workers.ready import (
-    Job,
     ReadyWorkers,
     Results,
-    Task,
     Wording,
+    WorkerJob,
+    WorkerTask,
     imported,
     numbered_result,
     reached,
@@ -54,7 +54,7 @@ def ready_ray_workers(workers: int | None, threads: int, address: str | None, at
         # first on by itself, so that they crowd; the others are all placed by this process's node, one after the other.
         lasting = {"num_cpus": 0, "memory": 1, "scheduling_strategy": "SPREAD", "max_restarts": attempts, "max_task_retries": -1}
 
-        def results(job: Job, tasks: Sequence[Task]) -> Results:
+        def results(job: WorkerJob, tasks: Sequence[WorkerTask]) -> Results:
             with travelling(wording):
                 reference = ray.put(job)
             now = _ray_workers(ray, workers, threads, owner)
@@ -95,7 +95,7 @@ def _start_ray(ray: Any, address: str | None, cores: int) -> None:
         constants.ENABLE_RAY_CLUSTER = before
 
 
-def _on_ray(held: list[Any], task: Task) -> tuple[int, Any]:
+def _on_ray(held: list[Any], task: WorkerTask) -> tuple[int, Any]:
     """A task on a Ray worker: the job comes from the node's object store, where it was sent once."""
     return numbered_result(importlib.import_module("ray").get(held[0]), task)
 

@@ -14,7 +14,7 @@ CONNECT_SECONDS = 10
 Results = Iterator[tuple[int, Any]]
 
 
-class Task(Protocol):
+class WorkerTask(Protocol):
     """One errand: its number names it."""
 
     @property
@@ -27,7 +27,7 @@ class Task(Protocol):
 
 
 @runtime_checkable
-class Job(Protocol):
+class WorkerJob(Protocol):
     """All that a worker needs beside the task: it is pickled, and travels once."""
 
     def carried_out(self, task: Any) -> Any:
@@ -56,12 +56,12 @@ class ReadyWorkers:
     """Workers that are ready: how many, how to give them tasks, and what is raised when one of them dies."""
 
     workers: int
-    results: Callable[[Job, Sequence[Task]], Results]
+    results: Callable[[WorkerJob, Sequence[WorkerTask]], Results]
     deaths: tuple[type[BaseException], ...]
     notes: tuple[str, ...] = ()
 
 
-def numbered_result(job: Job, task: Task) -> tuple[int, Any]:
+def numbered_result(job: WorkerJob, task: WorkerTask) -> tuple[int, Any]:
     """What a worker does: the task's number, and what it brought back."""
     return task.number, job.carried_out(task)
 

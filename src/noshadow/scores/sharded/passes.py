@@ -74,7 +74,7 @@ class Reading:
 
 @dataclass(frozen=True, eq=False)
 class ShardJob:
-    """A pass over shards (`workers.Job`): what it starts from, where the records are, how stretches come together."""
+    """A pass over shards (`workers.WorkerJob`): what it starts from, where the records are, how stretches come together."""
 
     begun: Callable[[Given], Walk]
     merged: Callable[[Values, Values], Values]

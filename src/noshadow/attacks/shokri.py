@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from noshadow.attacks.inputs import flags, require_models_on_side, side_counts
-from noshadow.attacks.shokri_rows import LEAST_PAIRS, Records, Rows, checked_records, drawn_rows
+from noshadow.attacks.shokri_rows import LEAST_PAIRS, JudgedRecords, Rows, checked_records, drawn_rows
 from noshadow.checks import Array, as_array, refuse, require_number, require_whole, users_code, whole_seed
 from noshadow.metrics import auc, share_intervals
 from noshadow.progress import tracked
@@ -196,7 +196,7 @@ class _Settings:
     max_rows: int
 
 
-def _membership(value: object, records: Records, owner: str) -> Array:
+def _membership(value: object, records: JudgedRecords, owner: str) -> Array:
     array = as_array(value, owner, "membership")
     models = len(array) if array.ndim == 2 else 0
     return flags(array, owner, "membership", (max(models, 1), len(records.group)), "the outputs")
@@ -244,7 +244,7 @@ def _numbered(reference_outputs: Iterable[object] | OutputsByModel, models: int,
         refuse(owner, "reference_outputs", f"hold one array per row of membership ({models})", str(given + 1))
 
 
-def _fitted_attacks(rows: Rows, outputs: Iterable[tuple[int, object]], records: Records, how: _Settings) -> dict[int, Any]:
+def _fitted_attacks(rows: Rows, outputs: Iterable[tuple[int, object]], records: JudgedRecords, how: _Settings) -> dict[int, Any]:
     """Group → fitted classifier; the models' outputs are gone through once."""
     features = np.empty((len(rows.model), records.width))
     by_model = np.argsort(rows.model, kind="stable")
@@ -257,7 +257,7 @@ def _fitted_attacks(rows: Rows, outputs: Iterable[tuple[int, object]], records: 
         return {g: fitted_attack(features[part], rows.is_member[part], how.classifier) for g, part in rows.slices.items()}
 
 
-def _probabilities(attacks: dict[int, Any], outputs: Array, records: Records, how: _Settings) -> Array:
+def _probabilities(attacks: dict[int, Any], outputs: Array, records: JudgedRecords, how: _Settings) -> Array:
     found = np.empty(len(outputs))
     for group, attack in attacks.items():
         inside = np.flatnonzero(records.group == group)

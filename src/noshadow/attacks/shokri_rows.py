@@ -14,7 +14,7 @@ LEAST_PAIRS = 2
 
 
 @dataclass(frozen=True)
-class Records:
+class JudgedRecords:
     """What is known of the n records: targets as `task_targets` returns them, and which classifier judges each."""
 
     task: str
@@ -58,7 +58,7 @@ class Rows:
     slices: dict[int, slice]
 
 
-def checked_records(outputs: object, targets: object, task: str, owner: str, argument: str) -> tuple[Records, Array]:
+def checked_records(outputs: object, targets: object, task: str, owner: str, argument: str) -> tuple[JudgedRecords, Array]:
     """The records behind a model's outputs, and those outputs as (n, m)."""
     require_choice(task, TASKS, owner, "task")
     array = output_columns(outputs, owner, argument)
@@ -69,7 +69,7 @@ def checked_records(outputs: object, targets: object, task: str, owner: str, arg
     group = np.zeros(len(array), dtype=np.int64)
     if task != "regression":
         group = (checked > 0.5).astype(np.int64) if task == "binary" else hard_labels(checked)
-    return Records(task, checked, group, array.shape), array
+    return JudgedRecords(task, checked, group, array.shape), array
 
 
 def output_columns(outputs: object, owner: str, argument: str) -> Array:
@@ -78,7 +78,7 @@ def output_columns(outputs: object, owner: str, argument: str) -> Array:
     return array[:, None] if array.ndim == 1 else array
 
 
-def drawn_rows(member: Array, models: Array, records: Records, max_rows: int, rng: np.random.Generator, owner: str) -> Rows:
+def drawn_rows(member: Array, models: Array, records: JudgedRecords, max_rows: int, rng: np.random.Generator, owner: str) -> Rows:
     """At most `max_rows` rows a group, in pairs of the same record; `models` are the numbers of the rows of `member`."""
     found: list[tuple[Array, Array, Array]] = []
     slices, start = {}, 0

@@ -27,7 +27,7 @@ from noshadow.scores.last_layer.entry import absent_columns, requested_columns, 
 from noshadow.scores.result import RecordScores
 from noshadow.scores.sharded import passes as passes
 from noshadow.scores.sharded.passes import Reading
-from noshadow.scores.sharded.shards import Records, cut, head_records, whole
+from noshadow.scores.sharded.shards import HeadRecords, cut, head_records, whole
 from noshadow.scores.sharded.solver import ShardedHead, SolvedHead, solved_head
 from noshadow.scores.sharded.walk import ShardWalk
 from noshadow.workers import Wording, ready_workers
@@ -160,7 +160,7 @@ def _require_counts(**given: int | None) -> None:
             require_whole(value, OWNER, name, low=1)
 
 
-def _common_task(records: Records, task: str) -> str:
+def _common_task(records: HeadRecords, task: str) -> str:
     """The task named, or the one that the parts of the targets have in common."""
     # Only the shape of the outputs counts: no memory is taken for them.
     width = records.outputs.width[0] if records.outputs.width else 1
@@ -183,7 +183,7 @@ def _automatic_shards(n: int, workers: int) -> int:
     return max(min(SHARDS_A_WORKER * workers, n // SMALLEST_SHARD), 1)
 
 
-def _stretch(records: Records) -> int:
+def _stretch(records: HeadRecords) -> int:
     """Records read at a time: enough to keep the products busy, few enough to stay in memory between them."""
     return block_length(sum(int(np.prod(parts.width)) for parts in records.given), high=1 << 16)
 

@@ -26,7 +26,7 @@ from noshadow.scores.last_layer.margin import margin_columns, margin_pairs
 from noshadow.scores.last_layer.precision import curvature_products
 from noshadow.scores.last_layer.single_output import binary_columns, logit_curvature, regression_columns, self_influences, weighted_gram
 from noshadow.scores.last_layer.softmax import block_columns
-from noshadow.scores.sharded.shards import Records, Shard
+from noshadow.scores.sharded.shards import HeadRecords, Shard
 from noshadow.workers import alone_in_process
 
 Values = dict[str, Array]
@@ -48,7 +48,7 @@ class Reading:
     owner: str
     probabilities: bool = False
 
-    def head(self, records: Records, start: int, stop: int) -> HeadInputs:
+    def head(self, records: HeadRecords, start: int, stop: int) -> HeadInputs:
         """The arrays of a stretch of records."""
         x, out, raw = (parts.rows(start, stop) for parts in (records.features, records.outputs, records.targets))
         weight = None if records.sample_weight is None else records.sample_weight.rows(start, stop).astype(np.float64)
@@ -79,7 +79,7 @@ class ShardJob:
     begun: Callable[[Given], Walk]
     merged: Callable[[Values, Values], Values]
     given: Given
-    records: Records
+    records: HeadRecords
     reading: Reading
     threads: int
 

@@ -110,7 +110,7 @@ def parts_of(value: object, owner: str, argument: str, *, ndim: tuple[int, ...])
 
 
 @dataclass(frozen=True, eq=False)
-class Records:
+class HeadRecords:
     """All arrays of a head, row by row the same records."""
 
     features: Parts
@@ -128,13 +128,13 @@ class Records:
         return (self.features, self.outputs, self.targets, *weight)
 
 
-def head_records(features: object, outputs: object, targets: object, sample_weight: object, owner: str) -> Records:
+def head_records(features: object, outputs: object, targets: object, sample_weight: object, owner: str) -> HeadRecords:
     """The arrays of a head, named and measured; nothing but headers is read.
 
     Raises:
         InputError: a file cannot be opened, is no plain array, or lengths differ.
     """
-    records = Records(
+    records = HeadRecords(
         parts_of(features, owner, "features", ndim=(2,)),
         parts_of(outputs, owner, "outputs", ndim=(1, 2)),
         parts_of(targets, owner, "targets", ndim=(1, 2)),
@@ -173,7 +173,7 @@ class Shard:
         return self.stretches[-1][1]
 
 
-def cut(records: Records, shards: int, stretch: int) -> list[Shard]:
+def cut(records: HeadRecords, shards: int, stretch: int) -> list[Shard]:
     """About equal shards; a worker walks each in stretches of at most `stretch` records that end where files end."""
     n = len(records)
     size = -(-n // min(shards, n))

@@ -8,7 +8,7 @@ import numpy as np
 from noshadow.checks import Array
 from noshadow.progress import tracked
 from noshadow.scores.sharded.passes import UNEXPLAINED, Given, Reading, ShardJob, Values, Walk, added, appended
-from noshadow.scores.sharded.shards import Records, Shard
+from noshadow.scores.sharded.shards import HeadRecords, Shard
 from noshadow.workers import ReadyWorkers, Wording, surviving_results
 
 
@@ -17,7 +17,7 @@ class ShardWalk:
     """Workers, records and their shards; how records are read; threads of each worker; fruitless rounds allowed; a bar or none."""
 
     ready: ReadyWorkers
-    records: Records
+    records: HeadRecords
     shards: tuple[Shard, ...]
     reading: Reading
     wording: Wording

@@ -16,7 +16,7 @@ def block_length(numbers_per_record: int, *, low: int = 64, high: int = 32768, n
     return min(max(numbers // max(numbers_per_record, 1) // low * low, low), high)
 
 
-def as_blocks_of(array: Array, start: int, stop: int) -> torch.Tensor:
+def block_tensor(array: Array, start: int, stop: int) -> torch.Tensor:
     """Rows of an array as a tensor: float64, or int64 for labels."""
     rows = array[start:stop]
     return torch.from_numpy(rows.astype(np.int64 if rows.dtype.kind in "iub" else np.float64))

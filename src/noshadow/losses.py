@@ -9,7 +9,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from noshadow.blocks import as_blocks_of, block_length, blocks
+from noshadow.blocks import block_length, block_tensor, blocks
 from noshadow.checks import Array, binary_targets, class_targets, regression_targets
 
 
@@ -67,7 +67,7 @@ def record_losses(outputs: Array, targets: Array, task: str) -> Array:
     """
     losses = np.empty(len(outputs))
     for start, stop in blocks(len(outputs), block_length(8 * outputs.shape[1])):
-        losses[start:stop] = block_losses(as_blocks_of(outputs, start, stop), as_blocks_of(targets, start, stop), task).numpy()
+        losses[start:stop] = block_losses(block_tensor(outputs, start, stop), block_tensor(targets, start, stop), task).numpy()
     return losses
 
 
@@ -88,7 +88,7 @@ def record_margins(outputs: Array, targets: Array, task: str) -> Array:
         return signed
     labels, found = hard_labels(targets), np.empty(len(outputs))
     for start, stop in blocks(len(outputs), block_length(8 * outputs.shape[1])):
-        found[start:stop] = margins(as_blocks_of(outputs, start, stop), as_blocks_of(labels, start, stop)).numpy()
+        found[start:stop] = margins(block_tensor(outputs, start, stop), block_tensor(labels, start, stop)).numpy()
     return found
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from noshadow.blocks import as_blocks_of, block_length, blocks
+from noshadow.blocks import block_length, block_tensor, blocks
 from noshadow.checks import Array
 from noshadow.losses import record_losses
 
@@ -36,7 +36,7 @@ def record_entropies(outputs: Array, task: str) -> Array:
     """Entropy −Σ p log p of every record's predicted distribution, nats, (n,)."""
     entropies = np.empty(len(outputs))
     for start, stop in blocks(len(outputs), block_length(8 * outputs.shape[1])):
-        entropies[start:stop] = block_entropies(as_blocks_of(outputs, start, stop), task).numpy()
+        entropies[start:stop] = block_entropies(block_tensor(outputs, start, stop), task).numpy()
     return entropies
 
 
@@ -47,8 +47,8 @@ def gradient_norms(features: Array, outputs: Array, targets: Array, task: str, *
     """
     norms = np.empty(len(outputs))
     for start, stop in blocks(len(outputs), block_length(8 * (outputs.shape[1] + features.shape[1]))):
-        residuals = block_residuals(as_blocks_of(outputs, start, stop), as_blocks_of(targets, start, stop), task)
-        lengths = (as_blocks_of(features, start, stop) ** 2).sum(1) + fit_intercept
+        residuals = block_residuals(block_tensor(outputs, start, stop), block_tensor(targets, start, stop), task)
+        lengths = (block_tensor(features, start, stop) ** 2).sum(1) + fit_intercept
         norms[start:stop] = (residuals.norm(dim=1) * lengths.sqrt()).numpy()
     return norms
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from noshadow.blocks import as_blocks_of, block_length, blocks
+from noshadow.blocks import block_length, block_tensor, blocks
 from noshadow.checks import Array, DoesNotFit, its_place
 from noshadow.linalg import PairForms, SpdInverse, pair_form_values, pair_forms, pair_gram, pair_products, spd_inverse
 from noshadow.progress import tracked
@@ -39,7 +39,7 @@ class SoftmaxProblem:
         """Sample weights of a block, ones where none were given."""
         if self.sample_weight is None:
             return torch.ones(stop - start, dtype=torch.float64)
-        return as_blocks_of(self.sample_weight, start, stop)
+        return block_tensor(self.sample_weight, start, stop)
 
 
 def curvature_bytes(classes: int, rank: int) -> int:
@@ -67,7 +67,7 @@ def does_not_fit(problem: SoftmaxProblem, what: str, need: float, limit: float, 
 
 def cross_entropy_pairs(problem: SoftmaxProblem, start: int, stop: int, dtype: torch.dtype) -> torch.Tensor:
     """Pair weights s·p_u p_v of a block, (m(m−1)/2, b)."""
-    probabilities = torch.softmax(as_blocks_of(problem.outputs, start, stop), 1).T.to(dtype)
+    probabilities = torch.softmax(block_tensor(problem.outputs, start, stop), 1).T.to(dtype)
     pairs = pair_products(probabilities, strict=True)
     return pairs if problem.sample_weight is None else pairs * problem.weights(start, stop).to(dtype)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from noshadow.blocks import as_blocks_of, block_length, blocks
+from noshadow.blocks import block_length, block_tensor, blocks
 from noshadow.checks import Array, require_number
 from noshadow.outcomes import Damping
 from noshadow.scores.baselines import block_residuals
@@ -51,8 +51,8 @@ def curvature_trace(design: Design, outputs: Array, sample_weight: Array | None,
     for start, stop in blocks(len(design), block_length(4 * (design.whitening.shape[1] + outputs.shape[1]))):
         lengths = (design.raw(start, stop) ** 2).sum(1)
         if sample_weight is not None:
-            lengths = lengths * as_blocks_of(sample_weight, start, stop)
-        trace += float((lengths * _record_traces(as_blocks_of(outputs, start, stop), task)).sum())
+            lengths = lengths * block_tensor(sample_weight, start, stop)
+        trace += float((lengths * _record_traces(block_tensor(outputs, start, stop), task)).sum())
     return trace
 
 
@@ -103,7 +103,7 @@ def linear_residual(features: Array, outputs: Array, *, fit_intercept: bool, tas
     centre, cross = torch.from_numpy(outputs.mean(0, dtype=np.float64)), torch.zeros((d, m), dtype=torch.float64)
     spread = size = 0.0
     for start, stop in blocks(len(outputs), block_length(4 * (d + 3 * m))):
-        raw = as_blocks_of(outputs, start, stop)
+        raw = block_tensor(outputs, start, stop)
         out = _centred(raw, task)
         cross += design.shifted(start, stop).T @ out
         spread, size = spread + float(((raw - centre) ** 2).sum()), size + float((out**2).sum())
@@ -124,11 +124,11 @@ def head_sums(
     cross = torch.zeros((d, m), dtype=torch.float64)
     slope, squares, size, spread = torch.zeros_like(cross), *torch.zeros(3, dtype=torch.float64)
     for start, stop in blocks(n, block_length(4 * (d + 3 * m))):
-        raw, rows = as_blocks_of(outputs, start, stop), design.raw(start, stop)
+        raw, rows = block_tensor(outputs, start, stop), design.raw(start, stop)
         out, lengths = _centred(raw, task), (rows**2).sum(1)
-        residuals = block_residuals(raw, as_blocks_of(targets, start, stop), task)
+        residuals = block_residuals(raw, block_tensor(targets, start, stop), task)
         if sample_weight is not None:
-            residuals = residuals * as_blocks_of(sample_weight, start, stop)[:, None]
+            residuals = residuals * block_tensor(sample_weight, start, stop)[:, None]
         rows.sub_(design.shift)
         cross += rows.T @ out
         slope += rows.T @ residuals
@@ -147,7 +147,7 @@ def unexplained(design: Design, outputs: Array, theta: torch.Tensor, task: str) 
     """Σ‖outputs − GΘ̂‖² over the design's records."""
     off, weights = 0.0, design.whitening.T @ theta
     for start, stop in blocks(len(outputs), block_length(4 * (design.whitening.shape[1] + 3 * outputs.shape[1]))):
-        off += float(((_centred(as_blocks_of(outputs, start, stop), task) - design.shifted(start, stop) @ weights) ** 2).sum())
+        off += float(((_centred(block_tensor(outputs, start, stop), task) - design.shifted(start, stop) @ weights) ** 2).sum())
     return off
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from noshadow.blocks import as_blocks_of, block_length, blocks
+from noshadow.blocks import block_length, block_tensor, blocks
 from noshadow.checks import Array, NumericalError
 from noshadow.progress import tracked
 from noshadow.scores.baselines import block_residuals
@@ -63,7 +63,7 @@ def ekfac_bytes(classes: int, rank: int) -> int:
 
 def softmax_shares(problem: SoftmaxProblem, start: int, stop: int, basis: torch.Tensor) -> torch.Tensor:
     """s·u_bᵀW_iu_b of a block, (b, m−1), in the precision of the basis."""
-    share = class_variances(torch.softmax(as_blocks_of(problem.outputs, start, stop), 1), basis)
+    share = class_variances(torch.softmax(block_tensor(problem.outputs, start, stop), 1), basis)
     return share * problem.weights(start, stop)[:, None].to(basis.dtype)
 
 
@@ -91,7 +91,7 @@ def margin_shares(problem: SoftmaxProblem, start: int, stop: int, basis: torch.T
 
 def softmax_class_sums(problem: SoftmaxProblem, start: int, stop: int, dtype: torch.dtype) -> torch.Tensor:
     """Σ s·W over a block, (m, m)."""
-    probabilities = torch.softmax(as_blocks_of(problem.outputs, start, stop), 1)
+    probabilities = torch.softmax(block_tensor(problem.outputs, start, stop), 1)
     weighted = probabilities * problem.weights(start, stop)[:, None]
     return torch.diag(weighted.sum(0)) - (weighted.T.to(dtype) @ probabilities.to(dtype)).double()
 
@@ -190,8 +190,8 @@ def ekfac_block_columns(
     problem: SoftmaxProblem, curvature: EkfacCurvature, start: int, stop: int, dtype: torch.dtype
 ) -> dict[str, torch.Tensor]:
     """leverage, influence, newton, loo and shift of a block by EK-FAC, float64 (b,)."""
-    logits, weights = as_blocks_of(problem.outputs, start, stop), problem.weights(start, stop)
-    residuals = block_residuals(logits, as_blocks_of(problem.targets, start, stop), "classification") * weights[:, None]
+    logits, weights = block_tensor(problem.outputs, start, stop), problem.weights(start, stop)
+    residuals = block_residuals(logits, block_tensor(problem.targets, start, stop), "classification") * weights[:, None]
     basis = curvature.classes.to(dtype)
     squares = (curvature.rows(problem.design, start, stop) ** 2).to(dtype)
     shares = softmax_shares(problem, start, stop, basis)

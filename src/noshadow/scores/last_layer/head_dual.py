@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from noshadow.blocks import as_blocks_of
+from noshadow.blocks import block_tensor
 from noshadow.checks import Array
 from noshadow.linalg import SpdInverse
 from noshadow.scores.baselines import block_residuals
@@ -104,7 +104,7 @@ class ContrastRoots:
 def contrast_roots(problem: SoftmaxProblem) -> ContrastRoots:
     """Roots of the curvature of all records."""
     n, m = problem.outputs.shape
-    log_p = torch.log_softmax(as_blocks_of(problem.outputs, 0, n), 1)
+    log_p = torch.log_softmax(block_tensor(problem.outputs, 0, n), 1)
     root = (0.5 * log_p).clamp(min=LEAST_EXPONENT).exp()
     top = root.argmax(1, keepdim=True)
     others = torch.arange(m).expand(n, m)[torch.arange(m) != top].view(n, m - 1)
@@ -155,7 +155,7 @@ def more_precise(over_weights: Solved, over_records: Solved) -> Solved:
 
 def _columns(problem: SoftmaxProblem, roots: ContrastRoots, own: torch.Tensor, gaps: torch.Tensor) -> dict[str, Array]:
     n, m = problem.outputs.shape
-    logits, targets = as_blocks_of(problem.outputs, 0, n), as_blocks_of(problem.targets, 0, n)
+    logits, targets = block_tensor(problem.outputs, 0, n), block_tensor(problem.targets, 0, n)
     residuals = block_residuals(logits, targets, "classification") * problem.weights(0, n)[:, None]
     factor, failed = torch.linalg.cholesky_ex(gaps)
     interpolated = (failed > 0) | (factor.diagonal(dim1=1, dim2=2).amin(1) ** 2 <= INTERPOLATED)

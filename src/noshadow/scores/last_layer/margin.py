@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from noshadow.blocks import as_blocks_of, block_length, blocks
+from noshadow.blocks import block_length, block_tensor, blocks
 from noshadow.checks import Array
 from noshadow.linalg import PairForms, pair_products, spd_inverse
 from noshadow.losses import margins
@@ -19,8 +19,8 @@ PROBES = 5
 
 def margin_gradients(problem: SoftmaxProblem, start: int, stop: int) -> tuple[torch.Tensor, torch.Tensor]:
     """(∂φ/∂f (b, m), w = s·p_y(1 − p_y) (b,)) of a block; ∂φ/∂f is y minus the softmax over the other classes."""
-    logits = as_blocks_of(problem.outputs, start, stop)
-    targets = as_blocks_of(problem.targets, start, stop)
+    logits = block_tensor(problem.outputs, start, stop)
+    targets = block_tensor(problem.targets, start, stop)
     labels = (targets if targets.ndim == 1 else targets.argmax(1))[:, None]
     margin = margins(logits, labels[:, 0])
     others = torch.softmax(logits.scatter(1, labels, -torch.inf), 1)

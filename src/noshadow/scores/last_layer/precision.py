@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from noshadow.blocks import as_blocks_of, block_length, blocks
+from noshadow.blocks import block_length, block_tensor, blocks
 from noshadow.checks import Array
 from noshadow.outcomes import Note
 from noshadow.scores.baselines import block_residuals
@@ -140,7 +140,7 @@ def refined_shift_error(own: SoftmaxProblem, contrast: ContrastInverse, steps: t
     seen = torch.einsum("kcr,kr->kc", lacking, rows)
     lifted = torch.einsum("ki,aibj->kabj", rows, covariance.view(m - 1, r, m - 1, r))
     own_response = torch.einsum("kabj,kj->kab", lifted, rows)
-    logits, targets = as_blocks_of(own.outputs, 0, k), as_blocks_of(own.targets, 0, k)
+    logits, targets = block_tensor(own.outputs, 0, k), block_tensor(own.targets, 0, k)
     p = torch.softmax(logits, 1)
     others = p[:, contrast.others]
     curvature = own.weights(0, k)[:, None, None] * (torch.diag_embed(others) - others[:, :, None] * others[:, None, :])
@@ -159,7 +159,7 @@ def _left_out_image(own: SoftmaxProblem, rows: torch.Tensor, steps: torch.Tensor
 
 def _residuals(own: SoftmaxProblem) -> torch.Tensor:
     k = len(own.outputs)
-    logits, targets = as_blocks_of(own.outputs, 0, k), as_blocks_of(own.targets, 0, k)
+    logits, targets = block_tensor(own.outputs, 0, k), block_tensor(own.targets, 0, k)
     return block_residuals(logits, targets, "classification") * own.weights(0, k)[:, None]
 
 
@@ -172,11 +172,11 @@ def _weighted_moves(logits: torch.Tensor, weights: torch.Tensor, moves: torch.Te
 def _curvature_product(problem: SoftmaxProblem, start: int, stop: int, steps: torch.Tensor) -> torch.Tensor:
     rows = problem.design.rows(start, stop, torch.float64)  # (r, b)
     moves = (steps.flatten(0, 1) @ rows).view(*steps.shape[:2], -1).transpose(1, 2)  # (k, b, m)
-    weighted = _weighted_moves(as_blocks_of(problem.outputs, start, stop), problem.weights(start, stop), moves)
+    weighted = _weighted_moves(block_tensor(problem.outputs, start, stop), problem.weights(start, stop), moves)
     return (weighted.transpose(1, 2).flatten(0, 1) @ rows.T).view_as(steps)
 
 
 def _own_curvature_product(own: SoftmaxProblem, rows: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
     k = len(steps)
     moves = torch.einsum("kmr,kr->km", steps, rows)
-    return _weighted_moves(as_blocks_of(own.outputs, 0, k), own.weights(0, k), moves)[:, :, None] * rows[:, None, :]
+    return _weighted_moves(block_tensor(own.outputs, 0, k), own.weights(0, k), moves)[:, :, None] * rows[:, None, :]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from noshadow.blocks import as_blocks_of, blocks
+from noshadow.blocks import block_tensor, blocks
 from noshadow.checks import Array
 from noshadow.linalg import IterativeSolution, batched_cg
 from noshadow.progress import tracked
@@ -136,8 +136,8 @@ def refined(
 
 def _own(problem: SoftmaxProblem, records: Array) -> tuple[torch.Tensor, torch.Tensor]:
     """Residuals s·(p − y) (k, m) and shifted rows (k, d) of chosen records."""
-    logits = as_blocks_of(problem.outputs[records], 0, len(records))
-    residuals = block_residuals(logits, as_blocks_of(problem.targets[records], 0, len(records)), "classification")
+    logits = block_tensor(problem.outputs[records], 0, len(records))
+    residuals = block_residuals(logits, block_tensor(problem.targets[records], 0, len(records)), "classification")
     if problem.sample_weight is not None:
         residuals = residuals * torch.from_numpy(problem.sample_weight[records])[:, None]
     return residuals, torch.cat([problem.design.shifted(int(i), int(i) + 1) for i in records])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from noshadow.blocks import as_blocks_of, block_length, blocks
+from noshadow.blocks import block_length, block_tensor, blocks
 from noshadow.scores.last_layer.curvature import SoftmaxProblem
 from noshadow.scores.last_layer.ekfac import EkfacCurvature
 
@@ -35,7 +35,7 @@ def full_product(problem: SoftmaxProblem, curvature: EkfacCurvature, left_out: t
         total = torch.zeros(weights.shape, dtype=torch.float64)
         for start, stop in blocks(len(design), block_length(len(weights), low=16, numbers=_BATCH_NUMBERS)):
             rows = design.shifted(start, stop).to(dtype)
-            p = torch.softmax(as_blocks_of(problem.outputs, start, stop), 1).T.to(dtype)
+            p = torch.softmax(block_tensor(problem.outputs, start, stop), 1).T.to(dtype)
             moves = (weights @ rows.T).view(len(columns), m, -1)
             moves -= (p * moves).sum(1, keepdim=True)
             moves *= p * problem.weights(start, stop).to(dtype)
@@ -69,7 +69,7 @@ def likely_classes(problem: SoftmaxProblem, least: float) -> LikelyClasses:
     """Leave out probabilities below `least`."""
     entries, rest = [], torch.zeros(problem.classes, dtype=torch.float64)
     for start, stop in blocks(len(problem.design), block_length(4 * problem.classes)):
-        p = torch.softmax(as_blocks_of(problem.outputs, start, stop), 1)
+        p = torch.softmax(block_tensor(problem.outputs, start, stop), 1)
         kept = (p >= least).scatter_(1, p.argmax(1, keepdim=True), True)
         rest += problem.weights(start, stop) @ p.masked_fill(kept, 0.0)
         row, column = kept.nonzero(as_tuple=True)
@@ -139,7 +139,7 @@ def class_blocks(problem: SoftmaxProblem, curvature: EkfacCurvature, least: floa
     factors, spare = torch.zeros((m, r, r)), torch.zeros(m, dtype=torch.float64)
     for start, stop in blocks(len(design), block_length(4 * m + 2 * r, numbers=_BATCH_NUMBERS)):
         z = curvature.rows(design, start, stop).float()
-        p = torch.softmax(as_blocks_of(problem.outputs, start, stop), 1)
+        p = torch.softmax(block_tensor(problem.outputs, start, stop), 1)
         shares = p * (1 - p)
         kept = shares >= least
         shares *= problem.weights(start, stop)[:, None]

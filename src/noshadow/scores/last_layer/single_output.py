@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from noshadow.blocks import as_blocks_of, block_length, blocks
+from noshadow.blocks import block_length, block_tensor, blocks
 from noshadow.checks import Array
 from noshadow.limits import ROUNDING_TOLERANCE
 from noshadow.linalg import SpdInverse, spd_inverse
@@ -51,7 +51,7 @@ def weighted_gram(design: Design, weights: Array | None, *, block_size: int | No
     gram = torch.zeros((design.rank, design.rank), dtype=torch.float64)
     for start, stop in blocks(len(design), block_size or block_length(4 * design.rank)):
         rows = design.rows(start, stop, torch.float64)
-        gram += (rows if weights is None else rows * as_blocks_of(weights, start, stop)) @ rows.T
+        gram += (rows if weights is None else rows * block_tensor(weights, start, stop)) @ rows.T
     return gram
 
 

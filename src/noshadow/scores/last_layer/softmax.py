@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from noshadow.blocks import as_blocks_of
+from noshadow.blocks import block_tensor
 from noshadow.checks import Array
 from noshadow.linalg import batched_spd_solve
 from noshadow.scores.baselines import block_residuals
@@ -108,8 +108,8 @@ def block_columns(
     Reference: leverage [GLS] Prop. C.2 in probability space (erratum 3); influence and newton [RET] Props. B.3–B.4.
     """
     dtype = differences.dtype
-    logits = as_blocks_of(problem.outputs, start, stop)
-    targets = as_blocks_of(problem.targets, start, stop)
+    logits = block_tensor(problem.outputs, start, stop)
+    targets = block_tensor(problem.targets, start, stop)
     weights = problem.weights(start, stop)
     residuals = block_residuals(logits, targets, "classification") * weights[:, None]
     square = square_differences(differences, problem.classes)
@@ -137,9 +137,9 @@ def move_columns(
     Args:
         outputs, targets, sample_weight: of all records. residuals: (b, m) s·(p − y) of the block.
     """
-    logits, wanted = as_blocks_of(outputs, start, stop), as_blocks_of(targets, start, stop)
+    logits, wanted = block_tensor(outputs, start, stop), block_tensor(targets, start, stop)
     labels = wanted if wanted.ndim == 1 else wanted.argmax(1)
-    scale = 1.0 if sample_weight is None else as_blocks_of(sample_weight, start, stop)
+    scale = 1.0 if sample_weight is None else block_tensor(sample_weight, start, stop)
     return {
         "newton": (residuals * move).sum(1),
         "loo": scale * softmax_loss_changes(logits, wanted, move),

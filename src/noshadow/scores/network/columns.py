@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noshadow.blocks import as_blocks_of
+from noshadow.blocks import block_tensor
 from noshadow.checks import Array
 from noshadow.scores.last_layer.single_output import INTERPOLATED, binary_columns, regression_columns
 from noshadow.scores.last_layer.softmax import move_columns
@@ -49,7 +49,7 @@ def roots(problem: NetworkProblem, start: int, stop: int) -> Roots:
     root = torch.from_numpy(np.sqrt(np.maximum(problem.weights()[start:stop], SMALLEST_WEIGHT)))[:, None]
     if problem.kind == "regression":
         return Roots(root.expand(-1, problem.columns), None)
-    log_p = torch.log_softmax(as_blocks_of(problem.outputs, start, stop), 1)
+    log_p = torch.log_softmax(block_tensor(problem.outputs, start, stop), 1)
     half = (0.5 * log_p).clamp(min=LEAST_EXPONENT).exp()
     mixing = -half[:, :, None] * half[:, None, :]
     # 1 − p as the sum of the others: no cancellation when p → 1
@@ -102,7 +102,7 @@ def many_output_columns(problem: NetworkProblem, start: int, stop: int, response
 def _squared_loss_gaps(problem: NetworkProblem, start: int, stop: int, own: Tensor, move: Tensor) -> dict[str, Tensor]:
     """newton, loo and shift of the squared loss; `move` belongs to 2(f − y), twice the step in JᵀJ's convention."""
     step = 0.5 * move
-    error = as_blocks_of(problem.targets, start, stop) - as_blocks_of(problem.outputs, start, stop)
+    error = block_tensor(problem.targets, start, stop) - block_tensor(problem.outputs, start, stop)
     weight = torch.from_numpy(problem.weights()[start:stop])
     return {
         "newton": (own * step).sum(1),

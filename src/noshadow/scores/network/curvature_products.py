@@ -16,7 +16,7 @@ from torch.func import vjp, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_map
 
-from noshadow.blocks import as_blocks_of
+from noshadow.blocks import block_tensor
 from noshadow.checks import NumericalError
 from noshadow.scores.baselines import block_residuals
 from noshadow.scores.network.problem import NetworkProblem
@@ -78,7 +78,7 @@ def curvature_product(
         how: dict[str, Any] = {"description": f"Products of {len(vectors)} vectors", "progress": progress}
         seed_everything(seed)
         for step in walked(records, problem.batch_size, owner=network.owner, argument="train", **how):
-            targets = as_blocks_of(problem.targets, step.start, step.stop)
+            targets = block_tensor(problem.targets, step.start, step.stop)
             with _differentiating(network):
                 along = _batch_product(working, step.inputs, targets, problem.task, curvature)
                 for low in range(0, len(vectors), at_once):

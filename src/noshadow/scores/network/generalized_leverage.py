@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noshadow.blocks import as_blocks_of
+from noshadow.blocks import block_tensor
 from noshadow.checks import Array, refuse, require_choice, require_whole
 from noshadow.losses import task_targets
 from noshadow.scores.baselines import block_residuals
@@ -225,7 +225,7 @@ def network_influence(
         chosen = points_of(network, points, problem, seed=seed)
         targets = task_targets(chosen.outputs, chosen.targets, problem.task, owner)
         k = len(chosen.batches)
-        slopes = block_residuals(as_blocks_of(chosen.outputs, 0, k), as_blocks_of(targets, 0, k), problem.task)
+        slopes = block_residuals(block_tensor(chosen.outputs, 0, k), block_tensor(targets, 0, k), problem.task)
         found = inverse_responses(network, records, problem, chosen, slopes[:, None, :], damping=value, solver=solver)
     scale = 0.5 if problem.task == "regression" else 1.0
     return NetworkInfluence(

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.func import grad
 
-from noshadow.blocks import as_blocks_of
+from noshadow.blocks import block_tensor
 from noshadow.checks import (
     Array,
     advice,
@@ -71,8 +71,8 @@ class NetworkProblem:
             return torch.eye(m, dtype=torch.float64).expand(stop - start, m, m)
         if self.task == "binary":
             return torch.ones((stop - start, 1, 1), dtype=torch.float64)
-        logits = as_blocks_of(self.outputs, start, stop)
-        labels = as_blocks_of(hard_labels(self.targets), start, stop)[:, None]
+        logits = block_tensor(self.outputs, start, stop)
+        labels = block_tensor(hard_labels(self.targets), start, stop)[:, None]
         others = torch.softmax(logits.scatter(1, labels, -torch.inf), 1)
         return (-others).scatter(1, labels, 1.0)[:, None, :]
 
@@ -146,7 +146,7 @@ def _collected(network: Network, records: Records, batch_size: int, progress: bo
 
 def residuals(problem: NetworkProblem, start: int, stop: int) -> Tensor:
     """∂ℓ/∂output of a block with its sample weights, (b, m)."""
-    block = block_residuals(as_blocks_of(problem.outputs, start, stop), as_blocks_of(problem.targets, start, stop), problem.task)
+    block = block_residuals(block_tensor(problem.outputs, start, stop), block_tensor(problem.targets, start, stop), problem.task)
     return block * torch.from_numpy(problem.weights()[start:stop])[:, None]
 
 

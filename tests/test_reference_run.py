@@ -23,7 +23,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
 from noshadow import InputError, audit, collect_signals
-from noshadow.reference import keeping, load_references, mirrored, shifted, status, train_references
+from noshadow.reference import load_references, mirrored, model_writing, shifted, status, train_references
 from noshadow.reference.pool import record_pool
 from noshadow.reference.recipe import Recipe
 from noshadow.reference.recorded import Reading
@@ -381,7 +381,7 @@ def test_models_of_another_form_are_named(tmp_path):
 
 
 def test_a_full_disk_stops_cleanly_and_the_run_goes_on_later(tmp_path, monkeypatch):
-    whole = keeping.write_safetensors
+    whole = model_writing.write_safetensors
 
     def full(path, arrays, metadata):
         if path.name == "00003.safetensors":
@@ -389,7 +389,7 @@ def test_a_full_disk_stops_cleanly_and_the_run_goes_on_later(tmp_path, monkeypat
         whole(path, arrays, metadata)
 
     with monkeypatch.context() as patched:
-        patched.setattr(keeping, "write_safetensors", full)
+        patched.setattr(model_writing, "write_safetensors", full)
         refused("the disk is full. .* run again when there is room: 3 of 6 models are kept", tmp_path / "r", linear_outputs)
     assert sorted(f.name for f in (tmp_path / "r" / "models").iterdir()) == [f"0000{t}.safetensors" for t in range(3)]
     trained(tmp_path / "r", linear_outputs)
@@ -403,7 +403,7 @@ def test_no_torn_file_is_left_when_writing_fails_halfway(tmp_path):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(OSError, match="No space"):
-        keeping.write_private(tmp_path / "x", chunks())
+        model_writing.write_private(tmp_path / "x", chunks())
     assert list(tmp_path.iterdir()) == []
 
 

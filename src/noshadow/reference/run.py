@@ -11,8 +11,8 @@ import numpy as np
 from noshadow.checks import Array, InputError, as_array, refuse, require_choice, require_whole
 from noshadow.output_scale import SCALES
 from noshadow.reference.folder import create_folder, require_own_folder, resumed_manifest
-from noshadow.reference.keeping import disk, keep_outcomes, remove_unfinished
 from noshadow.reference.manifest import function_name, job_manifest
+from noshadow.reference.model_writing import disk, remove_unfinished, write_outcomes
 from noshadow.reference.opening import stored_plan, whole_models
 from noshadow.reference.plan import Plan, checked_arguments, plan
 from noshadow.reference.pool import Pool, record_pool
@@ -149,7 +149,7 @@ def train_references(
         with ready_workers(backend, workers=workers, threads=threads, address=address, attempts=attempts, wording=WORDING) as ready:
             stream = _outcomes(ready, job, tasks, attempts)
             total = sum(len(task.wanted) for task in tasks)
-            read = keep_outcomes(path, stored, stream, total=total, workers=ready.workers, progress=progress, owner=OWNER)
+            read = write_outcomes(path, stored, stream, total=total, workers=ready.workers, progress=progress, owner=OWNER)
             notes = tuple(dict.fromkeys((*notes, *read, *ready.notes)))
     remove_unfinished(path)
     return with_notes(load_references(path), notes)

@@ -21,7 +21,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 Form = tuple[str, dict[str, tuple[int, ...]]]
 
 
-def keep_outcomes(
+def write_outcomes(
     path: Path, stored: Mapping[str, Any], stream: Iterator[Outcome], *, total: int, workers: int, progress: bool, owner: str
 ) -> tuple[str, ...]:
     """Write each model when it arrives; the failed ones are named when all the others are there. Returns notes on how they were read.

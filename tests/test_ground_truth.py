@@ -17,9 +17,9 @@ import noshadow as ns
 from noshadow._audit import reference_columns
 from noshadow.checks import InputError
 from noshadow.losses import record_margins
-from noshadow.reference import chances, load_references, train_references
-from noshadow.reference.chances import chances_of, reference_chances
+from noshadow.reference import load_references, rmia_probabilities, train_references
 from noshadow.reference.ground_truth import audited_rows, ground_truth, with_ground_truth
+from noshadow.reference.rmia_probabilities import probabilities_of, reference_probabilities
 from noshadow.reference.truth import AttackOptions
 from noshadow.results import GroundTruth
 from noshadow.storage import safetensors_files
@@ -164,16 +164,16 @@ def test_regression_uses_signed_residuals_and_gaussian_densities(diabetes):
     residual = references.statistic[2]
     outside = ~references.membership[2]
     expected = norm.pdf(residual, scale=np.sqrt((residual[outside] ** 2).mean()))
-    chances, raised = reference_chances(references)
+    chances, raised = reference_probabilities(references)
     np.testing.assert_allclose(chances[2], expected, rtol=1e-12)  # the same closed form
     assert raised == 0
 
 
 def test_far_records_do_not_divide_by_zero():
-    chances, raised = chances_of(np.array([0.1, -0.1, 1e3]), np.array([False, False, True]), "regression")
+    chances, raised = probabilities_of(np.array([0.1, -0.1, 1e3]), np.array([False, False, True]), "regression")
     assert raised == 1
     assert (chances > 0).all()
-    chances, raised = chances_of(np.array([0.0, 0.0, 2.0]), np.array([False, False, True]), "regression")
+    chances, raised = probabilities_of(np.array([0.0, 0.0, 2.0]), np.array([False, False, True]), "regression")
     assert chances.tolist() == [1.0, 1.0, 1e-300]
 
 
@@ -283,7 +283,7 @@ def test_offline_attacks_on_a_regression_are_refused(diabetes):
         ground_truth(references, options=AttackOptions(variant="offline"), progress=False)
 
 
-def test_every_header_is_read_once_and_every_chance_computed_once(digits, monkeypatch):
+def test_every_header_is_read_once_and_every_probability_computed_once(digits, monkeypatch):
     audit, folder = digits[0], digits[1].folder
     headers, models = [], []
 
@@ -291,7 +291,7 @@ def test_every_header_is_read_once_and_every_chance_computed_once(digits, monkey
         return lambda *given: (found.append(given), plain(*given))[1]
 
     monkeypatch.setattr(safetensors_files, "parsed_json", counted(headers, safetensors_files.parsed_json))
-    monkeypatch.setattr(chances, "chances_of", counted(models, chances.chances_of))
+    monkeypatch.setattr(rmia_probabilities, "probabilities_of", counted(models, rmia_probabilities.probabilities_of))
     with_ground_truth(audit, load_references(folder), progress=False)
     assert len(headers) == MODELS + 1  # and the target's
     assert len(models) == MODELS

@@ -7,7 +7,7 @@ import numpy as np
 from noshadow.attacks import attack_success
 from noshadow.attacks.shokri import shokri_success
 from noshadow.metrics import agreement_table, noise_ceiling, top_recall
-from noshadow.reference.chances import reference_chances
+from noshadow.reference.rmia_probabilities import reference_probabilities
 
 RECALLS = ((0.01, 0.05), (0.001, 0.001), (0.01, 0.01), (0.05, 0.05))
 CURVE = tuple(float(f"{k:.2g}") for k in np.geomspace(1e-3, 1.0, 16))
@@ -20,13 +20,13 @@ def measured_truth(references, models):
     direction = "either" if task == "regression" else "larger"
     variance = "record" if references.plan.models >= 64 else "global"
     lira = attack_success(np.asarray(references.statistic)[models], member, attack="lira", direction=direction, variance=variance)
-    rmia = attack_success(_chances(references)[models], member, attack="rmia")
+    rmia = attack_success(_probabilities(references)[models], member, attack="rmia")
     return {"lira_success": lira.success, "lira_d": lira.d_prime, "rmia_success": rmia.success}
 
 
 @functools.lru_cache(maxsize=1)
-def _chances(references):
-    return reference_chances(references)[0]
+def _probabilities(references):
+    return reference_probabilities(references)[0]
 
 
 def shokri_truth(references, models):
@@ -98,7 +98,7 @@ def attack_rates(references, targets, levels=(1e-3, 1e-2, 0.1)):
     lira = attack_success(references.statistic, member, attack="lira", direction=direction, levels=levels)
     found = {
         "lira": lira,
-        "rmia": attack_success(_chances(references), member, attack="rmia", levels=levels),
+        "rmia": attack_success(_probabilities(references), member, attack="rmia", levels=levels),
         "loss": attack_success(references.loss, member, attack="loss", levels=levels),
     }
     return {

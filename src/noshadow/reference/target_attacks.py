@@ -9,7 +9,7 @@ from noshadow.attacks import lira_scores, loss_scores, rmia_scores
 from noshadow.attacks.shokri import shokri_scores
 from noshadow.checks import Array, refuse
 from noshadow.metrics import auc, auc_interval, error_budget, tpr_at_fpr, tpr_interval
-from noshadow.reference.chances import chances_of
+from noshadow.reference.rmia_probabilities import probabilities_of
 from noshadow.reference.store import References
 from noshadow.reference.truth import AttackOptions, RecordTruth
 from noshadow.results import MeasuredAttack, MeasuredRate
@@ -49,7 +49,7 @@ def attacks_on_target(
             center=options.center,
             floor=options.floor,
         ),
-        "RMIA": _rmia(references, truth.chances, options),
+        "RMIA": _rmia(references, truth.probabilities, options),
     }
     if truth.shokri is not None:
         scores["Shokri"] = shokri_scores(
@@ -90,17 +90,17 @@ def _measured(name: str, members: Array, others: Array, levels: Sequence[float],
     return MeasuredAttack(name, "target", auc(members, others), auc_interval(members, others, level=LEVEL_OF_INTERVALS), tuple(rates), 1)
 
 
-def _rmia(references: References, chances: Array, options: AttackOptions) -> Array:
-    """RMIA with the target's own non-members as the population; `chances` are those of the reference models, (r, n)."""
+def _rmia(references: References, probabilities: Array, options: AttackOptions) -> Array:
+    """RMIA with the target's own non-members as the population; `probabilities` are those of the reference models, (r, n)."""
     assert references.target is not None
-    own, _ = chances_of(references.target.statistic, references.member, references.task, references.residuals)
+    own, _ = probabilities_of(references.target.statistic, references.member, references.task, references.residuals)
     outside = ~references.member
     return rmia_scores(
         own,
-        chances,
+        probabilities,
         references.membership,
         own[outside],
-        chances[:, outside],
+        probabilities[:, outside],
         gamma=options.gamma,
         variant=options.variant,
         a=options.a,

@@ -11,7 +11,7 @@ from noshadow.attacks import AttackSuccess, attack_success, memorization
 from noshadow.attacks.shokri import CrossFitted, shokri_success
 from noshadow.checks import Array, InputError, refuse
 from noshadow.outcomes import Absent, not_applicable
-from noshadow.reference.chances import SMALLEST_CHANCE, reference_chances
+from noshadow.reference.rmia_probabilities import SMALLEST_PROBABILITY, reference_probabilities
 from noshadow.reference.store import References
 
 
@@ -39,7 +39,7 @@ class RecordTruth:
         halves: the columns of LiRA and RMIA from the first and the second half of the models; None when too few.
         unaudited: the same columns from the models that were not audited; None when fewer than two were, or too few are left.
         lira, rmia, loss: the results behind them. shokri: None where it does not apply.
-        chances: (r, n) RMIA's p(x | θ) of every record under every model, memory-mapped.
+        probabilities: (r, n) RMIA's p(x | θ) of every record under every model, memory-mapped.
         not_applicable: what is missing and why. notes: sentences a reader must see.
     """
 
@@ -50,7 +50,7 @@ class RecordTruth:
     rmia: AttackSuccess
     loss: AttackSuccess
     shokri: CrossFitted | None
-    chances: Array
+    probabilities: Array
     not_applicable: dict[str, str]
     notes: tuple[str, ...]
 
@@ -69,8 +69,10 @@ def record_truth(references: References, options: AttackOptions, *, levels: Sequ
         rule = "be 'online' in a regression, whose signed residual has no member-like side and whose densities are no probabilities"
         refuse("ground_truth", "variant", rule, "'offline'")
     lira = attack_success(references.statistic, membership, attack="lira", levels=levels, progress=progress, **_lira(references, options))
-    chances, floored = reference_chances(references)
-    rmia = attack_success(chances, membership, attack="rmia", gamma=options.gamma, a=options.a, variant=options.variant, levels=levels)
+    probabilities, floored = reference_probabilities(references)
+    rmia = attack_success(
+        probabilities, membership, attack="rmia", gamma=options.gamma, a=options.a, variant=options.variant, levels=levels
+    )
     loss = attack_success(references.loss, membership, attack="loss", levels=levels)
     columns = {"lira_success": lira.success, "lira_d": lira.d_prime, "lira_tpr": lira.tpr, "rmia_success": rmia.success}
     columns["out_loss"] = losses_without(references)
@@ -84,13 +86,13 @@ def record_truth(references: References, options: AttackOptions, *, levels: Sequ
         columns["memorization"] = memorization(references.correct, membership).estimate
     middle, audited = references.plan.models // 2, audited_models(references)
     settings = _lira(references, options) | {"variance": lira.variance}
-    subset = partial(_columns, references, chances, settings, options, absent)
+    subset = partial(_columns, references, probabilities, settings, options, absent)
     halves = [subset(slice(*rows), "noise ceiling") for rows in ((0, middle), (middle, None))]
     # An audited model's own signals are part of the truth it would be compared with: that truth is measured without it.
     unaudited = subset(slice(audited, None), "agreement over audited reference models") if audited >= 2 else None
     both = None if halves[0] is None or halves[1] is None else (halves[0], halves[1])
-    note = f"{floored} probabilities (or densities) that were next to zero were raised to {SMALLEST_CHANCE:g} for RMIA"
-    return RecordTruth(columns, both, unaudited, lira, rmia, loss, shokri, chances, absent, (note,) if floored else ())
+    note = f"{floored} probabilities (or densities) that were next to zero were raised to {SMALLEST_PROBABILITY:g} for RMIA"
+    return RecordTruth(columns, both, unaudited, lira, rmia, loss, shokri, probabilities, absent, (note,) if floored else ())
 
 
 def losses_without(references: References) -> Array:
@@ -137,13 +139,19 @@ def audited_models(references: References) -> int:
 
 
 def _columns(
-    references: References, chances: Array, settings: dict[str, Any], options: AttackOptions, absent: dict[str, str], rows: slice, name: str
+    references: References,
+    probabilities: Array,
+    settings: dict[str, Any],
+    options: AttackOptions,
+    absent: dict[str, str],
+    rows: slice,
+    name: str,
 ) -> dict[str, Array] | None:
     """The columns of LiRA and RMIA measured with some of the models, None (and why, under `name`) where those are too few."""
     membership = references.membership[rows]
     try:
         lira = attack_success(references.statistic[rows], membership, attack="lira", **settings)
-        rmia = attack_success(chances[rows], membership, attack="rmia", gamma=options.gamma, a=options.a, variant=options.variant)
+        rmia = attack_success(probabilities[rows], membership, attack="rmia", gamma=options.gamma, a=options.a, variant=options.variant)
     except InputError:
         fewest = min(int(membership.sum(0).min()), int((~membership).sum(0).min()))
         why = f"some record has {fewest} on a side" if fewest < 3 else "their signals do not differ"

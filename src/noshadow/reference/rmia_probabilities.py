@@ -8,11 +8,11 @@ from scipy.special import expit
 from noshadow.checks import Array
 from noshadow.reference.store import References
 
-# Chances are raised to this, so that a residual of 37 standard deviations or a margin of −710 does not divide by zero.
-SMALLEST_CHANCE = 1e-300
+# Probabilities are raised to this, so that a residual of 37 standard deviations or a margin of −710 does not divide by zero.
+SMALLEST_PROBABILITY = 1e-300
 
 
-def reference_chances(references: References) -> tuple[Array, int]:
+def reference_probabilities(references: References) -> tuple[Array, int]:
     """p(x | θ_t) for all models and records, a temporary memory-mapped (r, n), and how many were raised to 1e-300.
 
     Classification: the probability of the true class, 1/(1 + e^{−φ}). Regression: the Gaussian density
@@ -23,16 +23,16 @@ def reference_chances(references: References) -> tuple[Array, int]:
     shape = references.membership.shape
     with tempfile.TemporaryFile() as file:
         # The mapping keeps the pages alive after the (already nameless) file is closed.
-        chances: Array = np.memmap(file, dtype=np.float64, mode="w+", shape=shape)
+        probabilities: Array = np.memmap(file, dtype=np.float64, mode="w+", shape=shape)
     raised = 0
     for model in range(shape[0]):
-        row, count = chances_of(references.statistic[model], references.membership[model], references.task, references.residuals)
-        chances[model] = row
+        row, count = probabilities_of(references.statistic[model], references.membership[model], references.task, references.residuals)
+        probabilities[model] = row
         raised += count
-    return chances, raised
+    return probabilities, raised
 
 
-def chances_of(statistic: Array, member: Array, task: str, residuals: int = 1) -> tuple[Array, int]:
+def probabilities_of(statistic: Array, member: Array, task: str, residuals: int = 1) -> tuple[Array, int]:
     """p(x | θ) of the records under one model, (n,), and how many were raised to 1e-300.
 
     Args:
@@ -47,10 +47,10 @@ def chances_of(statistic: Array, member: Array, task: str, residuals: int = 1) -
     squares = (columns**2).sum(1)
     variance = float(squares[~member].mean()) / columns.shape[1]
     if variance == 0:
-        return np.where(squares == 0, 1.0, SMALLEST_CHANCE), int((squares > 0).sum())
+        return np.where(squares == 0, 1.0, SMALLEST_PROBABILITY), int((squares > 0).sum())
     density = np.exp(-squares / (2 * variance)) / (2 * np.pi * variance) ** (columns.shape[1] / 2)
     return _raised(density)
 
 
-def _raised(chances: Array) -> tuple[Array, int]:
-    return np.maximum(chances, SMALLEST_CHANCE), int((chances < SMALLEST_CHANCE).sum())
+def _raised(probabilities: Array) -> tuple[Array, int]:
+    return np.maximum(probabilities, SMALLEST_PROBABILITY), int((probabilities < SMALLEST_PROBABILITY).sum())

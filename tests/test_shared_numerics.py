@@ -55,7 +55,8 @@ def halved(coefficients, model_rate, z, fpr):
 @pytest.mark.parametrize("fpr", [0.001, 0.01, 0.1])
 @pytest.mark.parametrize("model_rate", [1e-6, 0.002, 0.1, 0.5, 1 - 1e-9])
 def test_rates_that_average_to_the_models_are_those_of_a_bisection(model_rate, fpr):
-    # brentq stops at 1e-14 in the logit, so that a rate moves by that much of itself; 1e-12 leaves room for the mean's rounding.
+    # brentq stops at 1e-14 in the logit, so that a rate moves by that much of itself.
+    # 1e-12 leaves room for the rounding of the mean.
     z = np.random.default_rng(0).normal(size=400)
     for curve in shipped_curves():
         rates = rates_averaging_to(curve.coefficients, model_rate, z, fpr)

@@ -9,7 +9,8 @@ from noshadow.weight_decay import SEQUENCES, UNKNOWN, training_damping
 
 
 def test_ridge_with_lambda_minimises_what_mse_loss_with_weight_decay_does():
-    # mean over n·q squared errors + (wd/2)‖W‖² has the minimum of ‖Y − XW‖² + λ‖W‖²; 1e-12 is rounding of two 4 × 4 solves.
+    # The mean over n·q squared errors + (wd/2)‖W‖² has the minimum of ‖Y − XW‖² + λ‖W‖².
+    # 1e-12 is the rounding of a 4 × 4 solve.
     rng = np.random.default_rng(0)
     x, y, decay = torch.from_numpy(rng.normal(size=(30, 4))), torch.from_numpy(rng.normal(size=(30, 3))), 0.3
     damping = training_damping(decay, "regression", 30, 3).value

@@ -1,4 +1,4 @@
-"""The curve that deals a model's rate out over its records, fitted to records that attacks did and did not find."""
+"""Fit of the curve that deals a model's rate out over its records, to what attacks found."""
 
 import numpy as np
 from scipy.special import expit

@@ -1,4 +1,7 @@
-"""λ of a training's weight decay: the one place that turns a decay beside a mean loss into a damping beside a sum."""
+"""λ of a training's weight decay.
+
+This is the one place that turns a decay beside a mean loss into a damping beside a sum.
+"""
 
 from noshadow.outcomes import Absent, Damping
 
@@ -8,10 +11,10 @@ UNKNOWN = "The optimiser's weight_decay was not given, so the λ of the training
 
 
 def training_damping(decay: float | None, task: str, n: int, outputs: int, *, averaged: str = RECORDS) -> Damping | Absent:
-    """λ on the sum over records for a training that minimised mean(loss) + (weight_decay/2)‖θ‖².
+    """λ on the sum over records of a training that minimised mean(loss) + (weight_decay/2)‖θ‖².
 
-    λ = n·weight_decay. In a regression λ = n·weight_decay·q/2: MSELoss averages over the q outputs too, and λ stands
-    beside GᵀG, half the curvature of the squared loss.
+    λ = n·weight_decay. In a regression λ = n·weight_decay·q/2: MSELoss averages over the q outputs
+    too, and λ stands beside GᵀG, half the curvature of the squared loss.
 
     Args:
         decay: weight decay ≥ 0, None when it is not known. task: of the model.

@@ -22,9 +22,9 @@ def require_suffix(path: str | Path, owner: str, hint: str = "") -> str:
 
 
 def write_arrays(path: str | Path, arrays: Mapping[str, Array], owner: str) -> None:
-    """Write named arrays in the format of the suffix; whole or not at all, and only the owner can read the file.
+    """Write named arrays in the format of the suffix, whole or not at all.
 
-    Text goes to safetensors as rows of bytes, see `text_as_rows`.
+    Only the owner can read the file. Text goes to safetensors as rows of bytes, see `text_as_rows`.
 
     Raises:
         InputError: another suffix, a place that cannot be written, or arrays that safetensors has no type for.

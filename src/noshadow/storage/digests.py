@@ -1,4 +1,7 @@
-"""SHA-256 in hex: of bytes, files, arrays and record ids. One way each, so that equal things are seen to be equal."""
+"""SHA-256 in hex of bytes, files, arrays and record ids.
+
+There is one way for each, so that equal things have equal digests wherever they are stamped.
+"""
 
 import hashlib
 from pathlib import Path
@@ -49,7 +52,10 @@ def ids_sha256(ids: Array) -> str:
 
 
 def add_array(digest: Digest, array: Array) -> None:
-    """Add an array's type, shape and values in row order to a digest; copies no more than 16 MB, or one row, at a time."""
+    """Add an array's type, shape and values in row order to a digest.
+
+    No more than 16 MB, or one row, is copied at a time.
+    """
     digest.update(array_form(array))
     rows = array if array.ndim else array[None]
     block = max(BLOCK // max(rows[:1].nbytes, 1), 1)

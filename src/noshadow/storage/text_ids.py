@@ -1,4 +1,7 @@
-"""Text as rows of bytes, for formats that hold numbers only: UTF-8, padded with zero bytes to one length."""
+"""Text as rows of bytes, for formats that hold numbers only.
+
+A row is the UTF-8 of its text, padded with zero bytes to one length.
+"""
 
 import numpy as np
 

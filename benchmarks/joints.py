@@ -77,7 +77,7 @@ MUTANTS = tuple(
         (ENTRY, "            damping=damping,\n            weight_decay", "            weight_decay", LAYERS),
         (ENTRY, "            weight_decay=weight_decay,\n            sample_weight", "            sample_weight", LAYERS),
         (ENTRY, "            sample_weight=seen.sample_weight,\n", "", LAYERS),
-        ("views/torch.py", "n * decay * q / 2,", "n * decay / 2,", DECAY),
+        ("weight_decay.py", "(outputs / 2 if regression", "(1 / 2 if regression", DECAY),
         ("views/torch.py", "fit_intercept=head.layer.bias is not None", "fit_intercept=True", BIAS),
         ("views/torch.py", "penalize_intercept=True", "penalize_intercept=False", BIAS),
         ("views/estimators.py", 'bool(getattr(fitted.last, "fit_intercept", True))', "True", ESTIMATOR),
@@ -125,7 +125,12 @@ MUTANTS = tuple(
         ("scores/last_layer/precision.py", "np.quantile(shift, 0.95)", "np.quantile(shift, 0.97)", TWENTIETH),
         ("scores/last_layer/precision.py", "each: int = 5", "each: int = 4", TWENTIETH),
         ("scores/last_layer/precision.py", "ROUNDING_TOLERANCE = 1e-4", "ROUNDING_TOLERANCE = 1e-3", REDONE),
-        ("scores/last_layer/softmax_solver.py", 'max(shift_error(columns["shift"], rounding), newton)', "newton", REDONE),
+        (
+            "scores/last_layer/softmax_solver.py",
+            'max(shift_error(columns["shift"], rounding), newton_error(',
+            "max(0.0, newton_error(",
+            REDONE,
+        ),
         ("scores/last_layer/single_output.py", "INTERPOLATED = 1e-11", "INTERPOLATED = 1e-12", "test_leverage_counts_as_one_within_1e_11"),
         # The tail
         (TAIL, '"shift", "margin_leverage")', '"shift")', "test_every_score_handed_to_the_tail_is_held_against_the_members"),

@@ -53,7 +53,8 @@ WITHIN = "test_a_target_within_the_range_of_its_references_is_like_them"
 SHARED = "tests/test_findings.py::test_limits_agree_with_those_that_functions_warn_by"
 DOCS = "tests/test_findings.py::test_codes_and_docs_name_each_other"
 
-GATHER, ENTRY, RISKS = "_audit/gather.py", "_audit/entry.py", "_audit/risks.py"
+EVIDENCE, SETTLED, ENTRY, RISKS = "_audit/evidence.py", "_audit/settled.py", "_audit/entry.py", "_audit/risks.py"
+COLUMNS = "columns.py"
 TRUTH, ROWS = "reference/ground_truth.py", "reference/truth.py"
 OF_MODEL, OF_RECORDS, LIMITS = "_findings/model_checks.py", "_findings/record_checks.py", "limits.py"
 TAIL, PREDICTION = "tail/risk.py", "tail/prediction.py"
@@ -62,15 +63,14 @@ MUTANTS = tuple(
     Mutant(file, before, after, (test,) if isinstance(test, str) else test)
     for file, before, after, test in (
         # From the view to the scores
-        (GATHER, 'RANKED_BY = "shift"', 'RANKED_BY = "newton"', RANKED),
-        (GATHER, 'if c not in ("loss", "entropy"))', 'if c not in ("loss", "entropy", "margin_leverage"))', RANKED),
-        (GATHER, "ranks[np.argsort(-score,", "ranks[np.argsort(score,", RANKED),
-        (GATHER, "(outputs / 2 if task", "(1 / 2 if task", DECAY),
-        (GATHER, 'known = options.damping == "auto" and isinstance', "known = isinstance", DECAY),
-        (GATHER, "damping=seen.penalty if known else options.damping", "damping=options.damping", DECAY),
-        (GATHER, "        fit_intercept=seen.fit_intercept,\n", "", HEAD),
-        (GATHER, "        penalize_intercept=seen.penalize_intercept,\n", "", HEAD),
-        (GATHER, "        sample_weight=seen.sample_weight,\n", "", HEAD),
+        (COLUMNS, "ranks=1", "ranks=3", RANKED),
+        (EVIDENCE, 'named(source="scores", score=True)', 'named(source="scores", predicts=True)', RANKED),
+        ("results/audit_record.py", "places[np.argsort(-score,", "places[np.argsort(score,", RANKED),
+        (EVIDENCE, 'known = options.damping == "auto" and isinstance', "known = isinstance", DECAY),
+        (EVIDENCE, "damping=seen.penalty if known else options.damping", "damping=options.damping", DECAY),
+        (EVIDENCE, "        fit_intercept=seen.fit_intercept,\n", "", HEAD),
+        (EVIDENCE, "        penalize_intercept=seen.penalize_intercept,\n", "", HEAD),
+        (EVIDENCE, "        sample_weight=seen.sample_weight,\n", "", HEAD),
         (ENTRY, "        fit_intercept=fit_intercept,\n", "        fit_intercept=True,\n", HEAD),
         (ENTRY, "        penalize_intercept=penalize_intercept,\n", "        penalize_intercept=True,\n", HEAD),
         (ENTRY, "            layers=layers,\n            layer=layer,\n", "            layer=layer,\n", LAYERS),
@@ -89,7 +89,12 @@ MUTANTS = tuple(
             "LEAST_PROBABILITY = 1e-12",
             "test_a_certain_tree_is_wrong_by_the_least_probability",
         ),
-        (GATHER, 'seen.class_names, task), "group_risk"', 'None, task), "group_risk"', ESTIMATOR),
+        (
+            SETTLED,
+            "classes=class_names(targets, unseen, seen.class_names, task)",
+            "classes=class_names(targets, unseen, None, task)",
+            ESTIMATOR,
+        ),
         (
             "_audit/references.py",
             "training_damping(decay, task, len(rows),",
@@ -97,14 +102,19 @@ MUTANTS = tuple(
             "test_a_reference_model_is_damped_by_its_own_number_of_records",
         ),
         # From the audit to the model's risk
-        (GATHER, '{"fpr": options.fpr, "seed": options.seed}', '{"fpr": options.fpr}', RISK),
-        (GATHER, '{"fpr": options.fpr, "seed": options.seed}', '{"seed": options.seed}', RISK),
-        (GATHER, '(identity.get("group"), test_names)', '(identity.get("group"), (identity.get("group") or [])[: len(seen.test)])', RISK),
+        ("_audit/options.py", '{"fpr": self.fpr, "seed": self.seed}', '{"fpr": self.fpr}', RISK),
+        ("_audit/options.py", '{"fpr": self.fpr, "seed": self.seed}', '{"seed": self.seed}', RISK),
+        (
+            SETTLED,
+            'group_names(given.test_groups, len(seen.test), owner, "test_groups").get("group")',
+            '(identity.get("group") or [])[: len(seen.test)]',
+            RISK,
+        ),
         (RISKS, "member_correct=None if correct is None else correct[0]", "member_correct=None if correct is None else ~correct[0]", RISK),
         (RISKS, "group_risk(*losses, own, other, **how)", "group_risk(*losses, own, other)", RISK),
-        (GATHER, "options.fpr if risk is None else risk.fpr)", "options.fpr)", NOISE),
-        (GATHER, "/ (spare * q),", "/ spare,", NOISE),
-        (GATHER, "dof=scores.effective_dof,\n            outputs=q,", "dof=scores.effective_dof,", NOISE),
+        (EVIDENCE, "level = options.fpr if risk is None else risk.fpr", "level = options.fpr", NOISE),
+        (EVIDENCE, "/ (spare * q),", "/ spare,", NOISE),
+        (EVIDENCE, "dof=scores.effective_dof,\n            outputs=q,", "dof=scores.effective_dof,", NOISE),
         ("_audit/splits.py", "1e4", "1e3", ALIKE),
         ("_audit/splits.py", "1e4", "1e5", ALIKE),
         # Inside the scores
@@ -123,8 +133,13 @@ MUTANTS = tuple(
         ),
         ("scores/last_layer/precision.py", "np.quantile(shift, 0.95)", "np.quantile(shift, 0.9)", TWENTIETH),
         ("scores/last_layer/precision.py", "np.quantile(shift, 0.95)", "np.quantile(shift, 0.97)", TWENTIETH),
-        ("scores/last_layer/precision.py", "each: int = 5", "each: int = 4", TWENTIETH),
-        ("scores/last_layer/precision.py", "ROUNDING_TOLERANCE = 1e-4", "ROUNDING_TOLERANCE = 1e-3", REDONE),
+        (
+            "scores/last_layer/precision.py",
+            "probe_records(columns: dict[str, Array], *, each: int = 5",
+            "probe_records(columns: dict[str, Array], *, each: int = 4",
+            TWENTIETH,
+        ),
+        (LIMITS, "ROUNDING_TOLERANCE = 1e-4", "ROUNDING_TOLERANCE = 1e-3", REDONE),
         (
             "scores/last_layer/softmax_solver.py",
             'max(shift_error(columns["shift"], rounding), newton_error(',
@@ -133,11 +148,16 @@ MUTANTS = tuple(
         ),
         ("scores/last_layer/single_output.py", "INTERPOLATED = 1e-11", "INTERPOLATED = 1e-12", "test_leverage_counts_as_one_within_1e_11"),
         # The tail
-        (TAIL, '"shift", "margin_leverage")', '"shift")', "test_every_score_handed_to_the_tail_is_held_against_the_members"),
+        (
+            TAIL,
+            'named(source="scores", score=True)',
+            'named(source="scores", predicts=True)',
+            "test_every_score_handed_to_the_tail_is_held_against_the_members",
+        ),
         (
             "tail/predictors.py",
-            'COLUMNS = ("leverage", "margin_leverage", "loo", "shift")',
-            'COLUMNS = ("leverage", "loo", "shift")',
+            "COLUMNS = named(predicts=True)",
+            "COLUMNS = named(predicts=True)[:3]",
             PREDICTORS,
         ),
         ("tail/predictors.py", "QUANTILES = (0.9, 0.99)", "QUANTILES = (0.9, 0.95)", PREDICTORS),
@@ -145,7 +165,7 @@ MUTANTS = tuple(
         ("tail/predictors.py", "SHIFT_LEVELS = (0.02, 0.05, 0.1, 0.2)", "SHIFT_LEVELS = (0.05, 0.1, 0.2)", PREDICTORS),
         ("tail/predictors.py", "EXCESS_LEVELS = (0.01, 0.05, 0.1)", "EXCESS_LEVELS = (0.05, 0.1)", PREDICTORS),
         (PREDICTION, "LEAST_RECORDS = 500", "LEAST_RECORDS = 499", "test_a_prediction_needs_five_hundred_records_of_each_split"),
-        (PREDICTION, "MOST_TIED = 0.1", "MOST_TIED = 0.2", "test_a_tenth_of_tied_losses_is_still_predicted_from"),
+        ("tail/losses.py", "MOST_TIED = 0.1", "MOST_TIED = 0.2", "test_a_tenth_of_tied_losses_is_still_predicted_from"),
         (PREDICTION, "STRETCH = 0.1", "STRETCH = 0.2", BEYOND),
         (PREDICTION, "STRETCH = 0.1", "STRETCH = 0.05", BEYOND),
         (TAIL, "risk.auc_interval[0] > 0.5 or risk", "risk.auc_interval[0] > 0.5 and risk", APART),
@@ -170,7 +190,7 @@ MUTANTS = tuple(
         (LIMITS, "NONLINEAR_HEAD = 1e-3", "NONLINEAR_HEAD = 1e-2", SHARED),
         (LIMITS, "CROWDED = 0.25", "CROWDED = 0.5", SHARED),
         ("_compare/entry.py", "TOP = 0.01", "TOP = 0.02", COMPARED),
-        ("_compare/matching.py", "MOST_RELABELLED = 0.01", "MOST_RELABELLED = 0.02", COMPARED),
+        ("joins.py", "MOST_RELABELLED = 0.01", "MOST_RELABELLED = 0.02", COMPARED),
         (
             "_compare/entry.py",
             "tnr_difference_interval(samples, fpr, coverage=level, seed=seed)",
@@ -187,14 +207,14 @@ MUTANTS = tuple(
         ("cli/audits.py", '        "seed": seed,\n', "", COMMAND),
         ("cli/audits.py", '"fpr": "auto" if fpr is None else fpr', '"fpr": "auto"', COMMAND),
         ("cli/audits.py", '"damping": "auto" if damping is None else damping', '"damping": "auto"', COMMAND),
-        ("cli/audits.py", "fit_intercept=intercept, ", "", COMMAND),
+        ("cli/audits.py", '"fit_intercept": intercept, ', "", COMMAND),
         ("cli/gating.py", "value <= limit", "value < limit", COMMAND),
         ("cli/audits.py", '"tnr": max_tnr, "auc": max_auc', '"tnr": max_auc, "auc": max_tnr', COMMAND),
         # Reference models and the ground truth
-        (TRUTH, '    "margin_leverage",\n', "", EVERY),
-        (TRUTH, '    "lt_iqr",\n', "", EVERY),
-        (TRUTH, '    "predicted_tpr",\n', "", EVERY),
-        (TRUTH, '("lira_success", "lira_d", "rmia_success", "shokri_success")', '("lira_success", "lira_d", "rmia_success")', EVERY),
+        (TRUTH, "SCORES = named(score=True)", 'SCORES = named(score=True, source="scores")', EVERY),
+        (COLUMNS, '"traces",\n        unit="nats",\n        score=True,', '"traces",\n        unit="nats",', EVERY),
+        (COLUMNS, 'kind="share",\n        score=True,', 'kind="share",', EVERY),
+        (TRUTH, "RANKED_TRUTHS = named(truth=True)", "RANKED_TRUTHS = named(truth=True)[:3]", EVERY),
         ("metrics/tables.py", "RECALLS = ((0.01, 0.05), (0.01, 0.01), (0.05, 0.05))", "RECALLS = ((0.01, 0.05), (0.05, 0.05))", EVERY),
         (TRUTH, "[scores], seed=seed))", "[scores]))", DRAWN),
         (ROWS, '("variant", "variance", "center", "floor")', '("variant", "variance", "center")', OPTIONS),

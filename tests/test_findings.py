@@ -331,7 +331,7 @@ def test_outputs_that_are_not_the_head_s_are_told_with_their_records():
 
 
 def test_a_projection_whose_error_is_large_is_found_with_room_to_spare():
-    """A tenth of the dimensions is used, and yet the error that was measured says that sizes mean nothing."""
+    """A tenth of the dimensions is used, yet the measured error says that sizes mean nothing."""
     room = {"method": "projected", "dimensions": 1000, "parameters": 5000, "effective_dof": 100.0}
     finding = of(with_scores(**room, errors={"shift": 0.51}), "NS025")
     assert (finding.status, finding.figure) == ("found", 0.1) and "relative error of shift about 0.51" in finding.sentence
@@ -527,7 +527,7 @@ def test_a_shared_limit_has_one_home():
 
 
 def test_nothing_reads_a_status_out_of_prose():
-    """Kinds travel in types: the words before a colon are made in one file, and taken apart in no other."""
+    """Kinds travel in types: one file makes the words before a colon, and no other reads them."""
     texts = {path: path.read_text(encoding="utf-8") for path in (ROOT / "src" / "noshadow").rglob("*.py")}
     made = r"""["'](not applicable|not available|not calibrated here): """
     assert {path.name for path, text in texts.items() if re.search(made, text)} == {"outcomes.py"}  # its docstring

@@ -1,4 +1,4 @@
-"""One warning system: audits read back draw the same findings, and nothing that has a code is also a note."""
+"""One warning system: audits read back draw the same findings, and no finding is also a note."""
 
 import copy
 import json
@@ -181,7 +181,7 @@ AUDITS = {
 
 
 class Audits(dict):
-    """Each of them, made once when it is first asked for, and the codes of what its functions said by themselves."""
+    """Each audit, made once when first asked for, and the codes of its functions' own notes."""
 
     def __init__(self, folder):
         super().__init__()
@@ -257,7 +257,7 @@ def test_no_note_of_an_audit_is_one_that_a_finding_says(name, audits):
 
 @pytest.mark.parametrize("name", AUDITS)
 def test_what_a_function_by_itself_would_say_with_a_code_is_found(name, audits):
-    """Scores and risk keep their notes for those who call them alone: each with a code is a finding of the audit."""
+    """Each note with a code that scores and risk give by themselves is a finding of the audit."""
     audit, codes = audits[name], audits.codes[name]
     assert codes <= found(audit)
     expected = {"interpolated": "NS014", "softmax": "NS020", "swapped": "NS005", "all layers, projected": "NS025"}
@@ -278,7 +278,7 @@ def test_functions_by_themselves_still_warn():
 
 
 def test_a_mean_that_few_large_losses_move_is_a_note_without_a_code():
-    """Members have the larger mean, by losses of a tail, and yet the smaller loss nearly everywhere."""
+    """Members have the larger mean by a few large losses, and the smaller loss elsewhere."""
     rng = np.random.default_rng(0)
     inside = np.where(np.arange(400) % 10 == 0, 50.0, rng.exponential(0.1, 400))
     risk = ns.model_risk(inside, rng.exponential(0.5, 400), resamples=200)

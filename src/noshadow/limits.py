@@ -1,10 +1,10 @@
 """Thresholds that more than one room draws a line at.
 
-A finding holds its figure against one of them, and the function that made the figure warns by the same one when it is
-called without an audit. Thresholds that only a finding uses stand in its rule.
+A finding holds its figure against one of them. The function that made the figure warns by the same
+one when it is called without an audit. Thresholds that only a finding uses stand in its rule.
 """
 
-# Of the last layer and of many layers: what is left of the gradient, in units of a typical record's.
+# What is left of the gradient of the scored layers, in units of a typical record's.
 FAR_FROM_MINIMUM = 1.0
 # Of the factored curvature: about twelve of sixteen digits are lost.
 DOUBTFUL_CONDITION = 1e12
@@ -12,13 +12,15 @@ DOUBTFUL_CONDITION = 1e12
 ROUNDING_TOLERANCE = 1e-4
 # Share of the outputs that is no linear function of the features.
 NONLINEAR_HEAD = 1e-3
-# Effective degrees of freedom per projected dimension: from here on scores are half of what they should be, and less.
+# Effective degrees of freedom per projected dimension: beyond it, scores are half of what they
+# should be, and less.
 CROWDED = 0.25
 # Relative error of a projected score beyond which its size says nothing.
 FAR_OFF = 0.5
 # Upper end of the interval of the loss AUC below which members have the larger losses.
 SWAPPED_AUC = 0.5
-# Members allowed above τ from which the interval of TNR covers about what it claims (benchmarks/tnr_coverage.py).
+# Members allowed above τ from which the interval of TNR covers about what it claims
+# (benchmarks/tnr_coverage.py).
 FEW_MEMBERS = 5
 # Deviations of the reference models' mean losses.
 LARGEST_Z = 4.0

@@ -1,4 +1,4 @@
-"""What rooms tell each other in types rather than in prose: where λ comes from, what does not exist, what has a code."""
+"""Facts that rooms hand on as types: where λ comes from, what is absent, what has a code."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Damping:
 
 
 class Absent(str):
-    """Why something does not exist, as the text "kind: reason" that `not_applicable` holds and files keep.
+    """Why something does not exist: the text "kind: reason" that `not_applicable` holds.
 
     Attributes:
         kind: one of `ABSENCES`. reason: one sentence without the kind before it.
@@ -54,7 +54,7 @@ class Absent(str):
 
     @classmethod
     def of(cls, text: str) -> "Absent":
-        """What a file holds, typed again: `Absent.of(str(absent))` is `absent`. Text without a kind is a reason by itself."""
+        """Text of a file as a type again; text without a kind before it is a reason by itself."""
         if isinstance(text, cls):
             return text
         kind, colon, reason = text.partition(": ")
@@ -67,7 +67,7 @@ def not_applicable(reason: object) -> Absent:
 
 
 class Note(str):
-    """A sentence for whoever calls a function by itself, which an audit states as the finding `code` instead.
+    """A sentence for whoever calls a function by itself; an audit states it as the finding `code`.
 
     Plain text is a note that no finding says.
     """

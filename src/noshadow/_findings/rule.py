@@ -51,7 +51,7 @@ def rule(
     limits: Mapping[str, float] | None = None,
     undermines: bool = False,
 ) -> Callable[[Check], Rule]:
-    """A check becomes the rule that it decides; arguments as in `Rule`, `found_when` is its condition."""
+    """Turn a check into its rule. Arguments as in `Rule`; `found_when` is its condition."""
 
     def declared(check: Check) -> Rule:
         thresholds = {limit: float(value) for limit, value in (limits or {}).items()}

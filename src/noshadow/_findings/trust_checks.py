@@ -164,7 +164,7 @@ def crowded_projection(audit: Audited, limits: Limits) -> Outcome:
 
 
 def _damping_kind(scores: Mapping[str, Any]) -> str:
-    """Where λ comes from. Folders of versions without kinds have the sentence alone, which began with this word."""
+    """Where λ comes from. Older folders have no kind; their sentence begins with "automatic"."""
     kind = scores.get("damping_kind")
     return str(kind) if kind is not None else "automatic" if str(scores["damping_source"]).startswith("automatic") else "given"
 

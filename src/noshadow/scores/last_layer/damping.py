@@ -15,7 +15,7 @@ RELATIVE_DAMPING = 1e-6
 
 
 def resolved_damping(damping: float | str | Damping, mean_curvature: float, source: str | None) -> Damping:
-    """λ and where it comes from; a Damping is taken as it is, but for `source` in the place of its sentence.
+    """λ and where it comes from; a Damping is taken as it is, `source` replaces its sentence.
 
     "auto" means that the training's own λ is not known here: 10⁻⁶ of the mean eigenvalue of the undamped curvature,
     enough for a safe factorisation and too little to move well-determined directions.

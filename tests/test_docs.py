@@ -45,6 +45,8 @@ def folder(monkeypatch, tmp_path):
     """An empty folder to be in, from which modules can be imported that are forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    # What a page registers is forgotten with it.
+    monkeypatch.setattr("noshadow.views.readers._registered", [])
     yield tmp_path
     for file in tmp_path.glob("*.py"):
         sys.modules.pop(file.stem, None)

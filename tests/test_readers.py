@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -254,3 +255,12 @@ def test_a_reader_of_its_own_form_needs_no_table(registered):
     assert ns.collect_signals("fixed", None) is held and views.weights_sha256("fixed", held.outputs) == "0" * 64
     with pytest.raises(InputError, match=r"give one row of outputs per record; got the fixed str. It knows one split."):
         ns.audit("fixed", None, None)
+
+
+def test_batches_are_walked_in_one_place():
+    """A loop of its own would miss what the walk checks; a look at the first records is none."""
+    package = Path(views.__file__).parents[1]
+    lines = {(path.name, line) for path in package.rglob("*.py") for line in path.read_text().splitlines() if "records.batches(" in line}
+    walks = {name for name, line in lines if "next(iter(" not in line}
+    # Beside the walk: what hands batches on, kept, seeded or transformed.
+    assert walks == {"walk.py", "read_once.py", "network.py", "torch.py"}

@@ -18,7 +18,7 @@ from noshadow._audit import audit_target
 from noshadow.checks import InputError
 from noshadow.output_scale import LEAST_PROBABILITY, OutputScale, Part, settled_scale
 from noshadow.reference import train_references
-from noshadow.views import sklearn as sklearn_view
+from noshadow.views import estimators
 
 RNG = np.random.default_rng(17)
 
@@ -112,7 +112,7 @@ def test_zeros_are_raised_and_counted():
     np.testing.assert_allclose(
         found.member_losses, -np.log(own / own.sum(1, keepdims=True))[np.arange(900), y[:900]], rtol=1e-9, atol=1e-12
     )
-    assert LEAST_PROBABILITY == sklearn_view.LEAST_PROBABILITY
+    assert LEAST_PROBABILITY == estimators.LEAST_PROBABILITY
 
 
 def test_rows_that_are_no_probabilities_are_asked_about_unless_the_features_show_logits():

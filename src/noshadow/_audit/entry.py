@@ -110,8 +110,8 @@ def audit(
     Raises:
         InputError: an argument breaks a rule. NumericalError: a factorisation failed.
 
-    Cost: one forward pass over both splits and `record_scores`. More layers walk the training records
-        several times, from memory where their inputs take at most 1 GB.
+    Cost: one forward pass over both splits and `record_scores`. More layers walk the training
+        records several times, from memory where their inputs take at most 1 GB.
 
     Example:
         >>> import noshadow as ns
@@ -140,7 +140,7 @@ def audit(
         )
         return audit_language_model(model, train, test, options, given, batch_size=batch_size, device=device)
     started = time.perf_counter()
-    # Many layers walk the training records several times: the view's walk is the one that reads them.
+    # Many layers walk the training records several times: only the view's walk reads them.
     records = train if layers == "last" else read_once(records_of(train, "audit", "train", seed=seed))
     seen = view(
         model,

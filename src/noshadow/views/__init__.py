@@ -6,7 +6,8 @@ from typing import NoReturn
 from noshadow.checks import Array, NotApplicable, refuse
 from noshadow.signals import Signals
 from noshadow.views.causal_lm import is_causal_lm
-from noshadow.views.estimators import EstimatorFamily, estimator_reader
+from noshadow.views.estimator_family import EstimatorFamily
+from noshadow.views.estimators import estimator_reader
 from noshadow.views.reader import OutOfBag, Reader, Transform
 from noshadow.views.readers import model_family, readable_models, reader_of, register_reader, weights_sha256
 from noshadow.views.token_features import TokenHead
@@ -171,7 +172,7 @@ def collect_outputs(
 
 
 def stage_outputs(model: object, data: object) -> Iterator[Array]:
-    """Outputs of the records after each stage of the model's training, each (n, m), the last the model's own.
+    """Outputs (n, m) of the records after each stage of the training; the last are the model's own.
 
     Args:
         model: a fitted model whose family keeps its stages: boosting of scikit-learn.
@@ -197,8 +198,8 @@ def out_of_bag_outputs(model: object, data: object) -> OutOfBag:
         data: (X, y), the training records in the order of the fit.
 
     Raises:
-        NotApplicable: the family knows none, or the model was fitted on other records. InputError: the
-            model or the data cannot be read.
+        NotApplicable: the family knows none, or the model was fitted on other records.
+        InputError: the model or the data cannot be read.
 
     Cost: one prediction of every part for the records it has not seen.
     """

@@ -1,4 +1,4 @@
-"""Which models are causal language models of transformers. Importing this imports no transformers."""
+"""Family: causal language models of transformers. Importing this imports no transformers."""
 
 import sys
 

@@ -32,10 +32,10 @@ def forward_pass(
         features: whether to keep the inputs of the head.
 
     Returns:
-        The outputs are the head's own where the model's ending says the same, else the model's; of a
-        head that the caller named, its own throughout. The gaps say by how much the model's output
-        differs from the ending of its head's. Features are None when they were not asked for, or when
-        the head did not run for every record.
+        The outputs are the head's own where the model's ending says the same, else the model's; of
+        a head that the caller named, its own throughout. The gaps say by how much the model's
+        output differs from the ending of its head's. Features are None when they were not asked
+        for, or when the head did not run for every record.
 
     Raises:
         InputError: a batch does not give one row of outputs per record, or records are missing.

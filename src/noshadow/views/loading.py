@@ -42,7 +42,7 @@ class Records:
         chosen: groups of places → the batches of each group, read anew.
         names: what the data call the records; None where that is 0 … count − 1.
         data_notes: what a reader must know of the data; reading_notes: of how they were read, filled while they are.
-        in_memory: whether the batches are held already, so that a second walk need not read the data.
+        in_memory: whether the batches are held already: a second walk need not read the data.
     """
 
     count: int

@@ -1,4 +1,4 @@
-"""Records that are read once and walked many times: their batches are kept while they fit into memory."""
+"""Records that are read once and walked many times: batches are kept while they fit."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -19,10 +19,10 @@ def read_once(records: Records, *, most_bytes: int = MOST_KEPT_BYTES) -> Records
     """The same records, whose batches are kept after the first whole walk with a batch size.
 
     A later walk with that batch size gets copies, so that a model that works in place on its inputs
-    does not change what is kept. Batches of another size are read from the data: a collate_fn may pad
-    them otherwise. Where the batches of a walk exceed `most_bytes`, or hold something that is neither
-    a tensor, an array, a number nor text, nothing is kept and every walk reads the data. Records of
-    arrays are in memory already and are returned as they are.
+    does not change what is kept. Batches of another size are read from the data: a collate_fn may
+    pad them otherwise. Where the batches of a walk exceed `most_bytes`, or hold something that is
+    neither a tensor, an array, a number nor text, nothing is kept and every walk reads the data.
+    Records of arrays are in memory already and are returned as they are.
 
     Args:
         records: a split. Its `chosen` groups are read from the data as before.

@@ -22,7 +22,7 @@ class OutOfBag:
     """What the parts of a model say that were trained without a record.
 
     Attributes:
-        outputs: (n, m) their mean, on the scale of the model's outputs; NaN where there is no such part.
+        outputs: (n, m) their mean, on the scale of the model's outputs; NaN where there is none.
         parts: (n,) how many of them there are per record.
     """
 
@@ -45,7 +45,7 @@ class SignalsOf(Protocol):
 
 
 class OutputsOf(Protocol):
-    """Outputs of one split, and the task they settle or "auto"; arguments as in `collect_outputs`."""
+    """Outputs of one split, and the task they settle; arguments as in `collect_outputs`."""
 
     def __call__(  # noqa: D102
         self, model: Any, data: object, *, task: str, transform: Transform | None, settings: Settings
@@ -68,8 +68,9 @@ class OutOfBagOf(Protocol):
 class Reader:
     """What one family of models can give, as functions of a model and of data as users hold them.
 
-    What a family cannot give is a `NotApplicable` whose sentence says why. Estimators that read a table
-    (X, y) need not fill this in: `estimator_reader` makes it from functions of the fitted model.
+    What a family cannot give is a `NotApplicable` whose sentence says why. Estimators that read a
+    table (X, y) need not fill this in: `estimator_reader` makes it from functions of the fitted
+    model.
 
     Attributes:
         name: of the family, in words; unique in the list of readers.

@@ -35,8 +35,9 @@ _registered: list[Reader] = []
 def register_reader(reader: Reader) -> None:
     """Let `audit` and all other functions that take a model read one more family.
 
-    A registered reader is asked before those of the house, the latest first. It is known to this process
-    only: where other processes train or read models, register it in the module that they import.
+    A registered reader is asked before those of the house, the latest first. It is known to this
+    process only: where other processes train or read models, register it in the module that they
+    import.
 
     Args:
         reader: made by `estimator_reader`, or a `Reader` of your own.
@@ -64,11 +65,11 @@ def readable_models() -> str:
 
 
 def model_family(model: object) -> str | None:
-    """Family of a model by the names that calibrations know: what held for one need not hold for another.
+    """Family of a model, by the names that calibrations know.
 
-    "network" (nn.Module, multi-layer perceptron), "linear" (logistic regression), else what its reader
-    calls it: the estimator's own name. A pipeline or a search is what it ends in. None for anything that
-    no reader reads.
+    "network" (nn.Module, multi-layer perceptron), "linear" (logistic regression), else what its
+    reader calls it: the estimator's own name. A pipeline or a search is what it ends in. None for
+    anything that no reader reads.
     """
     reader = reader_of(model)
     return None if reader is None else reader.family(model)

@@ -1,12 +1,13 @@
-"""Any other estimator of scikit-learn: its predictions or class probabilities, and nothing of how they arise."""
+"""Any other estimator of scikit-learn: its predictions or class probabilities alone."""
 
 from dataclasses import replace
 
 from sklearn.base import BaseEstimator
 
-from noshadow.views.estimators import EstimatorFamily, estimator_reader
+from noshadow.views.estimator_family import EstimatorFamily
+from noshadow.views.estimators import estimator_reader
 
-# Pipelines that end in no estimator are read here too: what is wrong with them is said where they are taken apart.
+# A pipeline that ends in no estimator is read here too, and refused with its reason.
 ANY_ESTIMATOR = replace(
     estimator_reader(EstimatorFamily(name="any estimator", reads=lambda _: True)),
     reads=lambda model: isinstance(model, BaseEstimator),

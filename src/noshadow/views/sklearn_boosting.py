@@ -13,7 +13,8 @@ from sklearn.ensemble import (
 )
 
 from noshadow.checks import Array
-from noshadow.views.estimators import EstimatorFamily, estimator_reader
+from noshadow.views.estimator_family import EstimatorFamily
+from noshadow.views.estimators import estimator_reader
 
 BOOSTED = (
     AdaBoostClassifier,

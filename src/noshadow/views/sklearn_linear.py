@@ -1,4 +1,4 @@
-"""Linear models of scikit-learn: logistic regression, least squares, ridge, stochastic gradients."""
+"""Linear models of scikit-learn: logistic, least squares, ridge, stochastic gradients."""
 
 from typing import Any, NoReturn
 
@@ -13,13 +13,17 @@ from sklearn.linear_model import (
 )
 
 from noshadow.checks import Array, refuse
-from noshadow.views.estimators import WITHOUT, EstimatorFamily, estimator_reader, require_fitted, type_name
+from noshadow.views.estimator_family import WITHOUT, EstimatorFamily, require_fitted, type_name
+from noshadow.views.estimators import estimator_reader
 from noshadow.views.penalty import least_squares_penalty, logistic_penalty, ridge_penalty
 from noshadow.views.reader import LINEAR
 
 
 def _logistic_headless(last: Any) -> str | None:
-    """Parameters of scikit-learn < 1.8: probabilities there are not the softmax or the sigmoid of the linear outputs."""
+    """Why the probabilities are not the softmax or the sigmoid of the linear outputs, or None.
+
+    The parameters asked for are those of scikit-learn < 1.8.
+    """
     name, scheme, binary = type_name(last), getattr(last, "multi_class", None), len(last.classes_) == 2
     if not binary and (scheme == "ovr" or last.solver == "liblinear"):
         return f"{name} was trained one class against the rest, so no one softmax head exists; {WITHOUT}"
@@ -81,7 +85,7 @@ RIDGE_CLASSIFIER = estimator_reader(
     )
 )
 
-# Its head is not read: it stops after its epochs, away from the minimum that scores of a head assume.
+# No head is read: training ends after its epochs, and scores of a head assume a minimum.
 STOCHASTIC_GRADIENT = estimator_reader(
     EstimatorFamily(
         name="linear classifier by stochastic gradients",

@@ -7,7 +7,8 @@ from scipy.special import expit
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 
 from noshadow.checks import Array
-from noshadow.views.estimators import WITHOUT, EstimatorFamily, estimator_reader, estimator_task, type_name
+from noshadow.views.estimator_family import WITHOUT, EstimatorFamily, estimator_task, type_name
+from noshadow.views.estimators import estimator_reader
 from noshadow.views.penalty import perceptron_penalty
 from noshadow.views.reader import NETWORK
 

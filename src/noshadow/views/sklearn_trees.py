@@ -7,7 +7,8 @@ from scipy.sparse import issparse
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor, RandomForestClassifier, RandomForestRegressor
 
 from noshadow.checks import Array, NotApplicable
-from noshadow.views.estimators import EstimatorFamily, estimator_reader, predictions, type_name
+from noshadow.views.estimator_family import EstimatorFamily, predictions, type_name
+from noshadow.views.estimators import estimator_reader
 
 FORESTS = (ExtraTreesClassifier, ExtraTreesRegressor, RandomForestClassifier, RandomForestRegressor)
 

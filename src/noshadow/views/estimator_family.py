@@ -1,0 +1,116 @@
+"""A family of estimators that read a table (X, y), and the answers scikit-learn has for it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, is_classifier, is_regressor
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from noshadow.checks import Array, InputError, NotApplicable, refuse
+from noshadow.outcomes import Absent
+from noshadow.views.penalty import Penalty
+from noshadow.views.reader import NO_BAGS, NO_STAGES
+
+WITHOUT = "record scores need one, model-level risk does not."
+
+
+def type_name(last: Any) -> str:
+    """The class of an estimator: the name of a family that no calibration knows."""
+    return type(last).__name__
+
+
+def no_head(last: Any) -> str:
+    """Why an estimator without a linear head has no record scores."""
+    return f"{type_name(last)} has no linear head that noshadow reads; {WITHOUT}"
+
+
+def no_penalty(last: Any, n: int) -> Penalty:
+    """No λ: there is no head that it could damp."""
+    return Penalty(Absent("not available", "The model has no linear head to damp."))
+
+
+def require_fitted(last: Any, owner: str) -> None:
+    """Refuse what is no classifier or regressor, or was never fitted."""
+    name = type_name(last)
+    if not isinstance(last, BaseEstimator) or not (is_classifier(last) or is_regressor(last)):
+        refuse(owner, "model", "be or end in a classifier or a regressor", name if isinstance(last, BaseEstimator) else repr(last))
+    try:
+        check_is_fitted(last)
+    except NotFittedError as error:
+        raise InputError(f"{owner}: model must be fitted; got {name} before fit. Call its fit first.") from error
+
+
+def estimator_task(last: Any, owner: str, *, several_labels: bool = False) -> str:
+    """The task that a fitted scikit-learn estimator settles: "regression" or "classification".
+
+    Raises:
+        InputError: no classifier or regressor, not fitted, several labels per record, no class
+            probabilities, or one class.
+    """
+    require_fitted(last, owner)
+    if is_regressor(last):
+        return "regression"
+    name = type_name(last)
+    if several_labels or isinstance(last.classes_, list) or getattr(last, "multilabel_", False):
+        refuse(owner, "model", "predict one label per record", f"{name} with several", "Multi-label models: audit one label at a time.")
+    if not hasattr(last, "predict_proba"):
+        refuse(owner, "model", "give class probabilities", f"{name} without predict_proba", "Wrap it in CalibratedClassifierCV.")
+    if len(last.classes_) < 2:
+        refuse(owner, "model", "know at least two classes", f"{name} fitted on one")
+    return "classification"
+
+
+def predictions(last: Any, X: Any, task: str) -> Array:
+    """predict(X) of a regression, (n,) or (n, q); predict_proba(X) of a classifier, (n, m)."""
+    return np.asarray(last.predict(X) if task == "regression" else last.predict_proba(X))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EstimatorFamily:
+    """A family of fitted estimators, as functions of the last step of a pipeline.
+
+    Attributes:
+        name: in words. described: one model of the family, in error messages.
+        reads: last → whether it is of this family; must not fail, whatever it is given.
+        calibrated_as: last → the name that calibrations know.
+        task: (last, owner) → "regression" or "classification"; refuses what cannot be read.
+        classes: last → the labels of classes 0 … m − 1.
+        outputs: (last, X, task) → predictions of a regression, class probabilities of a classifier.
+        headless: last → why it has no head that can be read, or None when it has one.
+        head: (last, X, dense X) → inputs (n, d) and raw outputs (n, m) of the head; asked for only
+            where `headless` is None.
+        penalty: (last, n) → λ of the training on n records; asked for only with a head.
+        history: (last, X, task) → what `outputs` gives, after each stage of the training.
+        out_of_bag: (last, X, task) → mean of what the parts trained without a record give for it,
+            NaN where there is none, and the number of these parts.
+    """
+
+    name: str
+    described: str = "a scikit-learn estimator"
+    reads: Callable[[Any], bool]
+    calibrated_as: Callable[[Any], str] = type_name
+    task: Callable[[Any, str], str] = estimator_task
+    classes: Callable[[Any], Any] = lambda last: last.classes_
+    outputs: Callable[[Any, Any, str], Array] = predictions
+    headless: Callable[[Any], str | None] = no_head
+    head: Callable[[Any, Any, Array], tuple[Array, Array]] | None = None
+    penalty: Callable[[Any, int], Penalty] = no_penalty
+    history: Callable[[Any, Any, str], Iterator[Array]] | NotApplicable = NO_STAGES
+    out_of_bag: Callable[[Any, Any, str], tuple[Array, Array]] | NotApplicable = NO_BAGS
+
+
+def last_step(model: Any) -> tuple[tuple[Any, ...], Any]:
+    """The steps that transform, and the estimator that a pipeline or a search ends in."""
+    steps: list[Any] = []
+    last = model
+    while isinstance(last, Pipeline) or (isinstance(last, BaseEstimator) and hasattr(last, "best_estimator_")):
+        if isinstance(last, Pipeline):
+            steps += [step for _, step in last.steps[:-1] if step is not None and step != "passthrough"]
+            last = last.steps[-1][1]
+        else:
+            last = last.best_estimator_
+    return tuple(steps), last

@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import PackedSequence
 from noshadow.views.batch import Batch
 from noshadow.views.loading import Records
 
-# Inputs beyond it are read again on every walk: a kernel over as many records is larger by far.
+# Inputs beyond it are read again on every walk: memory stays bounded.
 MOST_KEPT_BYTES = 2**30
 
 

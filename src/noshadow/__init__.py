@@ -41,8 +41,9 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Public name → the module it lives in, imported when the name is first used: torch and scikit-learn take seconds to load, and
-# `noshadow --help` or a gate need neither. A name that is a module itself maps to "".
+# Public name → the module it lives in, imported when the name is first used: torch and scikit-learn
+# take seconds to load, and `noshadow --help` or a gate need neither. A name that is a module itself
+# maps to "".
 _HOMES = {
     "AttackSuccess": "attacks",
     "Audit": "results",

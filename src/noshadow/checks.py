@@ -172,8 +172,9 @@ def resolved_task(task: str, outputs: Array, targets: Array, owner: str) -> str:
     """The task named, or inferred from dtypes and shapes where that is not a guess.
 
     Float targets mean regression; integers with m ≥ 2 outputs classification; integers 0/1 with one
-    output binary. Anything else is asked for, and so are look-alikes that a guess would get wrong: floats 0.0/1.0
-    beside one output (a BCE head), rows that sum to one (soft labels) and several columns of 0 and 1 (multi-label).
+    output binary. Anything else is asked for, and so are look-alikes that a guess would get wrong:
+    floats 0.0/1.0 beside one output (a BCE head), rows that sum to one (soft labels) and several
+    columns of 0 and 1 (multi-label).
     """
     require_choice(task, ("auto", *TASKS), owner, "task")
     if task != "auto":

@@ -27,7 +27,8 @@ class Column:
         kind: "number", "share" (between 0 and 1), "text", "flag" or "count".
         score: it is a guess at who is exposed, and is compared with what attacks measured.
         truth: it is what attacks measured; scores are compared with it.
-        ranks: its place among the columns that a rank may follow, the first that is there; 0 where none may.
+        ranks: its place among the columns that a rank may follow, the first that is there; 0 where
+            none may.
         predicts: its quantiles may be predictors of a calibration.
         page: its place among the figures that a page shows first; 0 where it is not among them.
         by_task: a meaning of its own in some task.

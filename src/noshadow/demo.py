@@ -16,8 +16,9 @@ EPOCHS = 200
 def demo_audit(*, seed: int = 0, progress: bool = True) -> Audit:
     """Audit a small network trained on half of scikit-learn's handwritten digits (898 of 1,797 images).
 
-    A two-layer network (64 → 64 → 10), full-batch Adam, weight decay 1e-4, 200 epochs: it fits its training
-    half almost perfectly, as many models in use do. The other half stands for the people it has not seen.
+    A two-layer network (64 → 64 → 10), full-batch Adam, weight decay 1e-4, 200 epochs: it fits its
+    training half almost perfectly, as many models in use do. The other half stands for the people
+    it has not seen.
 
     Raises:
         InputError: the seed is not a whole number ≥ 0.

@@ -1,7 +1,7 @@
 """The house's exceptions, and the one sentence they are raised with.
 
-Every message is one sentence of the form "function: argument must rule; got value. Next step." Nothing heavy is imported here: the
-command line starts with it.
+Every message is one sentence of the form "function: argument must rule; got value. Next step."
+Nothing heavy is imported here: the command line starts with it.
 """
 
 from typing import NoReturn
@@ -32,7 +32,8 @@ class NotApplicable(Exception):
     """A requested quantity does not exist for this model or data; the message says why."""
 
 
-# Options of the record scores, and the functions that hand them on instead of having them: tests hold both against the signatures.
+# Options of the record scores, and the functions that hand them on instead of having them: tests
+# hold both against the signatures.
 SCORE_OPTIONS = frozenset(
     {"method", "refine", "precision", "block_size", "max_memory", "outputs", "dimension", "unvectorised", "class_basis"}
 )

@@ -1,7 +1,7 @@
 """Two tables joined by record id, and whether what both say about a record agrees: the one place where records are paired.
 
-Ids alone are no proof, since they are row numbers unless somebody named the records. Targets, and losses where both tables hold them,
-are therefore compared wherever tables meet.
+Ids alone are no proof, since they are row numbers unless somebody named the records. Targets, and
+losses where both tables hold them, are therefore compared wherever tables meet.
 """
 
 import re
@@ -13,15 +13,24 @@ import pandas as pd
 from noshadow.checks import Array, NotApplicable, refuse
 from noshadow.metrics import spearman
 
-MOST_RELABELLED = 0.01  # share of joined records whose targets may differ where a few corrected labels are no other data set
-FLOOR_NATS = 1e-5  # float32 logits up to about 100 round a cross-entropy by as much: below it, losses have no order
-FLOOR_SQUARES = 1e-12  # of the mean squared target: the square of what float32 predictions are rounded by, with room for sums
-LEAST_CORRELATION = 0.1  # losses after the second epoch of a training and at its end: measured 0.16 to 1, digits and random labels
+# share of joined records whose targets may differ where a few corrected labels are no other data
+# set
+MOST_RELABELLED = 0.01
+# float32 logits up to about 100 round a cross-entropy by as much: below it, losses have no order
+FLOOR_NATS = 1e-5
+# of the mean squared target: the square of what float32 predictions are rounded by, with room for
+# sums
+FLOOR_SQUARES = 1e-12
+# losses after the second epoch of a training and at its end: measured 0.16 to 1, digits and random
+# labels
+LEAST_CORRELATION = 0.1
 FEWEST_RANKED = 30  # records; with fewer, a correlation below the least is no proof
 _TARGET = re.compile(r"target(_\d+)?")
 _ROUNDING = 1e-6  # of targets in float32, relative to their size and to their spread
 _SAME_LOSS = 1e-2  # records whose losses are so close, relatively, may change places without harm
-_SAME_SORTED = 1e-4  # sorted losses of one model on the same records, relatively: what batch sizes and devices move them by
+# sorted losses of one model on the same records, relatively: what batch sizes and devices move them
+# by
+_SAME_SORTED = 1e-4
 
 _ABSOLUTE = 1e-2  # part of either share that is allowed relative to the mean loss
 
@@ -31,7 +40,8 @@ class Held:
     """What a table says about its records.
 
     Attributes:
-        ids: (n,). targets: (n,) or (n, q), None when it has none. losses: (n,) under the audited model, None when it has none.
+        ids: (n,). targets: (n,) or (n, q), None when it has none. losses: (n,) under the audited
+            model, None when it has none.
     """
 
     ids: Array
@@ -44,8 +54,9 @@ class LossAgreement:
     """How two losses of each record go together.
 
     Attributes:
-        kind: "equal"; "reordered": the same numbers under other records; "unrelated": no rank correlation although both vary;
-            "related": neither, as of a model at another time or in training mode.
+        kind: "equal"; "reordered": the same numbers under other records; "unrelated": no rank
+            correlation although both vary; "related": neither, as of a model at another time or in
+            training mode.
         differing: (k,) joined records whose losses differ, counted from 0 in the order of the join.
         correlation: Spearman's, None where one side is constant.
     """
@@ -62,8 +73,8 @@ class Join:
     Attributes:
         first, second: (shared,) rows in each table, in the first one's order.
         names: (shared,) their ids as text.
-        relabelled: (k,) joined records with another target, counted from 0 in the order of the join; None when the targets have
-            forms that cannot be compared.
+        relabelled: (k,) joined records with another target, counted from 0 in the order of the
+            join; None when the targets have forms that cannot be compared.
         losses: how the losses go together, None unless both tables hold them.
     """
 
@@ -80,8 +91,9 @@ class Join:
 def join(first: Held, second: Held, owner: str, *, floor: float = FLOOR_NATS) -> Join:
     """The records both tables name, ids compared as text, and where the tables contradict each other about them.
 
-    Targets agree when they are equal up to the rounding of float32, or when one is an increasing recoding of the other over all joined
-    records (labels counted from 1, −1 and 1 for 0 and 1, scaled numbers, one-hot rows): records in another order are no such recoding.
+    Targets agree when they are equal up to the rounding of float32, or when one is an increasing
+    recoding of the other over all joined records (labels counted from 1, −1 and 1 for 0 and 1,
+    scaled numbers, one-hot rows): records in another order are no such recoding.
 
     Args:
         first, second: the tables. owner: the function named in error messages.
@@ -114,11 +126,13 @@ def require_agreement(found: Join, owner: str, argument: str, other: str, hint: 
     """Refuse tables that contradict each other about a record; notes on losses that only resemble each other.
 
     Args:
-        found: of the two tables. owner, argument: as in `refuse`. other: what the argument was joined with, in words.
+        found: of the two tables. owner, argument: as in `refuse`. other: what the argument was
+            joined with, in words.
         hint: what to do.
 
     Raises:
-        InputError: a target differs, or the losses are those of other records: how many of how many, and the first id.
+        InputError: a target differs, or the losses are those of other records: how many of how
+            many, and the first id.
     """
     n = len(found)
     if found.relabelled is None:
@@ -151,7 +165,8 @@ def loss_agreement(given: Array, expected: Array, *, floor: float) -> LossAgreem
     """Whether two losses of the same records are equal, reordered, unrelated or related, see `LossAgreement`.
 
     Args:
-        given, expected: (n,). floor: losses below it are taken for it on both sides, since rounding alone orders them.
+        given, expected: (n,). floor: losses below it are taken for it on both sides, since rounding
+            alone orders them.
 
     Cost: O(n log n).
     """

@@ -1,7 +1,8 @@
 """Algebra with the rescue reported: scaled SPD inverses, forms over pairs of rows, conjugate gradients.
 
 `vech` order throughout: the upper triangle row by row, (0,0), (0,1) … (0,d−1), (1,1) ….
-Rows are held as (row, record) so that every product below is one matrix multiplication over records.
+Rows are held as (row, record) so that every product below is one matrix multiplication over
+records.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +29,8 @@ class SpdInverse:
 
     Attributes:
         matrix: (N, N) float64.
-        jitter: what was added to the diagonal of the unit-diagonal scaled matrix; 0 when nothing was.
+        jitter: what was added to the diagonal of the unit-diagonal scaled matrix; 0 when nothing
+            was.
         condition: 1-norm condition estimate of the scaled matrix.
     """
 
@@ -40,8 +42,8 @@ class SpdInverse:
 def spd_inverse(matrix: Array, owner: str, *, overwrite: bool = False) -> SpdInverse:
     """Inverse by Cholesky of the matrix scaled to unit diagonal, with a reported jitter ladder.
 
-    Scaling to unit diagonal bounds the rounding error by the condition of the scaled matrix, which for
-    curvatures of rare classes is far below that of the matrix itself.
+    Scaling to unit diagonal bounds the rounding error by the condition of the scaled matrix, which
+    for curvatures of rare classes is far below that of the matrix itself.
 
     Args:
         matrix: (N, N) symmetric, float64; left untouched unless `overwrite`.
@@ -87,8 +89,10 @@ def cholesky_in_place(matrix: Array) -> tuple[Array, int]:
     """Cholesky factor of a symmetric row-ordered matrix in the matrix's own memory.
 
     Returns:
-        (factor, pivot): the factor is column-ordered and in the lower triangle, the other triangle still holds the matrix. The
-        pivot is 0, or the 1-based number of the first row at which the matrix is not positive definite.
+        (factor, pivot): the factor is column-ordered and in the lower triangle, the other triangle
+            still holds the matrix. The
+        pivot is 0, or the 1-based number of the first row at which the matrix is not positive
+        definite.
     """
     # Symmetric, so its transpose is the column-ordered matrix that LAPACK wants.
     factor, pivot = lapack.dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
@@ -118,11 +122,12 @@ def _scaled_on_both_sides(matrix: Array, scale: Array) -> Array:
 def batched_spd_solve(matrices: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Solve many small symmetric positive definite systems, (b, m, m) and (b, m), by Cholesky.
 
-    LAPACK works on one small matrix at a time, so it is the batch that is shared out over torch's threads.
+    LAPACK works on one small matrix at a time, so it is the batch that is shared out over torch's
+    threads.
 
     Returns:
-        (solutions (b, m), smallest pivots (b,)); a matrix that is not positive definite has pivot 0 and a
-        meaningless solution.
+        (solutions (b, m), smallest pivots (b,)); a matrix that is not positive definite has pivot 0
+        and a meaningless solution.
     """
     threads = torch.get_num_threads()
     if threads == 1 or matrices.numel() * matrices.shape[-1] < _THREADED_FROM:
@@ -169,9 +174,11 @@ def pair_gram(parts: Iterable[tuple[torch.Tensor, torch.Tensor]], k: int, d: int
     """Σ_b weights[:, b] · vech(rows_b rows_bᵀ)ᵀ over parts of the records, (k, d(d+1)/2) float64.
 
     Args:
-        parts: pairs of weights (k, b) and rows (d, b) of one dtype, in which each part is multiplied; parts are added up in float64.
+        parts: pairs of weights (k, b) and rows (d, b) of one dtype, in which each part is
+            multiplied; parts are added up in float64.
 
-    Cost: k·d²·b flops up to the panel's corner. Whichever of the two sides is smaller gets multiplied
+    Cost: k·d²·b flops up to the panel's corner. Whichever of the two sides is smaller gets
+        multiplied
     out, so the work beside the matrix product is O(min(k, d)·d·b). Memory: twice the result.
     """
     if k >= d:
@@ -180,7 +187,8 @@ def pair_gram(parts: Iterable[tuple[torch.Tensor, torch.Tensor]], k: int, d: int
             products = pair_products(rows)
             total += _aligned_product(weights, products)[:, : len(products)]
         return total
-    # Whole panels are added up, below their diagonal too, and taken apart once: a row at a time costs as much as the product.
+    # Whole panels are added up, below their diagonal too, and taken apart once: a row at a time
+    # costs as much as the product.
     panels = _panels(d, k)
     sums = [torch.zeros(((high - low) * k, _aligned(d - low)), dtype=torch.float64) for low, high in panels]
     for weights, rows in parts:
@@ -216,8 +224,8 @@ def _aligned_product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 class PairForms:
     """`count` = k quadratic forms over d coordinates, laid out for fast evaluation on blocks of records.
 
-    `dense` holds (k, d(d+1)/2) vech coefficients when k ≥ d; otherwise `panels` holds, for each run of
-    rows, the coefficients as one matrix.
+    `dense` holds (k, d(d+1)/2) vech coefficients when k ≥ d; otherwise `panels` holds, for each run
+    of rows, the coefficients as one matrix.
     """
 
     count: int
@@ -257,11 +265,15 @@ class IterativeSolution:
     """What conjugate gradients found for k right-hand sides.
 
     Attributes:
-        solution: (k, …) as the right-hand sides. Of a column that did not converge: its last iterate.
-        converged: (k,) whether the residual reached the tolerance (a tenth above it counts: rounding of the recurrence).
-        residual: (k,) ‖b − Ax‖/‖b‖, 0 for b = 0; from one more product when verified, else as the recurrence has it.
+        solution: (k, …) as the right-hand sides. Of a column that did not converge: its last
+            iterate.
+        converged: (k,) whether the residual reached the tolerance (a tenth above it counts:
+            rounding of the recurrence).
+        residual: (k,) ‖b − Ax‖/‖b‖, 0 for b = 0; from one more product when verified, else as the
+            recurrence has it.
         iterations: (k,) steps taken.
-        negative_curvature: (k,) whether a direction with vᵀAv ≤ 0 was met; the column stops before that step.
+        negative_curvature: (k,) whether a direction with vᵀAv ≤ 0 was met; the column stops before
+            that step.
         least_curvature: (k,) smallest vᵀAv/vᵀv over the directions walked, +inf where none was.
     """
 
@@ -286,18 +298,21 @@ def batched_cg(
 ) -> IterativeSolution:
     """Solve Ax = b for k right-hand sides at once by (preconditioned) conjugate gradients, each with its own steps.
 
-    Columns are frozen once converged or on negative curvature and then reach `product` and `preconditioner` as
-    zeros, so that either may skip them; other columns are not affected. The steps are of the flexible kind
-    (Polak–Ribière), so the preconditioner may itself be an iteration.
+    Columns are frozen once converged or on negative curvature and then reach `product` and
+    `preconditioner` as zeros, so that either may skip them; other columns are not affected. The
+    steps are of the flexible kind (Polak–Ribière), so the preconditioner may itself be an
+    iteration.
 
     Args:
-        product: X ↦ AX on tensors shaped as `right`, A symmetric and meant to be positive definite. It may be a different
-            matrix for each column.
+        product: X ↦ AX on tensors shaped as `right`, A symmetric and meant to be positive definite.
+            It may be a different matrix for each column.
         right: (k, N), or (k, …) for unknowns that are matrices.
-        tolerance: stop a column at ‖b − Ax‖ ≤ tolerance·‖b‖. max_iterations: products spent at most, beside the check.
+        tolerance: stop a column at ‖b − Ax‖ ≤ tolerance·‖b‖. max_iterations: products spent at
+            most, beside the check.
         preconditioner: X ↦ M⁻¹X with M near A and positive definite, or None.
         verified: compute the residuals afresh at the end, for one more product.
-        stop: (step, solution, residual of the recurrence) → whether to end there, asked after each step; None: never.
+        stop: (step, solution, residual of the recurrence) → whether to end there, asked after each
+            step; None: never.
         owner: whom an error names.
 
     Raises:

@@ -1,7 +1,7 @@
 """Losses and margins of records under a model's outputs: the one place where tasks become formulas.
 
-Tasks are already resolved here; targets are what `task_targets` returns for the task: (n, q) floats for
-regression, (n,) floats in [0, 1] for binary, (n,) labels or (n, m) rows of probabilities for
+Tasks are already resolved here; targets are what `task_targets` returns for the task: (n, q) floats
+for regression, (n,) floats in [0, 1] for binary, (n,) labels or (n, m) rows of probabilities for
 classification.
 """
 
@@ -56,8 +56,8 @@ def block_losses(outputs: torch.Tensor, targets: torch.Tensor, task: str) -> tor
 def record_losses(outputs: Array, targets: Array, task: str) -> Array:
     """Loss of every record, float64 (n,).
 
-    Squared error ‖y − f‖², or cross-entropy in nats through the margin φ: ℓ = log(1 + e^{−φ}), which keeps
-    full relative precision as p_y → 1.
+    Squared error ‖y − f‖², or cross-entropy in nats through the margin φ: ℓ = log(1 + e^{−φ}),
+    which keeps full relative precision as p_y → 1.
 
     Args:
         outputs: (n, m). targets: as `task_targets` returns them.
@@ -74,8 +74,8 @@ def record_losses(outputs: Array, targets: Array, task: str) -> Array:
 def record_margins(outputs: Array, targets: Array, task: str) -> Array:
     """Margin φ = log p_y − log Σ_{c≠y} p_c of every record, float64 (n,): LiRA's statistic, larger = more member-like.
 
-    Through logits, so that it neither saturates nor loses digits as p_y → 0 or 1; p_y = 1/(1 + e^{−φ}). Soft targets
-    count as their most probable class (the first of several).
+    Through logits, so that it neither saturates nor loses digits as p_y → 0 or 1; p_y = 1/(1 +
+    e^{−φ}). Soft targets count as their most probable class (the first of several).
 
     Args:
         outputs: (n, m) logits. targets: as `task_targets` returns them.

@@ -13,9 +13,10 @@ class Damping:
 
     Attributes:
         value: λ ≥ 0.
-        kind: "given" (by the caller), "weight_decay" (of the training objective), "estimator" (its own penalty),
-            "automatic" (the training's λ is unknown, and a share of the curvature stands in for it) or "substitute"
-            (the training had none, the method needs one, and a share of the curvature stands in for it).
+        kind: "given" (by the caller), "weight_decay" (of the training objective), "estimator" (its
+            own penalty), "automatic" (the training's λ is unknown, and a share of the curvature
+            stands in for it) or "substitute" (the training had none, the method needs one, and a
+            share of the curvature stands in for it).
         sentence: the same for people.
     """
 

@@ -11,11 +11,13 @@ from noshadow.outcomes import Note
 
 SCALES = ("auto", "logits", "probabilities")
 LEAST_PROBABILITY = 1e-15
-# How far sums of rows may be from 1: rounding of a softmax in half precision; of what the caller says are probabilities, a few digits.
+# How far sums of rows may be from 1: rounding of a softmax in half precision; of what the caller
+# says are probabilities, a few digits.
 SUM_ROUNDING, STATED_ROUNDING = 1e-3, 0.05
 OUTSIDE = 1e-6  # beyond 0 and 1, by rounding
 LEAST_RECORDS = 10  # as many logits within [0, 1] are no chance
-LINEAR_HEAD = 1e-3  # root mean square of what a linear function of the features leaves, as a share of the spread
+# root mean square of what a linear function of the features leaves, as a share of the spread
+LINEAR_HEAD = 1e-3
 CLEARLY = 10.0  # times better than the other reading
 DEVIATIONS = 3.0  # standard errors by which labels speak for a reading
 MIDDLE = 1e-3  # probabilities this far from 0 and 1 have a logit that float32 holds
@@ -43,9 +45,10 @@ class OutputScale:
 def settled_scale(parts: Sequence[Part], task: str, output_scale: str, owner: str) -> OutputScale:
     """What the outputs of a model's splits are.
 
-    Rows that lie in [0, 1] and sum to one are probabilities. Log-probabilities of classes are logits. One column within [0, 1], or
-    rows that sum to something else, may be either: the features decide where one reading is a linear function of them and the
-    other is not, labels where they speak for logits; what is left is asked for.
+    Rows that lie in [0, 1] and sum to one are probabilities. Log-probabilities of classes are
+    logits. One column within [0, 1], or rows that sum to something else, may be either: the
+    features decide where one reading is a linear function of them and the other is not, labels
+    where they speak for logits; what is left is asked for.
 
     Args:
         parts: one for each split; those without records say nothing.
@@ -79,9 +82,10 @@ def require_scale(task: str, output_scale: object, owner: str) -> None:
 def logits_of(arrays: Sequence[Array], task: str) -> tuple[list[Array], int]:
     """Logits of probabilities, float64: log p of every class, or log p − log(1 − p) of one column; and how many entries were raised.
 
-    A zero has no logarithm and is raised to 1e-15, or to the smallest positive probability of all arrays if that is less: it was
-    rounded from something no larger. Softmax and sigmoid of the logits are the probabilities, so losses, margins and scores are
-    those of the model; logits are known up to a shift a record.
+    A zero has no logarithm and is raised to 1e-15, or to the smallest positive probability of all
+    arrays if that is less: it was rounded from something no larger. Softmax and sigmoid of the
+    logits are the probabilities, so losses, margins and scores are those of the model; logits are
+    known up to a shift a record.
     """
     logs, raised = [np.zeros(array.shape) for array in arrays], 0
     for sign in (1, -1) if task == "binary" else (1,):

@@ -33,7 +33,8 @@ class Signals:
             model has no linear head (record scores are then not applicable).
         outputs: (n, m) logits, or predictions of a regression.
         targets: (n,) integer labels, (n,) or (n, q) floats, or (n, m) rows of probabilities.
-        ids: (n,) unique integers or strings; row numbers unless given. has_ids: whether they were given.
+        ids: (n,) unique integers or strings; row numbers unless given. has_ids: whether they were
+            given.
 
     Example:
         >>> import noshadow as ns
@@ -80,8 +81,9 @@ class Signals:
 def save_splits(path: str | Path, train: Signals, test: Signals, *, loss_traces: object = None) -> None:
     """Write both splits to one `.npz` or `.safetensors` file that `noshadow audit` reads.
 
-    Keys: `train_features, train_outputs, train_targets, train_ids` and the same for `test`, optional
-    `loss_traces`. Text ids go to safetensors as zero-padded UTF-8 rows. Whole or not at all; only the owner can read the file.
+    Keys: `train_features, train_outputs, train_targets, train_ids` and the same for `test`,
+    optional `loss_traces`. Text ids go to safetensors as zero-padded UTF-8 rows. Whole or not at
+    all; only the owner can read the file.
 
     Raises:
         InputError: another suffix, or a place that cannot be written.

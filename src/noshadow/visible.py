@@ -2,8 +2,9 @@
 
 import re
 
-# What moves a terminal's cursor or colours it, does not survive HTML, reorders its neighbours or is not seen at all: controls, line and
-# paragraph separators, joiners and marks without width, fillers, tags, lone surrogates and codes that are no characters.
+# What moves a terminal's cursor or colours it, does not survive HTML, reorders its neighbours or is
+# not seen at all: controls, line and paragraph separators, joiners and marks without width,
+# fillers, tags, lone surrogates and codes that are no characters.
 _UNSEEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164"
     "\ud800-\udfff\ufdd0-\ufdef\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
@@ -13,7 +14,8 @@ _UNSEEN = re.compile(
 def visible(value: object, *, keep: str = "") -> str:
     r"""The text of a value, each character that would not be seen, or would do something, written as ⟨U+…⟩.
 
-    Two ids that look alike and are not, and an id that steers the terminal it is printed on, are both shown for what they are.
+    Two ids that look alike and are not, and an id that steers the terminal it is printed on, are
+    both shown for what they are.
 
     Args:
         value: anything; `str` of it is taken. keep: characters to leave alone, such as line breaks.

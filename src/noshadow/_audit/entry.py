@@ -32,7 +32,8 @@ from noshadow.weight_decay import training_damping
 class Target:
     """What a `package.module:function` hands to `noshadow audit`: a model, its data and how it was trained.
 
-    Attributes: as the arguments of `audit`; `train_fn(indices, seed) -> model` is for reference models.
+    Attributes: as the arguments of `audit`; `train_fn(indices, seed) -> model` is for reference
+        models.
     """
 
     model: object
@@ -77,30 +78,38 @@ def audit(
     """Audit one trained model: how exposed it is, and which of its training records are.
 
     Args:
-        model: nn.Module whose output comes from a final nn.Linear, a fitted scikit-learn estimator, or a causal language model of
-            transformers (its records are sequences: see docs/language_models.md for what is scored).
-        train: the training records, (X, y), a Dataset or a DataLoader (its order is fixed by us); for a language model what
-            `sequence_losses` takes.
-        test: records the model has not seen, in the same form; may be empty (no model-level risk then).
+        model: nn.Module whose output comes from a final nn.Linear, a fitted scikit-learn estimator,
+            or a causal language model of transformers (its records are sequences: see
+            docs/language_models.md for what is scored).
+        train: the training records, (X, y), a Dataset or a DataLoader (its order is fixed by us);
+            for a language model what `sequence_losses` takes.
+        test: records the model has not seen, in the same form; may be empty (no model-level risk
+            then).
         task: "auto", "regression", "classification" or "binary".
-        layers: "last" (exact), "all", or the number k of last layers with trainable parameters, by `network_scores` (an
-            nn.Module only): the columns are then those of a Gauss–Newton step over these layers.
+        layers: "last" (exact), "all", or the number k of last layers with trainable parameters, by
+            `network_scores` (an nn.Module only): the columns are then those of a Gauss–Newton step
+            over these layers.
         layer: name of the head to audit instead of the model's own output.
-        output: of a model that returns several tensors (a tuple, dict or object), the name or position of its output, or "auto" for
-            the one that fits the targets and that a Linear gives; where more than one may be meant they are listed and refused.
+        output: of a model that returns several tensors (a tuple, dict or object), the name or
+            position of its output, or "auto" for the one that fits the targets and that a Linear
+            gives; where more than one may be meant they are listed and refused.
         damping: "auto" (the training's own λ if known) or λ ≥ 0 on the sum over records.
         weight_decay: of the optimiser, for mean(loss) + (wd/2)‖θ‖²; gives λ.
         fpr: "auto" or the false-positive level of the attack in question.
-        ids: record ids, row numbers by default. groups: a group name a training record. test_groups: of the test records;
-            with both, `group_risk` says which group bears the risk.
-        loss_traces: (n, epochs + 1) losses over training, a LossTraces or the path of its file; adds `lt_iqr`. Rows are
-            matched by id when the traces have ids, else by position; the last recording must be the audited model's.
+        ids: record ids, row numbers by default. groups: a group name a training record.
+            test_groups: of the test records; with both, `group_risk` says which group bears the
+                risk.
+        loss_traces: (n, epochs + 1) losses over training, a LossTraces or the path of its file;
+            adds `lt_iqr`. Rows are matched by id when the traces have ids, else by position; the
+            last recording must be the audited model's.
         sample_weight: (n,) weights the training used.
-        output_scale: "auto"; or "logits" or "probabilities", what an nn.Module's outputs are where no Linear gives them. A head's own
-            outputs are logits.
-        score_options: options handed on to the function behind the record scores: of `record_scores` (method, refine, precision,
-            block_size, max_memory) for layers="last", of `network_scores` (method, outputs, dimension, unvectorised, max_memory)
-            for more layers; class_basis and max_memory for a language model. For instance {"unvectorised": "loop"}.
+        output_scale: "auto"; or "logits" or "probabilities", what an nn.Module's outputs are where
+            no Linear gives them. A head's own outputs are logits.
+        score_options: options handed on to the function behind the record scores: of
+            `record_scores` (method, refine, precision, block_size, max_memory) for layers="last",
+            of `network_scores` (method, outputs, dimension, unvectorised, max_memory) for more
+            layers; class_basis and max_memory for a language model. For instance {"unvectorised":
+            "loop"}.
         batch_size: records per forward pass. device: where to run the model.
         progress: bars on a terminal. seed: of bootstrap intervals and of data transforms.
 
@@ -216,16 +225,19 @@ def audit_signals(
 ) -> Audit:
     """Audit any framework's model from arrays: Signals of the training records and of unseen ones.
 
-    Arguments as in `audit`; `fit_intercept` and `penalize_intercept` describe the head the outputs came from.
-    Without features the model-level risk remains and record scores read "not applicable".
+    Arguments as in `audit`; `fit_intercept` and `penalize_intercept` describe the head the outputs
+    came from. Without features the model-level risk remains and record scores read "not
+    applicable".
 
-    `output_scale` says whether the outputs of a classifier are "logits" or "probabilities" (log p is then taken, with a finding).
-    "auto" recognises rows of probabilities; log-probabilities of classes are logits; one column within [0, 1] could be either and is
-    asked for, unless the features or the labels settle it.
+    `output_scale` says whether the outputs of a classifier are "logits" or "probabilities" (log p
+    is then taken, with a finding). "auto" recognises rows of probabilities; log-probabilities of
+    classes are logits; one column within [0, 1] could be either and is asked for, unless the
+    features or the labels settle it.
 
-    `family` is the kind of model behind the outputs: "linear" and "network" are those the attack's rate is predicted for, any other
-    name ("random forest") is not. "auto" takes outputs that are a linear function of the features for a linear head; without such
-    features nothing is known, and nothing is predicted.
+    `family` is the kind of model behind the outputs: "linear" and "network" are those the attack's
+    rate is predicted for, any other name ("random forest") is not. "auto" takes outputs that are a
+    linear function of the features for a linear head; without such features nothing is known, and
+    nothing is predicted.
     """
     owner = "audit_signals"
     handed_on = checked_score_options(score_options, HEAD, owner)

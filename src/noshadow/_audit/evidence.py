@@ -78,7 +78,8 @@ def score_evidence(scores: RecordScores | Absent) -> Evidence:
 def rate_evidence(found: Settled, options: Options, scores: RecordScores | Absent, risk: ModelRisk | None) -> Evidence:
     """How often an attack is predicted to recognise each record.
 
-    A regression's rates follow from theory; a classifier's are its predicted rate dealt out by rank.
+    A regression's rates follow from theory; a classifier's are its predicted rate dealt out by
+    rank.
     """
     if isinstance(scores, Absent):
         absent: dict[str, str] = {"predicted_tpr": scores} if found.task == "regression" else {}

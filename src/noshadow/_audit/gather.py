@@ -67,7 +67,8 @@ def audit_view(
 ) -> Audit:
     """Check what belongs to the records, score them, measure the risk, put the table and the stamps together.
 
-    `layered_scores` gives the scores over more layers than the last for the settled task, and stands in for the last layer's.
+    `layered_scores` gives the scores over more layers than the last for the settled task, and
+    stands in for the last layer's.
     """
     found = settled(seen, options, given)
     traces = trace_evidence(given.loss_traces, found.train.ids, found.losses[0], found.targets, found.task, options.owner)

@@ -68,8 +68,9 @@ def have_soft_targets(train: Array, test: Array, task: str, owner: str) -> bool:
     """Whether the targets of both splits are soft.
 
     Raises:
-        InputError: those of one split are and those of the other are not: the loss of a soft target has a floor above 0, so that a
-            comparison of the two says how the targets were made, not who was trained on.
+        InputError: those of one split are and those of the other are not: the loss of a soft target
+            has a floor above 0, so that a comparison of the two says how the targets were made, not
+            who was trained on.
     """
     soft = {"train": has_soft_targets(train, task), "test": has_soft_targets(test, task)}
     if len(test) and soft["train"] != soft["test"]:
@@ -87,7 +88,8 @@ def shown_family(seen: View, scores: RecordScores | None, task: str, owner: str)
         return given
     if scores is not None:
         residual, rank = scores.head_residual, scores.rank
-    elif seen.not_applicable is None and seen.train.features is not None:  # a head whose scores do not fit is still seen
+    # a head whose scores do not fit is still seen
+    elif seen.not_applicable is None and seen.train.features is not None:
         residual, rank = linear_residual(seen.train.features, seen.train.outputs, fit_intercept=seen.fit_intercept, task=task, owner=owner)
     else:
         return UNKNOWN

@@ -12,7 +12,8 @@ def in_logits(seen: View, output_scale: str, owner: str) -> View:
     """The same view with logits for outputs; `inputs["output_scale"]` holds what they were, what settled it, and entries raised off 0.
 
     Raises:
-        InputError: outputs that could be logits or probabilities, or that are not what `output_scale` says.
+        InputError: outputs that could be logits or probabilities, or that are not what
+            `output_scale` says.
     """
     task = resolved_task(seen.task, seen.train.outputs, seen.train.targets, owner)
     require_output_columns(seen.train.outputs, task, owner)

@@ -30,7 +30,8 @@ SETTLED = frozenset(
         "owner",
     }
 )
-# Of a head `outputs` are the logits; of a network it is the choice between the margin and all of them.
+# Of a head `outputs` are the logits; of a network it is the choice between the margin and all of
+# them.
 OPEN = {NETWORK: {"outputs"}}
 
 
@@ -44,7 +45,8 @@ def checked_score_options(given: object, route: str, owner: str) -> dict[str, An
     """The options given, as plain values that JSON holds.
 
     Raises:
-        InputError: not a dictionary, a name that the route does not have (those it has are listed), or a value that is not plain.
+        InputError: not a dictionary, a name that the route does not have (those it has are listed),
+            or a value that is not plain.
     """
     if given is None:
         return {}

@@ -28,7 +28,8 @@ class Settled:
         losses: of members and of non-members.
         soft: whether the targets are probabilities of classes.
         identity: the columns that say who a record is.
-        classes, groups: names of each record's class and group in both splits, None where there are none.
+        classes, groups: names of each record's class and group in both splits, None where there are
+            none.
     """
 
     seen: View

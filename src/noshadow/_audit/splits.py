@@ -16,12 +16,14 @@ _EXAMPLES = 10
 def split_counts(train: Signals, test: Signals) -> dict[str, Any]:
     """Records that look alike, to four digits of each feature's spread and with the same target (JSON-ready).
 
-    Without features (coarse probabilities repeat by nature) only a split that equals the other as a whole counts.
+    Without features (coarse probabilities repeat by nature) only a split that equals the other as a
+    whole counts.
 
     Returns:
-        shared_with_test: test records that look like a training record; copies: training records that look like another
-        one (records, groups, largest group and up to ten of its ids); each None where records cannot be told apart, with
-        the reason beside them.
+        shared_with_test: test records that look like a training record; copies: training records
+            that look like another
+        one (records, groups, largest group and up to ten of its ids); each None where records
+        cannot be told apart, with the reason beside them.
 
     Cost: O(nd), and O(n log n) for n numbers. Exact: records whose digests agree are compared.
     """
@@ -36,7 +38,8 @@ def split_counts(train: Signals, test: Signals) -> dict[str, Any]:
             "reason": "the splits differ in form",
         }
     alike = _first_alike([train, test], spread)
-    # A test record that looks like a training record has that record's row number, which is below the number of training records.
+    # A test record that looks like a training record has that record's row number, which is below
+    # the number of training records.
     shared = int((alike[len(train) :] < len(train)).sum()) if len(test) else None
     return {"shared_with_test": shared, "copies": copies_among(alike[: len(train)], train.ids), "reason": None}
 
@@ -45,9 +48,10 @@ def ids_in_both(train: Signals, test: Signals, sources: Mapping[str, Any] | None
     """Test records whose id is that of a training record, and up to ten of these ids (JSON-ready); None where ids say nothing.
 
     Args:
-        train, test: with their ids. given: whether the training records' were given to the audit itself.
-        sources: where each split's ids come from: "given", "index" (labels of a data frame), "rows" (of one data set behind both
-            splits), or None for row numbers.
+        train, test: with their ids. given: whether the training records' were given to the audit
+            itself.
+        sources: where each split's ids come from: "given", "index" (labels of a data frame), "rows"
+            (of one data set behind both splits), or None for row numbers.
     """
     kinds = ("given" if given else (sources or {}).get("train"), (sources or {}).get("test"))
     named = all(kind in ("given", "index") for kind in kinds) or kinds == ("rows", "rows")
@@ -145,7 +149,8 @@ def _rounded_rows(split: Signals, spread: Array, rows: Array | slice) -> Array:
 def _digests(split: Signals, spread: Array) -> Array:
     """64 bits of every record, (n,) uint64: each number's bits are mixed with its column's own constants, and added up.
 
-    The same on every machine and in every run. The mixing is that of splitmix64, so that numbers with few digits fill all bits.
+    The same on every machine and in every run. The mixing is that of splitmix64, so that numbers
+    with few digits fill all bits.
     """
     found = np.empty(len(split), dtype=np.uint64)
     for rows in _blocks(split):

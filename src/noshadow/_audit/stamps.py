@@ -57,9 +57,11 @@ def score_stamp(scores: RecordScores) -> dict[str, Any]:
     """How the scores were obtained."""
     stamp = {name: getattr(scores, name) for name in _DIAGNOSTICS} | {"damping_kind": scores.damping.kind}
     stamp["layers"] = list(scores.layers)
-    # Infinite when every record is fitted exactly under a penalty; JSON has no infinity, the findings say it.
+    # Infinite when every record is fitted exactly under a penalty; JSON has no infinity, the
+    # findings say it.
     stamp["stationarity"] = scores.stationarity if np.isfinite(scores.stationarity) else None
-    # An estimate whose last digits depend on where the arrays lie in memory: three digits are the same in every run.
+    # An estimate whose last digits depend on where the arrays lie in memory: three digits are the
+    # same in every run.
     stamp["condition"] = float(f"{scores.condition:.3g}")
     return stamp
 

@@ -16,12 +16,15 @@ def trace_evidence(
 ) -> tuple[Evidence, ...]:
     """`lt_iqr` of the traces in the order of the records; no evidence without traces.
 
-    A trace ends with the loss of the finished model, so the last recording says whose trace it is: the same losses under other records,
-    or losses that have nothing to do with the audited ones, are refused. Others get a note with the rank correlation.
+    A trace ends with the loss of the finished model, so the last recording says whose trace it is:
+    the same losses under other records, or losses that have nothing to do with the audited ones,
+    are refused. Others get a note with the rank correlation.
 
     Args:
-        given: the traces, or None. ids: (n,) of the training records. losses: (n,) of the audited model.
-        targets: of the records, for the scale of squared losses. task: as audited. owner: the function named in error messages.
+        given: the traces, or None. ids: (n,) of the training records. losses: (n,) of the audited
+            model.
+        targets: of the records, for the scale of squared losses. task: as audited. owner: the
+            function named in error messages.
 
     Raises:
         InputError: traces of other records, in another order, or of another model.

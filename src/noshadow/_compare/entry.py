@@ -25,14 +25,16 @@ ONLY_SAMPLING = (
 def compare(before: Audit, after: Audit, *, fpr: float | str = "auto", level: float = 0.95, seed: int = 0) -> Comparison:
     """What changed from one audit to another: model risk with intervals, records entering and leaving the top 1 %, findings.
 
-    Records that both models were trained or tested on are resampled together, which is what makes a small change
-    visible: training records are matched by id and target, test records by the digests of both. The difference of
-    TNR has a percentile-bootstrap interval, that of the AUC a normal one with DeLong's variance, that of predicted
-    rates is put together from the two audits' own intervals.
+    Records that both models were trained or tested on are resampled together, which is what makes a
+    small change visible: training records are matched by id and target, test records by the digests
+    of both. The difference of TNR has a percentile-bootstrap interval, that of the AUC a normal one
+    with DeLong's variance, that of predicted rates is put together from the two audits' own
+    intervals.
 
     Args:
         before: the first Audit. after: the second.
-        fpr: "auto", the larger of the two audits' levels, or a level in [1/min(n), 1) at which both TNRs are read.
+        fpr: "auto", the larger of the two audits' levels, or a level in [1/min(n), 1) at which both
+            TNRs are read.
         level: coverage of the intervals, in (0, 1).
         seed: of the bootstrap.
 
@@ -42,7 +44,8 @@ def compare(before: Audit, after: Audit, *, fpr: float | str = "auto", level: fl
     Raises:
         InputError: an argument is not an Audit, or out of range.
 
-    Approximates: the intervals (docs/compare.md has their simulated coverage); the noise of training is not in them.
+    Approximates: the intervals (docs/compare.md has their simulated coverage); the noise of
+        training is not in them.
     Cost: O(n log n), and 2,000 resamples.
 
     Example:

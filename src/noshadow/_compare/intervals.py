@@ -19,7 +19,8 @@ class Samples:
 
     Attributes:
         members, nonmembers: (first, second) loss samples.
-        shared: (rows in the first, rows in the second) of the members both were trained on; may be empty.
+        shared: (rows in the first, rows in the second) of the members both were trained on; may be
+            empty.
         same_tests: whether the two non-member samples are of the same records in the same order.
     """
 
@@ -32,14 +33,15 @@ class Samples:
 def tnr_difference_interval(samples: Samples, level: float, *, coverage: float, seed: int, resamples: int = RESAMPLES) -> Interval:
     """Percentile-bootstrap interval of TNR(second) − TNR(first) of the loss attack at FNR = level.
 
-    Records are resampled, not losses: one that both models were trained on, or that both were tested on, is drawn for
-    both at once. Drawing n records from the union of the members gives multinomial counts; only records near the top
-    of either sample can be its threshold, so the others are counted together. Given the two thresholds, the resampled
-    non-members fall into four cells (above either, both, none): multinomial again.
+    Records are resampled, not losses: one that both models were trained on, or that both were
+    tested on, is drawn for both at once. Drawing n records from the union of the members gives
+    multinomial counts; only records near the top of either sample can be its threshold, so the
+    others are counted together. Given the two thresholds, the resampled non-members fall into four
+    cells (above either, both, none): multinomial again.
 
     Exact when: the bootstrap's distribution is drawn exactly; its coverage is approximate.
-    Approximates: in simulation (benchmarks/compare_coverage.py) never too short without a change; somewhat with one, when a single
-        member may exceed τ.
+    Approximates: in simulation (benchmarks/compare_coverage.py) never too short without a change;
+        somewhat with one, when a single member may exceed τ.
     Cost: O(n log n + resamples · (n_nonmembers + level · n_members)).
     """
     rng = np.random.default_rng(seed)
@@ -54,7 +56,8 @@ def _threshold_draws(samples: Samples, level: float, resamples: int, rng: np.ran
     """(2, resamples) thresholds τ of both models on resampled members."""
     sizes = [len(losses) for losses in samples.members]
     budgets = [error_budget(level, n) for n in sizes]
-    # Beyond so many records from the top a resample of as many has its threshold with a probability below 1e-20.
+    # Beyond so many records from the top a resample of as many has its threshold with a probability
+    # below 1e-20.
     tops = [np.argsort(-losses, kind="stable")[: 2 * k + 60] for losses, k in zip(samples.members, budgets, strict=True)]
     if not len(samples.shared[0]):
         draws = []
@@ -68,7 +71,8 @@ def _threshold_draws(samples: Samples, level: float, resamples: int, rng: np.ran
 def _joint_threshold_draws(samples: Samples, tops: list[Array], budgets: list[int], resamples: int, rng: np.random.Generator) -> Array:
     """As above where members are shared: records of the union are drawn, and count for each model that was trained on them."""
     first, second = (len(losses) for losses in samples.members)
-    place = np.arange(second) + first  # of the second model's records in the union; those it shares stand where the first has them
+    # of the second model's records in the union; those it shares stand where the first has them
+    place = np.arange(second) + first
     place[samples.shared[1]] = samples.shared[0]
     trained: Array = np.zeros((2, first + second), dtype=bool)
     trained[0, :first] = trained[1, place] = True
@@ -121,8 +125,9 @@ def _share_draws(samples: Samples, thresholds: Array, rng: np.random.Generator) 
 def auc_difference_interval(samples: Samples, *, coverage: float) -> Interval | None:
     """Normal interval of AUC(second) − AUC(first) with DeLong's variance; None when the variance is zero.
 
-    With a_i the share of non-members whose loss is above member i's (ties half) and b_j likewise for non-members,
-    var = Σ_models (var a/n + var b/m) − 2(cov a over shared members + cov b over shared non-members).
+    With a_i the share of non-members whose loss is above member i's (ties half) and b_j likewise
+    for non-members, var = Σ_models (var a/n + var b/m) − 2(cov a over shared members + cov b over
+    shared non-members).
 
     Approximates: normal on the difference.
     Cost: O(n log n).
@@ -161,7 +166,8 @@ def _shared_covariance(first: Array, second: Array, rows: tuple[Array, Array]) -
 def separate_difference_interval(first: tuple[float, Interval], second: tuple[float, Interval]) -> Interval:
     """Interval of second − first from a value and an interval of each, as if they were independent: distances add in squares.
 
-    Approximates: independence; two audits that share records or a calibration err together, and the interval is too wide then.
+    Approximates: independence; two audits that share records or a calibration err together, and the
+        interval is too wide then.
     Reference: Zou and Donner (2008), the MOVER.
     """
     (a, (a_low, a_high)), (b, (b_low, b_high)) = first, second

@@ -13,7 +13,8 @@ class Matched:
     """Rows of two audits that speak of the same records.
 
     Attributes:
-        first, second: (shared,) rows in each audit, in the first one's order; empty when the ids cannot be trusted.
+        first, second: (shared,) rows in each audit, in the first one's order; empty when the ids
+            cannot be trusted.
         shared_ids: ids that occur in both. relabelled: how many of those have another target.
         same_tests: whether the non-member losses belong to the same records in the same order.
         reason: why shared ids are not taken for the same records, None when they are.
@@ -30,8 +31,8 @@ class Matched:
 def matched(first: Audit, second: Audit) -> Matched:
     """Training records by id and target, test records by the digests of their ids and targets.
 
-    Ids alone are no proof, since they are row numbers unless somebody named the records: where more than one in a
-    hundred shared ids has another target, the records are taken for different ones.
+    Ids alone are no proof, since they are row numbers unless somebody named the records: where more
+    than one in a hundred shared ids has another target, the records are taken for different ones.
     """
     found = join(held_by(first.records), held_by(second.records), "compare")
     shared, relabelled = len(found), 0 if found.relabelled is None else len(found.relabelled)

@@ -12,7 +12,8 @@ class Change:
 
     Attributes:
         name: "tnr", "auc" or "predicted_tpr". label: the same in words, with its level.
-        before, after: the figure in the first and the second audit; None where that audit does not hold it.
+        before, after: the figure in the first and the second audit; None where that audit does not
+            hold it.
         difference: after − before. interval: of the difference, None where there is none.
         more_than_noise: whether the interval leaves out zero; None without an interval.
         method: how the interval was obtained, or why there is none.
@@ -44,14 +45,19 @@ class Comparison:
     Attributes:
         verdict: one sentence on the change in model risk.
         changes: model-level figures, most telling first.
-        differences: what differs between the audits (hashes, sizes, level, task, …): name → [before, after].
+        differences: what differs between the audits (hashes, sizes, level, task, …): name →
+            [before, after].
         shared, only_before, only_after: how many training record ids are in both and in one only.
         same_records: whether shared ids name the same records, so that ranks can be compared.
         same_tests: whether both were tested on the same records.
-        top: share of the records called the top, here 0.01; top_before and top_after: how many that is.
-        entered, left: records that are in the top after and not before, and the other way round, riskiest first.
-        rank_correlation: Spearman correlation of the ranking scores over shared records, None where there is none.
-        gained, lost: statements found after and not before, and the other way round, by this version's rules.
+        top: share of the records called the top, here 0.01; top_before and top_after: how many that
+            is.
+        entered, left: records that are in the top after and not before, and the other way round,
+            riskiest first.
+        rank_correlation: Spearman correlation of the ranking scores over shared records, None where
+            there is none.
+        gained, lost: statements found after and not before, and the other way round, by this
+            version's rules.
         kept: codes of the statements found in both.
         not_applicable: what could not be compared, with the reason.
         notes: sentences a reader must see.

@@ -10,7 +10,8 @@ from noshadow.checks import Array
 
 BLOCK = 1 << 15
 HINGES = (-1.0, 1.0)
-# Below this many records per column only the straight terms are kept: squares and hinges would be fitted to noise.
+# Below this many records per column only the straight terms are kept: squares and hinges would be
+# fitted to noise.
 RECORDS_PER_COLUMN = 20
 
 
@@ -62,8 +63,8 @@ class Basis:
 def basis_of(covariates: Mapping[str, Array], n: int) -> Basis:
     """The basis of n records: per covariate its normal score z, z² − 1 and hinges beyond ±1, and whether it is missing.
 
-    z = Φ⁻¹((rank − ½)/n) with mean ranks for ties needs no choice of transform and takes infinities. Columns that do not vary
-    are left out. Cost: O(cn log n).
+    z = Φ⁻¹((rank − ½)/n) with mean ranks for ties needs no choice of transform and takes
+    infinities. Columns that do not vary are left out. Cost: O(cn log n).
     """
     kept: list[str] = []
     dull: list[str] = []

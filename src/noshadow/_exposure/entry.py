@@ -30,32 +30,44 @@ def exposure(
 ) -> Exposure:
     """How far each record's margin moves when a model has been trained on it, from all evidence at hand, with an interval.
 
-    The mixed model y_ki = f(x_i) + a_i + m_ki (g(x_i) + b_i) + σ_ki ε_ki over records i and models k: m = 1 if model k was trained on
-    record i; x the audited model's margin and the covariates, as normal scores of their ranks (value, square, two hinges); (a_i, b_i) ~
-    N(0, T) the record's own level and slope. f, g, T and a spread per side by marginal likelihood; spreads by a gamma regression on the
-    two fitted levels, each record's own shrunk to it. The posterior of g(x_i) + b_i is the record's separation; over a spread it is d′.
+    The mixed model y_ki = f(x_i) + a_i + m_ki (g(x_i) + b_i) + σ_ki ε_ki over records i and models
+    k: m = 1 if model k was trained on record i; x the audited model's margin and the covariates, as
+    normal scores of their ranks (value, square, two hinges); (a_i, b_i) ~ N(0, T) the record's own
+    level and slope. f, g, T and a spread per side by marginal likelihood; spreads by a gamma
+    regression on the two fitted levels, each record's own shrunk to it. The posterior of g(x_i) +
+    b_i is the record's separation; over a spread it is d′.
 
     Args:
-        margins: (n,) the audited model's φ = log p_y − log Σ_{c≠y} p_c on its own training records; in a regression the signed
-            residual, with direction="either".
-        covariates: name → (n,) numbers that may say something about a record (`shift`, leverage, …); infinities and NaN allowed.
-        references: (K, n) margins of the same records under other models, NaN where unknown, on the audited model's scale.
-        membership: (K, n) booleans, whether that model was trained on that record; any pattern (halves, folds, leave-many-out).
-        direction: "larger", members have larger margins; "either" for signed residuals: sizes of separations.
-        level: coverage of intervals, in (0, 1). seed: kept in the signature for evidence that resamples; nothing here is random.
+        margins: (n,) the audited model's φ = log p_y − log Σ_{c≠y} p_c on its own training records;
+            in a regression the signed residual, with direction="either".
+        covariates: name → (n,) numbers that may say something about a record (`shift`, leverage,
+            …); infinities and NaN allowed.
+        references: (K, n) margins of the same records under other models, NaN where unknown, on the
+            audited model's scale.
+        membership: (K, n) booleans, whether that model was trained on that record; any pattern
+            (halves, folds, leave-many-out).
+        direction: "larger", members have larger margins; "either" for signed residuals: sizes of
+            separations.
+        level: coverage of intervals, in (0, 1). seed: kept in the signature for evidence that
+            resamples; nothing here is random.
 
     Returns:
-        Exposure. Order only when fewer than 200 records have two margins of models without them and 200 two of models with them:
-        a spread cannot be told from a record's own level then. Without references the score is `shift` where the covariates
+        Exposure. Order only when fewer than 200 records have two margins of models without them and
+        200 two of models with them: a spread cannot be told from a record's own level then. Without
+            references the score is `shift` where the covariates
         have it, else −margin.
 
     Raises:
-        InputError: arrays that do not fit together, references that are the audited model or losses, fewer than 20 records.
+        InputError: arrays that do not fit together, references that are the audited model or
+            losses, fewer than 20 records.
         NumericalError: a likelihood that is not finite.
 
-    Exact when: the data follow the model: the posterior is then the exact conditional one at the estimated variances.
-    Approximates: variances and spreads are plugged in; their uncertainty widens intervals to second order.
-    Cost: O(n(c log n + p² + K)) for c covariates and p = 1 + 4(c + 1) columns; memory O(n(c + 1)) single precision beside the inputs.
+    Exact when: the data follow the model: the posterior is then the exact conditional one at the
+        estimated variances.
+    Approximates: variances and spreads are plugged in; their uncertainty widens intervals to second
+        order.
+    Cost: O(n(c log n + p² + K)) for c covariates and p = 1 + 4(c + 1) columns; memory O(n(c + 1))
+        single precision beside the inputs.
     Reference: ours; spreads shrunk as Smyth 2004.
 
     Example:
@@ -127,7 +139,8 @@ def _weighed(arguments: Given) -> Exposure:
 def _variance_of_variances(sides: Sides, expected: Array, fitted: Fitted, slopes: Array, spreads: Spreads, at: Posterior) -> Array:
     """Variance (n,) that the uncertainty of σ² and T adds to the separation: the mean over points around them, beyond the centre's.
 
-    The points are moved along with T where record spreads have moved it (T → A T Aᵀ), and spreads keep their shape over records.
+    The points are moved along with T where record spreads have moved it (T → A T Aᵀ), and spreads
+    keep their shape over records.
     """
     moved = np.linalg.cholesky(slopes) @ np.linalg.inv(np.linalg.cholesky(fitted.slopes))
     beside = [
@@ -144,8 +157,8 @@ def _variance_of_variances(sides: Sides, expected: Array, fitted: Fitted, slopes
 def _observed(arguments: Given) -> tuple[Array, Array, dict[str, Array]]:
     """Rows and membership of the model, and its covariates: the audited margin is one of them, once.
 
-    Where no reference had any record, the audited model is the only one that had them: its margins are then observations, and
-    covariates, which come from the same training, are left out.
+    Where no reference had any record, the audited model is the only one that had them: its margins
+    are then observations, and covariates, which come from the same training, are left out.
     """
     if not (arguments.membership & ~np.isnan(arguments.references)).any():
         n = len(arguments.margins)

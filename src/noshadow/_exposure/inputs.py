@@ -12,7 +12,8 @@ OWNER = "exposure"
 DIRECTIONS = ("larger", "either")
 MOST_MODELS = 4096
 LEAST_RECORDS = 20
-# At least this share of the records needs a margin of a model without them: less says nothing about that side.
+# At least this share of the records needs a margin of a model without them: less says nothing about
+# that side.
 LEAST_OUT = 0.25
 OPPOSITE = -0.2  # Spearman correlation below which references are losses, not margins
 SCALES_APART = 10.0

@@ -1,7 +1,8 @@
 """The mixed model behind exposure: a level and a slope in membership for each record, with a 2 × 2 covariance.
 
-y_ki = f(x_i) + a_i + m_ki (g(x_i) + b_i) + σ ε_ki: record i under model k, m = 1 if the model was trained on it, (a_i, b_i) ~ N(0, T), f
-and g linear in a basis of the record's covariates with Gaussian priors on their coefficients, σ one number a side.
+y_ki = f(x_i) + a_i + m_ki (g(x_i) + b_i) + σ ε_ki: record i under model k, m = 1 if the model was
+trained on it, (a_i, b_i) ~ N(0, T), f and g linear in a basis of the record's covariates with
+Gaussian priors on their coefficients, σ one number a side.
 """
 
 from dataclasses import dataclass
@@ -15,8 +16,9 @@ from noshadow.checks import Array, NumericalError
 
 # Rows (1, m) of the two sides, OUT first: the design of (a, b), and of (f, g).
 SIDES = np.array([[1.0, 0.0], [1.0, 1.0]])
-# Weak priors in units of the margins' spread: they decide only what the data leave open (one model alone cannot tell a record's own level
-# from noise). Half of the spread is noise, a record's level and slope move against each other, coefficients are a tenth of the spread.
+# Weak priors in units of the margins' spread: they decide only what the data leave open (one model
+# alone cannot tell a record's own level from noise). Half of the spread is noise, a record's level
+# and slope move against each other, coefficients are a tenth of the spread.
 START = np.array([np.log(0.5), np.log(0.5), np.log(0.5), -0.25, np.log(0.4), np.log(0.3), np.log(0.1)])
 WIDTHS = np.array([1.0, 1.0, 1.0, 0.5, 1.0, 2.0, 2.0])
 
@@ -28,8 +30,10 @@ class Fitted:
     Attributes:
         variances: (2,) σ² of the OUT and the IN side. slopes: (2, 2) T, covariance of (a, b).
         coefficients: (2, p) of f and of g. uncertainty: (2, p, 2, p) their posterior covariance.
-        deviance: minus twice the logarithm of the (penalised) likelihood. converged: whether the optimiser says so.
-        around: pairs (σ² of both sides, T) that stand for how far these are uncertain: their mean square distance is the posterior's.
+        deviance: minus twice the logarithm of the (penalised) likelihood. converged: whether the
+            optimiser says so.
+        around: pairs (σ² of both sides, T) that stand for how far these are uncertain: their mean
+            square distance is the posterior's.
     """
 
     variances: Array
@@ -52,7 +56,8 @@ class Form:
 def fitted_model(sums: Sums, scale: float, form: Form | None = None) -> Fitted:
     """Variances and coefficients that maximise the marginal likelihood of all margins, by L-BFGS over at most seven numbers.
 
-    The likelihood needs only the sums by pattern, so that its cost, O(Jp² + p³), does not grow with the number of records.
+    The likelihood needs only the sums by pattern, so that its cost, O(Jp² + p³), does not grow with
+    the number of records.
 
     Args:
         sums: of all records. scale: standard deviation of the margins, the unit of the weak priors.
@@ -166,7 +171,8 @@ class _Problem:
     def around(self, numbers: Array) -> tuple[tuple[Array, Array], ...]:
         """Variances at the sigma points of the Laplace approximation: √5 standard deviations along five conjugate directions."""
         columns = [(self.objective(numbers + step)[1] - self.objective(numbers - step)[1]) / 2e-4 for step in 1e-4 * np.eye(len(numbers))]
-        curvature = np.array(columns + np.transpose(columns)) / 4  # of minus the logarithm of the likelihood: half of the deviance
+        # of minus the logarithm of the likelihood: half of the deviance
+        curvature = np.array(columns + np.transpose(columns)) / 4
         values, vectors = np.linalg.eigh(curvature)
         covariance = (vectors / np.maximum(values, 1e-3)) @ vectors.T
         root = np.linalg.cholesky(covariance[:5, :5] + 1e-12 * np.eye(5)) * np.sqrt(5.0)

@@ -15,9 +15,12 @@ class Posterior:
     """Posteriors of n records under given coefficients.
 
     Attributes:
-        levels: (2, n) OUT and IN level. separation: (n,) IN − OUT, mean. variance: (n,) of it, of (a, b) alone.
-        own: (n,) the part of the separation that the record's own margins add. gains: (2, n) share of each side's residual in it.
-        second: (2, 2) mean of the posterior second moments of (a, b), from which T is estimated anew.
+        levels: (2, n) OUT and IN level. separation: (n,) IN − OUT, mean. variance: (n,) of it, of
+            (a, b) alone.
+        own: (n,) the part of the separation that the record's own margins add. gains: (2, n) share
+            of each side's residual in it.
+        second: (2, 2) mean of the posterior second moments of (a, b), from which T is estimated
+            anew.
     """
 
     levels: Array
@@ -39,10 +42,12 @@ def expected_levels(basis: Basis, fitted: Fitted) -> Array:
 def posterior_of(sides: Sides, expected: Array, slopes: Array, variances: Array) -> Posterior:
     """Posterior of every record's level and slope under given spreads.
 
-    (a, b) | margins ~ N(C Zᵀ W r, C), C = (T⁻¹ + ZᵀWZ)⁻¹, r the residuals of the two side means, W their precisions n/σ².
+    (a, b) | margins ~ N(C Zᵀ W r, C), C = (T⁻¹ + ZᵀWZ)⁻¹, r the residuals of the two side means, W
+    their precisions n/σ².
 
     Args:
-        sides: of all records. expected: (2, n) f and g. slopes: (2, 2) T. variances: (2, n) σ² of each record's sides.
+        sides: of all records. expected: (2, n) f and g. slopes: (2, 2) T. variances: (2, n) σ² of
+            each record's sides.
 
     Cost: O(n).
     """

@@ -15,12 +15,16 @@ class Exposure:
 
     Attributes:
         score: (n,) ranks the records. rule: name of what it is.
-        separation: (n,) posterior mean of μ_in − μ_out in units of the margins ("either": of its size). variance: (n,) of it.
-        d_prime: (n,) separation / √((spread_in² + spread_out²)/2). interval: (n, 2) of d_prime at `level`; NaN when order only.
-        spread_in, spread_out: (n,) standard deviations of the margins over models that had the record and that had not.
+        separation: (n,) posterior mean of μ_in − μ_out in units of the margins ("either": of its
+            size). variance: (n,) of it.
+        d_prime: (n,) separation / √((spread_in² + spread_out²)/2). interval: (n, 2) of d_prime at
+            `level`; NaN when order only.
+        spread_in, spread_out: (n,) standard deviations of the margins over models that had the
+            record and that had not.
         order_only: sizes are not identified; `reason` says what would identify them.
         level: coverage of intervals. direction: "larger" or "either".
-        weights: name of a source → its share in what makes the separations differ between records; they sum to one.
+        weights: name of a source → its share in what makes the separations differ between records;
+            they sum to one.
         notes: sentences a reader needs to know.
     """
 
@@ -42,11 +46,12 @@ class Exposure:
     def tpr(self, fpr: float) -> Array:
         """Rate (n,) at which a threshold test on this record's margin finds it, at false-positive rate `fpr`.
 
-        Φ((b − z σ_out)/√(σ_in² + var b)), z = Φ⁻¹(1 − fpr), b the separation: the mean over its posterior. "either": the test calls a
-        member on both sides, with fpr/2 on each.
+        Φ((b − z σ_out)/√(σ_in² + var b)), z = Φ⁻¹(1 − fpr), b the separation: the mean over its
+        posterior. "either": the test calls a member on both sides, with fpr/2 on each.
 
         Raises:
-            NotApplicable: order only; the message says what would identify sizes. InputError: fpr outside (0, 1).
+            NotApplicable: order only; the message says what would identify sizes. InputError: fpr
+                outside (0, 1).
         """
         self._require_sizes()
         return self._rate(self.separation, self.variance, fpr)
@@ -78,8 +83,8 @@ class Exposure:
 def shares(parts: Mapping[str, Array]) -> dict[str, float]:
     """Share of each part in the variance of their sum, each ≥ 0, together 1; all 0 when nothing varies.
 
-    Parts that move together share what they have in common evenly: Johnson's relative weights (2000), squared correlations with the
-    nearest orthogonal parts times what those explain.
+    Parts that move together share what they have in common evenly: Johnson's relative weights
+    (2000), squared correlations with the nearest orthogonal parts times what those explain.
     """
     held = {name: part for name, part in parts.items() if part.std() > 0}
     if not held:

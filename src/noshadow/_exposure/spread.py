@@ -9,7 +9,9 @@ from scipy.special import digamma, polygamma
 from noshadow._exposure.sufficient import Sides
 from noshadow.checks import Array
 
-CLIP = 2.0  # standard deviations of a level beyond which the spread no longer follows it: the extremes are the records that matter
+# standard deviations of a level beyond which the spread no longer follows it: the extremes are the
+# records that matter
+CLIP = 2.0
 STEPS = 50
 LEAST_RECORDS = 200
 WIDEST = 1e6  # prior degrees of freedom from which a record's own spread says nothing
@@ -20,8 +22,10 @@ class Spreads:
     """Variances of margins over models, OUT first.
 
     Attributes:
-        level: (2, n) by side and the record's levels. record: (2, n) shrunk from the record's own to that.
-        free: (2, n) degrees of freedom behind `record`. prior: degrees of freedom of the prior. slopes: (2,) of log σ² in the two levels.
+        level: (2, n) by side and the record's levels. record: (2, n) shrunk from the record's own
+            to that.
+        free: (2, n) degrees of freedom behind `record`. prior: degrees of freedom of the prior.
+            slopes: (2,) of log σ² in the two levels.
     """
 
     level: Array
@@ -34,13 +38,15 @@ class Spreads:
 def spreads_of(sides: Sides, levels: Array, variances: Array) -> Spreads:
     """Spreads by a gamma regression on the two levels, then each record's own shrunk to it by an inverse-gamma prior.
 
-    log σ²_side,i = c_side + d · (OUT level, IN level), the levels in standard deviations and clipped at two; squares around a record's
-    mean, with n − 1 degrees of freedom each, by iterated weighted least squares (a GLM with log link). The prior's degrees of freedom come
-    from the variance of log squares around the fit (Smyth 2004, the moment estimator of d₀).
+    log σ²_side,i = c_side + d · (OUT level, IN level), the levels in standard deviations and
+    clipped at two; squares around a record's mean, with n − 1 degrees of freedom each, by iterated
+    weighted least squares (a GLM with log link). The prior's degrees of freedom come from the
+    variance of log squares around the fit (Smyth 2004, the moment estimator of d₀).
 
     Args:
-        sides: of all records. levels: (2, n) fitted OUT and IN levels. variances: (2,) of the mixed model, the start and, with fewer
-            than 200 records that have two margins on a side, the answer of that side.
+        sides: of all records. levels: (2, n) fitted OUT and IN levels. variances: (2,) of the mixed
+            model, the start and, with fewer than 200 records that have two margins on a side, the
+            answer of that side.
     """
     width = levels.std(1, keepdims=True)
     scaled = np.clip((levels - levels.mean(1, keepdims=True)) / np.where(width > 0, width, 1.0), -CLIP, CLIP)
@@ -69,7 +75,8 @@ def _gamma_fit(squares: Array, free: Array, scaled: Array, told: list[int], star
     weight = np.concatenate([free[side][r] for side, r in zip(told, rows, strict=True)])
     mean_square = np.concatenate([squares[side][r] / free[side][r] for side, r in zip(told, rows, strict=True)])
     numbers = np.concatenate([start[told], slopes])
-    # Fisher scoring with a log link has constant weights, so that one factorisation serves all steps.
+    # Fisher scoring with a log link has constant weights, so that one factorisation serves all
+    # steps.
     information = (design * weight[:, None]).T @ design + 1e-9 * weight.sum() * np.eye(design.shape[1])
     for _ in range(STEPS):
         step = np.linalg.solve(information, design.T @ (weight * (mean_square * np.exp(-design @ numbers) - 1)))

@@ -8,7 +8,8 @@ import numpy as np
 from noshadow._exposure.basis import BLOCK, Basis
 from noshadow.checks import Array
 
-# Beyond this many patterns, counts are gathered to steps of a quarter: variances and slopes are estimated from the sums, records are not.
+# Beyond this many patterns, counts are gathered to steps of a quarter: variances and slopes are
+# estimated from the sums, records are not.
 MOST_PATTERNS = 150
 
 
@@ -16,7 +17,8 @@ MOST_PATTERNS = 150
 class Sides:
     """Margins of each record under the models that had it (IN) and those that had not (OUT).
 
-    Attributes: counts (2, n), means (2, n), 0 where there is none, squares (2, n) sums of squares around the means; OUT first.
+    Attributes: counts (2, n), means (2, n), 0 where there is none, squares (2, n) sums of squares
+        around the means; OUT first.
     """
 
     counts: Array
@@ -30,8 +32,10 @@ class Sums:
 
     Attributes:
         counts: (J, 2) models a record. records: (J,) number of records.
-        gram: (J, p, p) Σ xxᵀ. cross: (J, 2, p) Σ x ȳ of the OUT and the IN means. products: (J, 2, 2) Σ ȳȳᵀ.
-        within: (2,) Σ over records of squares around their means. free: (2,) their degrees of freedom.
+        gram: (J, p, p) Σ xxᵀ. cross: (J, 2, p) Σ x ȳ of the OUT and the IN means. products: (J, 2,
+            2) Σ ȳȳᵀ.
+        within: (2,) Σ over records of squares around their means. free: (2,) their degrees of
+            freedom.
     """
 
     counts: Array

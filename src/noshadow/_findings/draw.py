@@ -17,7 +17,8 @@ _EXAMPLES = 10
 def findings(audit: Audited) -> tuple[Finding, ...]:
     """Coded statements about an audit, one for every rule: found, passed, not applicable or skipped, with the reason.
 
-    Drawn from what the audit holds and by this version's rules; `audit.findings` are those of the version that wrote it.
+    Drawn from what the audit holds and by this version's rules; `audit.findings` are those of the
+    version that wrote it.
 
     Args:
         audit: what `noshadow.audit` returned or `noshadow.load` read.
@@ -28,7 +29,8 @@ def findings(audit: Audited) -> tuple[Finding, ...]:
     Raises:
         InputError: `audit` is not an Audit.
 
-    Exact when: always; the rules are thresholds on figures of the audit, listed in docs/findings.md.
+    Exact when: always; the rules are thresholds on figures of the audit, listed in
+        docs/findings.md.
     Cost: O(n log n) in the number of records.
 
     Example:

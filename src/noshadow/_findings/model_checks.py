@@ -31,7 +31,8 @@ def model_risk_rate(audit: Audited, limits: Limits) -> Outcome:
     limit = limits["times"] * risk.fpr
     if limit >= 1:
         return not_applicable(f"at level {risk.fpr:g} no rate can be {limits['times']:g} times a guess")
-    # Outside of the calibration's domain a prediction is a hint (NS003), and the headline rests on what was measured.
+    # Outside of the calibration's domain a prediction is a hint (NS003), and the headline rests on
+    # what was measured.
     predicted = risk.predicted_tpr is not None and risk.in_calibration_domain is True
     rate = risk.predicted_tpr if predicted and risk.predicted_tpr is not None else risk.tnr
     ends = risk.predicted_tpr_interval if predicted else risk.tnr_interval

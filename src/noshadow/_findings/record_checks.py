@@ -204,7 +204,8 @@ def _no_scores(audit: Audited) -> Outcome:
 def chance_of_as_many(found: Array, counts: Array, drawn: int, n: int) -> Array:
     """P(X ≥ found) for X of a name's `counts` records among `drawn` out of n at random: the hypergeometric upper tail.
 
-    By log-binomials, summed from the tail's end, where terms are smallest. Names in, probabilities out, both (names,).
+    By log-binomials, summed from the tail's end, where terms are smallest. Names in, probabilities
+    out, both (names,).
     """
 
     def log_choose(total: Array | int, part: Array) -> Array:

@@ -18,7 +18,8 @@ class Rule:
         condition: when it is found, with {names} for its limits. limits: thresholds by name.
         next_step: what to do when it is found.
         check: holds an audit against the limits, and says what came out.
-        undermines: whether every other figure is in doubt when it is found; pages and terminals show it first.
+        undermines: whether every other figure is in doubt when it is found; pages and terminals
+            show it first.
     """
 
     code: str

@@ -1,11 +1,12 @@
 """Gaussian expectations of activations: E[φ(u)φ(v)] for centred (u, v) with variances p, q and covariance c.
 
-Every form gives the value and its three slopes. By Gaussian integration by parts the slopes are expectations themselves,
+Every form gives the value and its three slopes. By Gaussian integration by parts the slopes are
+expectations themselves,
 
     ∂/∂c E[φ(u)φ(v)] = E[φ′(u)φ′(v)],    ∂/∂p E[φ(u)φ(v)] = ½E[φ″(u)φ(v)],
 
-and stay finite at u = v, where the angle between two records, arccos(c/√(pq)), has an infinite derivative. c is clipped to
-[−√(pq), √(pq)] for the value, which only undoes rounding.
+and stay finite at u = v, where the angle between two records, arccos(c/√(pq)), has an infinite
+derivative. c is clipped to [−√(pq), √(pq)] for the value, which only undoes rounding.
 """
 
 import math
@@ -23,7 +24,8 @@ from torch.autograd.function import once_differentiable
 from noshadow.checks import Array
 
 Slopes = tuple[Tensor, Tensor, Tensor]
-# Two records whose correlation is this close to 1 differ by rounding: their slopes are those of u = v.
+# Two records whose correlation is this close to 1 differ by rounding: their slopes are those of u =
+# v.
 _COINCIDENT = 16 * float(np.finfo(np.float64).eps)
 # Numbers in a block of pairs.
 _PART_NUMBERS = 1 << 16
@@ -99,7 +101,8 @@ def _clipped(p: Tensor, q: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _relu_value(p: Tensor, q: Tensor, c: Tensor) -> Tensor:
-    # Arc-cosine kernel of order one; π − θ as an arctangent of (√(pq − c²), −c) keeps its digits near θ = 0 and θ = π.
+    # Arc-cosine kernel of order one; π − θ as an arctangent of (√(pq − c²), −c) keeps its digits
+    # near θ = 0 and θ = π.
     _, c, determinant = _clipped(p, q, c)
     sine = determinant.sqrt_()
     return torch.atan2(sine, -c).mul_(c).add_(sine).div_(2 * math.pi)
@@ -108,14 +111,16 @@ def _relu_value(p: Tensor, q: Tensor, c: Tensor) -> Tensor:
 def _relu_slopes(p: Tensor, q: Tensor, c: Tensor) -> Slopes:
     _, c, determinant = _clipped(p, q, c)
     sine = determinant.sqrt_()
-    # A record of variance zero sits at the tip of a cone: no derivative there, and zero is as good as any.
+    # A record of variance zero sits at the tip of a cone: no derivative there, and zero is as good
+    # as any.
     by_p, by_q = (torch.where(v > 0, sine / (4 * math.pi * v), 0.0) for v in (p, q))
     return by_p, by_q, torch.atan2(sine, -c).div_(2 * math.pi)
 
 
 def _gelu_value(p: Tensor, q: Tensor, c: Tensor) -> Tensor:
-    # φ = xΦ(x). Integrating by parts in u leaves E[ΦΦ], an arcsine, and two Gaussian integrals; with Δ = (1 + p)(1 + q) − c²:
-    # 2π E = c·(π/2 + arcsin(c/√((1 + p)(1 + q)))) + (pq − c² + c²/(1 + p) + c²/(1 + q))/√Δ.
+    # φ = xΦ(x). Integrating by parts in u leaves E[ΦΦ], an arcsine, and two Gaussian integrals;
+    # with Δ = (1 + p)(1 + q) − c²: 2π E = c·(π/2 + arcsin(c/√((1 + p)(1 + q)))) + (pq − c² + c²/(1
+    # + p) + c²/(1 + q))/√Δ.
     _, c, determinant = _clipped(p, q, c)
     root = (1 + p + q + determinant).sqrt_()
     rest = determinant.addcmul_(c * c, 1 / (1 + p) + 1 / (1 + q)).div_(root)
@@ -175,8 +180,9 @@ def _one_erf() -> tuple[Array, Array]:
 def _tanh_as_erfs(terms: int = 10) -> tuple[Array, Array]:
     """Scales b and weights w with tanh x = Σ w erf(bx) to 2e-8 everywhere, and its Gaussian expectations to 1e-11.
 
-    tanh is a mixture of erf(x/(√2 K)) over K of Kolmogorov's law (Andrews and Mallows 1974). A fine trapezoid rule in log K is
-    exact to rounding; the Gauss rule of that discrete measure (eigenvalues of its Jacobi matrix) needs few terms.
+    tanh is a mixture of erf(x/(√2 K)) over K of Kolmogorov's law (Andrews and Mallows 1974). A fine
+    trapezoid rule in log K is exact to rounding; the Gauss rule of that discrete measure
+    (eigenvalues of its Jacobi matrix) needs few terms.
     """
     log_k = np.arange(-50, 41) * 0.05
     k = np.exp(log_k)[:, None]
@@ -184,7 +190,8 @@ def _tanh_as_erfs(terms: int = 10) -> tuple[Array, Array]:
     small = math.sqrt(2 * math.pi) * (np.exp(-(odd**2) / (2 * k * k)) * (odd**2 / k**4 - 1 / k**2)).sum(1)
     large = 8 * ((-1.0) ** (j - 1) * j**2 * k * np.exp(-2 * j**2 * k * k)).sum(1)
     mass = np.where(k[:, 0] < 1, small, large) * k[:, 0]
-    # Householder's reduction of the nodes, bordered by the roots of their masses, keeps the first unit vector: Jacobi's matrix remains.
+    # Householder's reduction of the nodes, bordered by the roots of their masses, keeps the first
+    # unit vector: Jacobi's matrix remains.
     bordered = np.diag(np.concatenate([[0.0], log_k]))
     bordered[0, 1:] = bordered[1:, 0] = np.sqrt(mass / mass.sum())
     jacobi = hessenberg(bordered)[1 : terms + 1, 1 : terms + 1]
@@ -234,8 +241,9 @@ def _elu_terms(p: Tensor, q: Tensor, c: Tensor) -> _EluTerms:
 
 
 def _elu_value(p: Tensor, q: Tensor, c: Tensor) -> Tensor:
-    # φ‴ = φ″ − δ, so F = E[φφ] solves F‴ − F″ = r in c, r a Gaussian density at 0 less two one-dimensional Gaussian integrals of
-    # φ″. Solved backwards from c = √(pq), where all is in closed form and the solution decays; c = √(pq) cos ψ smooths r.
+    # φ‴ = φ″ − δ, so F = E[φφ] solves F‴ − F″ = r in c, r a Gaussian density at 0 less two
+    # one-dimensional Gaussian integrals of φ″. Solved backwards from c = √(pq), where all is in
+    # closed form and the solution decays; c = √(pq) cos ψ smooths r.
     terms = _elu_terms(p, q, c)
     together = terms.erfcx(terms.s + terms.t)
     drop = terms.scale - terms.c

@@ -18,7 +18,8 @@ from noshadow.progress import tracked
 
 Cell = tuple[str, int]
 _NETWORK: dict[str, Any] = {"depth": 2, "activation": "relu", "weight_variance": 2.0, "bias_variance": 0.0}
-# Options of each kernel with their values when not given; None must be given, or be read off the inputs.
+# Options of each kernel with their values when not given; None must be given, or be read off the
+# inputs.
 OPTIONS: dict[str, dict[str, Any]] = {
     "fc": _NETWORK,
     "conv": _NETWORK | {"filter_size": 3, "image_shape": None},
@@ -60,7 +61,8 @@ def kernel_choice(name: str, given: Mapping[str, Any], x: torch.Tensor, owner: s
     """The named kernel with the options given (not None) and its defaults; options it does not have are refused.
 
     Raises:
-        InputError: another kernel, an option of another one, no length scale, no shape of the images.
+        InputError: another kernel, an option of another one, no length scale, no shape of the
+            images.
     """
     require_choice(name, tuple(OPTIONS), owner, "kernel")
     # NumPy's scalars as Python's, which JSON holds.
@@ -88,7 +90,8 @@ def sweep_cells(activations: Sequence[str], depths: Sequence[int], kernel: Kerne
     """Every pair of an activation and a depth, in the order given; none when neither is given.
 
     Raises:
-        InputError: only one of the two is given, names or depths are unknown or repeated, or the kernel is no network.
+        InputError: only one of the two is given, names or depths are unknown or repeated, or the
+            kernel is no network.
     """
     names, layers = list(activations), list(depths)
     if not names and not layers:
@@ -125,7 +128,8 @@ def _cell(x: torch.Tensor, y: Array, kernel: KernelChoice, *, noise: float, fpr:
         matrix = kernel.matrix(x)
         scores = lood_scores(matrix, y, noise=noise, fpr=fpr, max_memory=max_memory)
     except InputError as error:
-        # A kernel that explodes or degenerates at one depth is an answer about that depth, not the end of the sweep.
+        # A kernel that explodes or degenerates at one depth is an answer about that depth, not the
+        # end of the sweep.
         return dict.fromkeys(("kl_mean", "kl_median", "kl_max", "auc_mean", "constant", "distance", "relative", "condition")) | {
             "reason": str(error)
         }

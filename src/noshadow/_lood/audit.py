@@ -52,34 +52,44 @@ def lood_audit(
 ) -> LoodAudit:
     """How much a data set would leak about each of its records through an architecture, before any network is trained.
 
-    Every record is queried at itself: kl, mean_distance, loo_variance, auc and tpr of `lood_scores` under the kernel of the
-    architecture. Rank 1 is the largest kl.
+    Every record is queried at itself: kl, mean_distance, loo_variance, auc and tpr of `lood_scores`
+    under the kernel of the architecture. Rank 1 is the largest kl.
 
     Args:
-        x: (n, …) inputs, n ≥ 2. y: (n,) integer labels 0 … C − 1 (one-hot columns), or (n,) or (n, C) floats, not centred by us.
+        x: (n, …) inputs, n ≥ 2. y: (n,) integer labels 0 … C − 1 (one-hot columns), or (n,) or (n,
+            C) floats, not centred by us.
         ids: (n,) unique integers or text; row numbers when None.
         kernel: "fc" or "conv", networks of infinite width, "rbf" or "laplace".
-        depth: hidden layers of a network, 2 when None. activation: "relu" (when None), "gelu", "erf", "tanh" or "elu".
-        weight_variance: of a layer's weights times its fan-in, 2 when None. bias_variance: of its biases, 0 when None.
+        depth: hidden layers of a network, 2 when None. activation: "relu" (when None), "gelu",
+            "erf", "tanh" or "elu".
+        weight_variance: of a layer's weights times its fan-in, 2 when None. bias_variance: of its
+            biases, 0 when None.
         length_scale: of "rbf" and "laplace", required there, in the units of the inputs.
-        image_shape: (channels, height, width) for "conv"; read off x when that is (n, channels, height, width).
+        image_shape: (channels, height, width) for "conv"; read off x when that is (n, channels,
+            height, width).
         filter_size: side of the filters of "conv", 3 when None.
-        noise: variance σ² > 0 of the observation noise. fpr: false-positive rate of `tpr`, in (0, 1).
-        normalize: "none"; "standardize": each feature less its mean over all records and divided by its standard deviation over
-            them (constant features become 0); "unit": each record divided by the root of the mean square of its numbers.
-        sweep_activations, sweep_depths: architectures to compare, every pair; the other options as above. Both or neither.
+        noise: variance σ² > 0 of the observation noise. fpr: false-positive rate of `tpr`, in (0,
+            1).
+        normalize: "none"; "standardize": each feature less its mean over all records and divided by
+            its standard deviation over them (constant features become 0); "unit": each record
+            divided by the root of the mean square of its numbers.
+        sweep_activations, sweep_depths: architectures to compare, every pair; the other options as
+            above. Both or neither.
         audit: an audit of a trained model on these records, joined by id.
-        max_memory: bytes that the kernel matrix and its factor may take. progress: a bar for the sweep, on a terminal.
+        max_memory: bytes that the kernel matrix and its factor may take. progress: a bar for the
+            sweep, on a terminal.
 
     Returns:
         LoodAudit.
 
     Raises:
-        InputError: an argument breaks a rule, an option does not belong to the kernel, or n × n matrices would not fit.
+        InputError: an argument breaks a rule, an option does not belong to the kernel, or n × n
+            matrices would not fit.
 
-    Exact when: for the Gaussian process, up to rounding, which grows with the condition. About a trained network of finite width
-        it is a model, not a measurement.
-    Cost: that of the kernel and ⅔n³ flops; two n × n float64 matrices and one of bytes. The sweep repeats it for every cell.
+    Exact when: for the Gaussian process, up to rounding, which grows with the condition. About a
+        trained network of finite width it is a model, not a measurement.
+    Cost: that of the kernel and ⅔n³ flops; two n × n float64 matrices and one of bytes. The sweep
+        repeats it for every cell.
     Reference: [LOOD] Definition C.3, Props. 6.1 and G.1.
 
     Example:
@@ -130,7 +140,8 @@ def _scored(
     built = time.perf_counter()
     scores = lood_scores(matrix, y, noise=noise, fpr=fpr, max_memory=max_memory)
     flat, largest = kernel_flatness(matrix), _largest_eigenvalue(matrix)
-    # Estimates: their last digits depend on where arrays lie in memory, three are the same in every run.
+    # Estimates: their last digits depend on where arrays lie in memory, three are the same in every
+    # run.
     estimates = {
         "largest_eigenvalue": largest,
         "smallest_eigenvalue": scores.smallest_eigenvalue,

@@ -90,7 +90,8 @@ def normalized(x: torch.Tensor, how: str, owner: str) -> torch.Tensor:
 def plane(x: torch.Tensor) -> tuple[Array, tuple[float, float]]:
     """Positions of the records in the plane of their first two principal components, and the share of variance along each.
 
-    The sign of a component makes its largest loading positive. Without a second component, or variance, positions are 0 there.
+    The sign of a component makes its largest loading positive. Without a second component, or
+    variance, positions are 0 there.
 
     Cost: a few products with the centred inputs, of which one copy is made.
     """

@@ -8,7 +8,8 @@ import torch
 from noshadow.checks import Array
 
 T = TypeVar("T", Array, torch.Tensor)
-# Within this distance of 0 the plain difference loses digits; the series needs 14 terms there to reach the last one.
+# Within this distance of 0 the plain difference loses digits; the series needs 14 terms there to
+# reach the last one.
 _SERIES_WITHIN = 0.4
 _TERMS = 14
 
@@ -17,7 +18,8 @@ def variance_excess(excess: Array) -> Array:
     """x − log(1 + x) for x > −1, to full relative precision around x = 0.
 
     KL(N(0, 1 + x) ‖ N(0, 1)) is half of it. With s = x/(2 + x), log(1 + x) = 2 artanh(s), hence
-    x − log(1 + x) = x·s − 2s³(1/3 + s²/5 + s⁴/7 + …), whose first term is never cancelled by the rest.
+    x − log(1 + x) = x·s − 2s³(1/3 + s²/5 + s⁴/7 + …), whose first term is never cancelled by the
+    rest.
 
     Args:
         excess: any shape, > −1.

@@ -1,9 +1,10 @@
 """Costly Gaussian expectations of many pairs at once, interpolated between a few exact ones.
 
-As a function of the angle θ between two records, and of the logarithm of their standard deviations s, t, E[φ(u)φ(v)]/(nₛnₜ) is
-analytic, nₛ = √(s² + s₀²) the size of φ(u), divided by √(1 + s²) when φ is bounded. Products of Chebyshev polynomials in the three
-then find it to ten digits from a few thousand values. About ten combinations of those in the deviations are enough, so a kernel costs
-one thin matrix product and a fused multiply–add for each polynomial in θ.
+As a function of the angle θ between two records, and of the logarithm of their standard deviations
+s, t, E[φ(u)φ(v)]/(nₛnₜ) is analytic, nₛ = √(s² + s₀²) the size of φ(u), divided by √(1 + s²) when φ
+is bounded. Products of Chebyshev polynomials in the three then find it to ten digits from a few
+thousand values. About ten combinations of those in the deviations are enough, so a kernel costs one
+thin matrix product and a fused multiply–add for each polynomial in θ.
 """
 
 import math
@@ -17,7 +18,8 @@ from torch import Tensor
 from noshadow._lood.activations import Activation
 from noshadow.checks import Array
 
-# Below s₀ the scale of the standard deviations is linear, so that records of variance zero have a place.
+# Below s₀ the scale of the standard deviations is linear, so that records of variance zero have a
+# place.
 _LINEAR_BELOW = 0.03
 _TOLERANCE = 1e-11
 _DROPPED = 1e-12
@@ -66,8 +68,8 @@ class ExpectationTable:
 def expectation_table(activation: Activation, smallest: float, largest: float, pairs: int) -> ExpectationTable | None:
     """A table for variances from `smallest` to `largest`, or None when `pairs` are too few to pay for one that is accurate.
 
-    Grown in each direction until the last coefficients are below 1e-11 of the largest, which bounds the error of the expectation by
-    about 1e-10·nₛnₜ.
+    Grown in each direction until the last coefficients are below 1e-11 of the largest, which bounds
+    the error of the expectation by about 1e-10·nₛnₜ.
 
     Cost: a few thousand values for records of like size, 10⁵ for variances from 0 to 10³.
     """

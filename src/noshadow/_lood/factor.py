@@ -24,14 +24,15 @@ from noshadow._lood.inputs import (
 from noshadow.checks import Array, refuse
 from noshadow.linalg import cholesky_condition, cholesky_in_place, cholesky_inverse, one_norm
 
-# How far from symmetric or positive semi-definite a matrix may be, relative to its largest diagonal entry: rounding
-# in its own precision, and quadrature in a kernel, stay below.
+# How far from symmetric or positive semi-definite a matrix may be, relative to its largest diagonal
+# entry: rounding in its own precision, and quadrature in a kernel, stay below.
 _ASYMMETRY = {4: 1e-5, 8: 1e-10}
 _NEGATIVE = {4: 1e-4, 8: 1e-8}
 _STRIP = 256
 _DENSE = 64  # side up to which all eigenvalues are cheaper than an iteration
-# Vectors of ARPACK's basis, and the residual at which it stops: it then almost always needs that many products and no restart,
-# and the eigenvalue, whose error is the square of the residual's, has its digits.
+# Vectors of ARPACK's basis, and the residual at which it stops: it then almost always needs that
+# many products and no restart, and the eigenvalue, whose error is the square of the residual's, has
+# its digits.
 _BASIS = 40
 _RESIDUAL = 1e-3
 
@@ -43,7 +44,8 @@ class Posterior:
     Attributes:
         x: (n, …) float64 inputs. y: (n, C) targets.
         kernel: the callable. noise: σ².
-        factor: (n, n) column-ordered; its lower triangle is the Cholesky factor of M = K + σ²I, the rest is scrap.
+        factor: (n, n) column-ordered; its lower triangle is the Cholesky factor of M = K + σ²I, the
+            rest is scrap.
         weights: (n, C) M⁻¹Y.
         inverse: (n, n) M⁻¹ when asked for; `optimal_query` needs it.
         condition: 1-norm condition estimate of M.
@@ -72,17 +74,19 @@ def posterior_of(
     """The factorised posterior of a Gaussian process, to reuse over many groups and queries.
 
     Args:
-        x: (n, …) inputs, n ≥ 2. y: (n,) or (n, C) floats, or (n,) integer labels 0 … C − 1 (one-hot columns).
+        x: (n, …) inputs, n ≥ 2. y: (n,) or (n, C) floats, or (n,) integer labels 0 … C − 1 (one-hot
+            columns).
         kernel: callable (x, z) → (len(x), len(z)) tensor. noise: σ² > 0.
         with_inverse: invert M as well, for `optimal_query` and `query_lood`.
-        max_memory: bytes that the kernel matrix and its factor may take. owner: whom an error names.
+        max_memory: bytes that the kernel matrix and its factor may take. owner: whom an error
+            names.
 
     Returns:
         Posterior, accepted as `factor=` by `lood`, `optimal_query` and `query_lood`.
 
     Raises:
-        InputError: bad arrays, noise ≤ 0, a kernel of the wrong shape, asymmetric or not positive semi-definite, too
-            large for memory.
+        InputError: bad arrays, noise ≤ 0, a kernel of the wrong shape, asymmetric or not positive
+            semi-definite, too large for memory.
 
     Cost: n² kernel values, ⅓n³ flops (n³ with the inverse), two n × n float64 matrices (three).
     """
@@ -148,7 +152,8 @@ def noisy_factor(matrix: Array, noise: float, owner: str, argument: str) -> Nois
     """Factor K + σ²I in a private copy, refusing a K that is not symmetric or not positive semi-definite.
 
     Raises:
-        InputError: the entries that differ most, the failed pivot, or the negative eigenvalue found.
+        InputError: the entries that differ most, the failed pivot, or the negative eigenvalue
+            found.
 
     Cost: ⅓n³ flops, one n × n matrix.
     """
@@ -175,7 +180,8 @@ def _smallest_eigenvalue(matrix: Array, lower: Array | None, noise: float) -> fl
     if n <= _DENSE:
         return float(np.linalg.eigvalsh(matrix.astype(np.float64))[0])
     if lower is None:
-        # Less its norm, the eigenvalue is the largest in size, to which ARPACK's tolerance is relative.
+        # Less its norm, the eigenvalue is the largest in size, to which ARPACK's tolerance is
+        # relative.
         norm = one_norm(matrix)
         return _lowest(lambda v: matrix @ v - norm * v, n) + norm
 

@@ -1,13 +1,15 @@
 """The likelihood-ratio attack between two Gaussian predictions: its AUC and its TPR at a given FPR, exactly.
 
-Member means trained with the record, N(μ′, Σ′); non-member means trained without it, N(μ, Σ). Every independent
-direction k of the predictions is described by two numbers that stay accurate when the two laws merge:
+Member means trained with the record, N(μ′, Σ′); non-member means trained without it, N(μ, Σ). Every
+independent direction k of the predictions is described by two numbers that stay accurate when the
+two laws merge:
 
-    separation D = (μ − μ′)²/Σ′, summed over the outputs that share Σ′,   and   excess t = Σ/Σ′ − 1 ≥ 0.
+    separation D = (μ − μ′)²/Σ′, summed over the outputs that share Σ′,   and   excess t = Σ/Σ′ −
+    1 ≥ 0.
 
-The attack calls a prediction a member when its likelihood ratio is large; larger figures mean more risk. In units of
-Σ′ the log likelihood ratio of one direction is a constant minus ½·t/(1 + t)·‖f + c‖², so that ‖f + c‖² is a
-noncentral χ² with one scale under each law.
+The attack calls a prediction a member when its likelihood ratio is large; larger figures mean more
+risk. In units of Σ′ the log likelihood ratio of one direction is a constant minus ½·t/(1 + t)·‖f +
+c‖², so that ‖f + c‖² is a noncentral χ² with one scale under each law.
 """
 
 import numpy as np
@@ -29,17 +31,20 @@ _NEWTON_STEPS = 60
 def likelihood_ratio_auc(separation: object, excess: object, *, outputs: int = 1) -> Array:
     """Area under the ROC curve of the likelihood-ratio attack between two Gaussian predictions.
 
-    AUC = P(log-ratio of a member's prediction > that of a non-member's), a probability about an indefinite quadratic
-    form in Gaussians. Imhof's inversion gives, with u = 1 + t, a = tτ/u, b = tτ and sums over directions k,
+    AUC = P(log-ratio of a member's prediction > that of a non-member's), a probability about an
+    indefinite quadratic form in Gaussians. Imhof's inversion gives, with u = 1 + t, a = tτ/u, b =
+    tτ and sums over directions k,
 
         AUC = ½ + (1/π) ∫ sin θ/ρ dτ/τ,
         θ = ½ Σ [outputs·atan((b − a)/(1 + ab)) + D(2 + t)τ/(u(1 + a²)(1 + b²))],
         log ρ = ½ Σ [½ outputs·log((1 + a²)(1 + b²)) + Dτ²(1/(u²(1 + a²)) + u/(1 + b²))],
 
-    smooth in log τ, so that the trapezoidal rule converges geometrically; t = 0 is the closed form Φ(√(ΣD/2)).
+    smooth in log τ, so that the trapezoidal rule converges geometrically; t = 0 is the closed form
+    Φ(√(ΣD/2)).
 
     Args:
-        separation: D ≥ 0, (n,) for one query or (n, q) for q independent directions; summed over outputs.
+        separation: D ≥ 0, (n,) for one query or (n, q) for q independent directions; summed over
+            outputs.
         excess: t ≥ 0, the same shape.
         outputs: number of outputs that share each direction's variance, ≥ 1.
 
@@ -67,9 +72,10 @@ def likelihood_ratio_auc(separation: object, excess: object, *, outputs: int = 1
 def likelihood_ratio_tpr(separation: object, excess: object, *, fpr: float, outputs: int = 1) -> Array:
     """True-positive rate of the likelihood-ratio attack at a given false-positive rate, for one query.
 
-    With u = 1 + t and m = √(Du)/t: under the non-member law ‖f + c‖² is u·χ′²(outputs, m²), under the member law
-    χ′²(outputs, m²/u). The threshold w solves P(χ′²(outputs, m²) ≤ w) = fpr and TPR = P(χ′²(outputs, m²/u) ≤ u·w).
-    Thresholds are held as √w − m, so that nothing is lost as t → 0, where TPR = Φ(√D + Φ⁻¹(fpr)).
+    With u = 1 + t and m = √(Du)/t: under the non-member law ‖f + c‖² is u·χ′²(outputs, m²), under
+    the member law χ′²(outputs, m²/u). The threshold w solves P(χ′²(outputs, m²) ≤ w) = fpr and
+    TPR = P(χ′²(outputs, m²/u) ≤ u·w). Thresholds are held as √w − m, so that nothing is lost as t →
+    0, where TPR = Φ(√D + Φ⁻¹(fpr)).
 
     Args:
         separation: D ≥ 0, (n,), summed over outputs. excess: t ≥ 0, (n,).
@@ -81,8 +87,8 @@ def likelihood_ratio_tpr(separation: object, excess: object, *, fpr: float, outp
     Raises:
         InputError: negative or non-finite numbers, unequal shapes, a rate outside (0, 1).
 
-    Exact when: always, by quadrature over the length orthogonal to the shift: to about 1e-12 relative up to 10 outputs, 1e-8 at
-        1,000.
+    Exact when: always, by quadrature over the length orthogonal to the shift: to about 1e-12
+        relative up to 10 outputs, 1e-8 at 1,000.
     Cost: some 600 normal distribution functions a record.
     Reference: Neyman and Pearson 1933.
 
@@ -136,8 +142,9 @@ def _auc_block(d: Array, t: Array, outputs: int) -> Array:
         return angle, 0.5 * bulk.sum(2)
 
     low, high = np.full((len(scale), 1), _LOWEST), np.full((len(scale), 1), 300.0)
-    # log ρ rises with τ and θ falls in the end: find where the integrand has died out. All records are halved together, since brentq
-    # takes one at a time, which took five times as long as the whole function.
+    # log ρ rises with τ and θ falls in the end: find where the integrand has died out. All records
+    # are halved together, since brentq takes one at a time, which took five times as long as the
+    # whole function.
     for _ in range(16):
         middle = (low + high) / 2
         angle, log_radius = angle_and_log_radius(middle)
@@ -146,7 +153,8 @@ def _auc_block(d: Array, t: Array, outputs: int) -> Array:
     step = (high - _LOWEST) / _NODES
     angle, log_radius = angle_and_log_radius(_LOWEST + step * np.arange(_NODES + 1))
     inside = (np.sin(angle) * np.exp(-log_radius)).sum(1)
-    below = angle[:, 0] / np.expm1(step[:, 0])  # the integrand is θ ∝ τ there, and its sum a geometric series
+    # the integrand is θ ∝ τ there, and its sum a geometric series
+    below = angle[:, 0] / np.expm1(step[:, 0])
     value[open_] = np.clip(0.5 + step[:, 0] / np.pi * (inside + below), 0.5, 1.0)
     return value
 
@@ -157,12 +165,15 @@ def _tpr_block(d: Array, t: Array, alpha: float, outputs: int) -> Array:
     d, t = d[differ], t[differ]
     u = 1.0 + t
     with np.errstate(divide="ignore", over="ignore"):
-        centre = np.minimum(np.sqrt(d * u) / t, _MERGED)  # m, infinite where the variances are equal
-    # ‖z + m‖ ≥ its first coordinate's size, and ≥ the central law: two lower ends for the threshold, from which Newton
-    # climbs to the root without passing it, the log of the distribution function being concave.
+        # m, infinite where the variances are equal
+        centre = np.minimum(np.sqrt(d * u) / t, _MERGED)
+    # ‖z + m‖ ≥ its first coordinate's size, and ≥ the central law: two lower ends for the
+    # threshold, from which Newton climbs to the root without passing it, the log of the
+    # distribution function being concave.
     central = np.sqrt(2 * special.gammaincinv(outputs / 2, alpha))
     threshold = np.maximum(special.ndtri(alpha), central - centre)
-    for _ in range(_NEWTON_STEPS):  # SciPy's Newton would integrate twice a step, for the mass and for its slope
+    # SciPy's Newton would integrate twice a step, for the mass and for its slope
+    for _ in range(_NEWTON_STEPS):
         mass, density = _mass_within(threshold, centre, threshold + centre, outputs)
         step = np.log(alpha / mass) * mass / density
         threshold = threshold + step
@@ -177,8 +188,8 @@ def _tpr_block(d: Array, t: Array, alpha: float, outputs: int) -> Array:
 def _mass_within(gap: Array, centre: Array, radius: Array, outputs: int) -> tuple[Array, Array]:
     """P(‖z + m‖ ≤ r) of a standard normal z in `outputs` dimensions and its derivative in r; gap = r − m is held apart.
 
-    Integrates over the length R of z orthogonal to m, a χ variable with one degree less: |R| ≤ r, and the coordinate
-    along m falls within ±√(r² − R²).
+    Integrates over the length R of z orthogonal to m, a χ variable with one degree less: |R| ≤ r,
+    and the coordinate along m falls within ±√(r² − R²).
     """
     if outputs == 1:
         return special.ndtr(gap) - special.ndtr(-radius - centre), _normal(gap) + _normal(radius + centre)

@@ -13,7 +13,8 @@ from noshadow._lood.inputs import Kernel, group_indices, kernel_values, query_ro
 from noshadow.checks import Array
 
 OWNER = "lood"
-# Posterior variances below this share of the numbers whose difference they are have too few digits left to be used.
+# Posterior variances below this share of the numbers whose difference they are have too few digits
+# left to be used.
 _SUPPORT = 1e-11
 
 
@@ -24,10 +25,12 @@ class LoodResult:
     Attributes:
         kl: KL(f without the group ‖ f with it), nats, summed over outputs.
         mean_distance: half the squared distance between the two means, over queries and outputs.
-        auc: of the likelihood-ratio attack on the joint prediction; member = trained with the group.
+        auc: of the likelihood-ratio attack on the joint prediction; member = trained with the
+            group.
         loo_mean, loo_covariance: (q, C) and (q, q) without the group. mean, covariance: with it.
         differing: (s,) the group's row numbers. noise: σ².
-        support: dimension, ≤ q, of the subspace on which kl and auc are taken: repeated queries add none.
+        support: dimension, ≤ q, of the subspace on which kl and auc are taken: repeated queries add
+            none.
         condition: 1-norm condition estimate of K + σ²I.
     """
 
@@ -63,15 +66,18 @@ def lood(
         KL(f_D ‖ f_D′) = ½[C(tr(Σ′⁻¹Σ) − q − log det(Σ′⁻¹Σ)) + tr((μ − μ′)ᵀΣ′⁻¹(μ − μ′))],
         mean distance = ½‖μ − μ′‖².
 
-    No queries leak more than Q = S, by KL or AUC, whatever the kernel: the two posteriors differ by the likelihood of
-    y_S, a function of f(S) alone. The eigenvalues of Σ′⁻¹Σ − I come from BA⁻¹Bᵀ itself, so that small leaks keep their
-    digits. When queries repeat each other, the joint law has a narrower support, which both models share; the
-    divergence is taken there. Directions whose posterior variance is below 1e-11 of the prior's are rounding and left
-    out as well; that can only make KL and AUC smaller.
+    No queries leak more than Q = S, by KL or AUC, whatever the kernel: the two posteriors differ by
+    the likelihood of y_S, a function of f(S) alone. The eigenvalues of Σ′⁻¹Σ − I come from BA⁻¹Bᵀ
+    itself, so that small leaks keep their digits. When queries repeat each other, the joint law has
+    a narrower support, which both models share; the divergence is taken there. Directions whose
+    posterior variance is below 1e-11 of the prior's are rounding and left out as well; that can
+    only make KL and AUC smaller.
 
     Args:
-        x: (n, …) inputs. y: (n,) or (n, C) floats, or (n,) integer labels 0 … C − 1 (one-hot columns).
-        differing: row numbers of the group S, distinct, fewer than n. queries: (q, …) inputs; the group when None.
+        x: (n, …) inputs. y: (n,) or (n, C) floats, or (n,) integer labels 0 … C − 1 (one-hot
+            columns).
+        differing: row numbers of the group S, distinct, fewer than n. queries: (q, …) inputs; the
+            group when None.
         kernel: callable (x, z) → (len(x), len(z)) tensor. noise: σ² > 0.
         factor: `posterior_of` the same x, y, kernel and noise, to reuse it; made afresh when None.
         max_memory: bytes that a fresh factorisation may take.
@@ -80,8 +86,8 @@ def lood(
         LoodResult.
 
     Raises:
-        InputError: bad arrays, repeated or out-of-range rows, all records as the group, noise ≤ 0, a kernel
-            matrix that is not symmetric positive semi-definite, a factor of other data.
+        InputError: bad arrays, repeated or out-of-range rows, all records as the group, noise ≤ 0,
+            a kernel matrix that is not symmetric positive semi-definite, a factor of other data.
 
     Exact when: always, up to rounding (`condition`) and the support rule.
     Cost: O(n²(s + q)) after the factorisation, which takes n² kernel values and ⅓n³ flops.
@@ -143,7 +149,8 @@ def _group_result(factor: Posterior, rows: Array, points: torch.Tensor | None) -
 def _independent_directions(covariance: Array, spread: Array, shift: Array, magnitude: Array) -> tuple[Array, Array]:
     """Separations and excess variances along directions in which both laws are independent, on their support.
 
-    `magnitude` (q,) is the size of the numbers whose difference each variance is: rounding is relative to it.
+    `magnitude` (q,) is the size of the numbers whose difference each variance is: rounding is
+    relative to it.
     """
     scale = 1.0 / np.sqrt(np.where(magnitude > 0, magnitude, 1.0))
     values, vectors = np.linalg.eigh(covariance * scale[:, None] * scale)

@@ -24,7 +24,8 @@ from noshadow.progress import tracked
 
 OWNER = "lood_bounds"
 _BOUNDED_EVERY = 5
-# Relative residual at which a column rests: further steps would not move the solution, and squares of residuals would underflow.
+# Relative residual at which a column rests: further steps would not move the solution, and squares
+# of residuals would underflow.
 _SOLVED = 1e-30
 
 
@@ -45,8 +46,10 @@ class LoodBounds:
     """Bounds on the distinguishability of groups of records, each group queried at its own records.
 
     Attributes:
-        kl_low, kl_high: (g,) around KL(f without the group ‖ f with it), nats; kl_high may be inf before convergence.
-        mean_distance_low, mean_distance_high: (g,) around half the squared distance between the two means.
+        kl_low, kl_high: (g,) around KL(f without the group ‖ f with it), nats; kl_high may be inf
+            before convergence.
+        mean_distance_low, mean_distance_high: (g,) around half the squared distance between the two
+            means.
         groups: the g groups as row numbers.
         iterations: conjugate-gradient steps taken. rank: columns of the preconditioner.
         converged: whether every pair of bounds is within `tolerance` of each other.
@@ -82,14 +85,15 @@ def lood_bounds(
 ) -> LoodBounds:
     """Lower and upper bounds on leave-group-out distinguishability, for data sets whose kernel matrix does not fit.
 
-    Everything follows from entries of BᵀM⁻¹B, M = K + σ²I, B = [unit columns of the groups, Y]. For any approximate
-    solutions Z with residuals R = B − MZ,
+    Everything follows from entries of BᵀM⁻¹B, M = K + σ²I, B = [unit columns of the groups, Y]. For
+    any approximate solutions Z with residuals R = B − MZ,
 
         BᵀM⁻¹B = BᵀZ + ZᵀR + RᵀM⁻¹R   and   0 ⪯ RᵀM⁻¹R ⪯ RᵀP⁻¹R   whenever P ⪯ M.
 
-    P = FFᵀ + σ²I, F a partial pivoted Cholesky factor of K, satisfies P ⪯ M and preconditions the conjugate gradients
-    that make Z. Eigenvalues, residuals and distances of `lood` are then bounded by monotonicity and the triangle
-    inequality. The bounds hold at any iteration, and their width falls with the square of the residual.
+    P = FFᵀ + σ²I, F a partial pivoted Cholesky factor of K, satisfies P ⪯ M and preconditions the
+    conjugate gradients that make Z. Eigenvalues, residuals and distances of `lood` are then bounded
+    by monotonicity and the triangle inequality. The bounds hold at any iteration, and their width
+    falls with the square of the residual.
 
     Args:
         x, y, kernel, noise: as in `lood`.
@@ -103,11 +107,13 @@ def lood_bounds(
 
     Raises:
         InputError: bad arrays, groups or options, vectors that would not fit in memory.
-        NumericalError: the kernel is not positive semi-definite, or the noise so far below it that the preconditioner is not.
+        NumericalError: the kernel is not positive semi-definite, or the noise so far below it that
+            the preconditioner is not.
 
-    Exact when: the bounds hold up to rounding of the residuals, about 1e-16·n^½ times the condition of M.
-    Cost: n²/2 kernel values a step unless they fit in memory, 2n² flops a step and column of B; memory beside the
-        tiles: 8n(rank + 6·columns of B) bytes.
+    Exact when: the bounds hold up to rounding of the residuals, about 1e-16·n^½ times the condition
+        of M.
+    Cost: n²/2 kernel values a step unless they fit in memory, 2n² flops a step and column of B;
+        memory beside the tiles: 8n(rank + 6·columns of B) bytes.
     Reference: [LOOD] Definitions C.1 and C.3; Hestenes and Stiefel 1952; Golub and Meurant 2010.
     """
     rows, columns, sigma2 = input_rows(x, OWNER, "x"), target_columns(y, OWNER, "y"), require_noise(noise, OWNER)
@@ -200,7 +206,8 @@ def _bounds(problem: _Problem, tolerance: float, most: int, show: bool) -> tuple
         stop=tight,
         owner=OWNER,
     )
-    residual = problem.right - problem.product(found.solution)  # the recurrence's residual drifts; the bounds need the true one
+    # the recurrence's residual drifts; the bounds need the true one
+    residual = problem.right - problem.product(found.solution)
     return _all_bounds(problem, found.solution, residual), int(found.iterations.max())
 
 

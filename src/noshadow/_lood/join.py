@@ -21,11 +21,13 @@ _FEWEST = 3
 def joined_with(found: LoodAudit, audit: Audit) -> LoodAudit:
     """The same records with an audit's rank and score columns, and how far the two rankings agree.
 
-    Ids are compared as text. Records without a partner keep missing values and are counted. Spearman correlations of kl,
-    mean_distance and auc with every score of the audit come with a 95 % percentile interval over resampled records.
+    Ids are compared as text. Records without a partner keep missing values and are counted.
+    Spearman correlations of kl, mean_distance and auc with every score of the audit come with a 95
+    % percentile interval over resampled records.
 
     Raises:
-        InputError: not an Audit, no id in common, or another target for more than one in a hundred of the records in common.
+        InputError: not an Audit, no id in common, or another target for more than one in a hundred
+            of the records in common.
 
     Cost: O(500 · n) a score.
     """
@@ -60,18 +62,21 @@ def joined_with(found: LoodAudit, audit: Audit) -> LoodAudit:
 def with_lood(audit: Audit, found: LoodAudit) -> Audit:
     """The audit with columns lood_kl, lood_mean_distance and lood_auc in its record table, and the comparison beside it.
 
-    Records that the data do not hold have missing values there. What an earlier call added is replaced. The audit's report then has a
-    section on what the architecture would leak before training.
+    Records that the data do not hold have missing values there. What an earlier call added is
+    replaced. The audit's report then has a section on what the architecture would leak before
+    training.
 
     Args:
-        audit: of a model trained on these records. found: what `lood_audit` found for the data, joined with this audit or not.
+        audit: of a model trained on these records. found: what `lood_audit` found for the data,
+            joined with this audit or not.
 
     Returns:
-        A new Audit; the comparison, the kernel, the noise and the hashes of the data are in `provenance["lood"]`, and the
-        findings are drawn anew.
+        A new Audit; the comparison, the kernel, the noise and the hashes of the data are in
+        `provenance["lood"]`, and the findings are drawn anew.
 
     Raises:
-        InputError: not an Audit, not a LoodAudit, no id in common, or other targets under the same ids.
+        InputError: not an Audit, not a LoodAudit, no id in common, or other targets under the same
+            ids.
 
     Cost: that of the comparison, O(500 · n) a score, unless `found` was joined with this audit.
     """

@@ -15,7 +15,8 @@ ARCHITECTURES = ("fc", "conv")
 _TILE_ROWS = 512
 # Arrays of the kernel's size alive at once when gradients are wanted.
 _ARRAYS = 6
-# Squared distances this far below the squared norms have lost digits to cancellation and are taken from differences instead.
+# Squared distances this far below the squared norms have lost digits to cancellation and are taken
+# from differences instead.
 _CANCELLED = 1e-6
 _DIFFERENCE_NUMBERS = 1 << 22
 
@@ -35,37 +36,47 @@ def nngp_kernel(
 ) -> Tensor:
     """Covariance of the outputs of a random network of infinite width at two sets of inputs (NNGP kernel).
 
-    Fully connected: K⁰(x, z) = bias + weight·xᵀz/d and, `depth` times, K ← bias + weight·E[φ(u)φ(v)], (u, v) Gaussian with
-    covariance [[K(x, x), K(x, z)], [K(x, z), K(z, z)]]. Convolutional: the same at each position, xᵀz/d and E[φφ] replaced by
-    their means over channels and over the filter's window (zero outside the image), in the last step over all positions.
+    Fully connected: K⁰(x, z) = bias + weight·xᵀz/d and, `depth` times, K ← bias +
+    weight·E[φ(u)φ(v)], (u, v) Gaussian with covariance [[K(x, x), K(x, z)], [K(x, z), K(z, z)]].
+    Convolutional: the same at each position, xᵀz/d and E[φφ] replaced by their means over channels
+    and over the filter's window (zero outside the image), in the last step over all positions.
 
     Args:
-        x: (n, …) inputs, each flattened to d numbers; images for "conv": (n, channels, height, width), flat or not.
+        x: (n, …) inputs, each flattened to d numbers; images for "conv": (n, channels, height,
+            width), flat or not.
         z: (m, …) other inputs; x itself when None.
         depth: hidden nonlinear layers before the readout, ≥ 0; 0 is the linear kernel K⁰.
         activation: "relu", "gelu" (xΦ(x)), "erf", "tanh" or "elu" (α = 1).
-        weight_variance: variance of a layer's weights times its fan-in, > 0. bias_variance: variance of its biases, ≥ 0.
-        architecture: "fc", or "conv": `depth` convolutions of stride 1 that keep the image's shape, then a readout of all
-            positions, no pooling.
+        weight_variance: variance of a layer's weights times its fan-in, > 0. bias_variance:
+            variance of its biases, ≥ 0.
+        architecture: "fc", or "conv": `depth` convolutions of stride 1 that keep the image's shape,
+            then a readout of all positions, no pooling.
         image_shape: (channels, height, width), for "conv" only.
-        filter_size: side of the square filters, ≥ 1, for "conv" only. Even sizes reach further down and right.
-        memory_limit: bytes the kernel may take; None: what the system has available, where it says (Linux).
+        filter_size: side of the square filters, ≥ 1, for "conv" only. Even sizes reach further down
+            and right.
+        memory_limit: bytes the kernel may take; None: what the system has available, where it says
+            (Linux).
 
     Returns:
-        (n, m) float64 tensor, symmetric when z is None. When x or z requires a gradient so does the kernel,
-        also at coinciding inputs; once only. An input whose variance is 0 in some layer (a zero input of a relu network without
-        biases) has no derivative there; a finite one is returned.
+        (n, m) float64 tensor, symmetric when z is None. When x or z requires a gradient so does the
+        kernel, also at coinciding inputs; once only. An input whose variance is 0 in some layer (a
+        zero input of a relu network without biases) has no derivative there; a finite one is
+        returned.
 
     Raises:
-        InputError: an argument is out of range, shapes do not fit, values are not finite, or the kernel would not fit in memory.
+        InputError: an argument is out of range, shapes do not fit, values are not finite, or the
+            kernel would not fit in memory.
 
-    Exact when: widths are infinite. relu, gelu and erf are closed forms; elu (an integral over an angle) and tanh (a sum of ten
-        erfs) are within 1e-9 of √(E[φ(u)²]E[φ(v)²]) for variances from 1e-6 to 1e3, closed forms within 1e-12. Covariances are
-        clipped to ±√(K(x, x)K(z, z)), which undoes rounding only.
-    Cost: n·m·d flops and 30–200 ns a pair and layer (times positions for "conv"), half that when z is None. Memory: the result,
-        the inputs and about 25 MB; with gradients 8·(3·depth + 6) bytes a pair, "conv" 8·(7·depth + 6) a pair and position, and
+    Exact when: widths are infinite. relu, gelu and erf are closed forms; elu (an integral over an
+        angle) and tanh (a sum of ten erfs) are within 1e-9 of √(E[φ(u)²]E[φ(v)²]) for variances
+        from 1e-6 to 1e3, closed forms within 1e-12. Covariances are clipped to ±√(K(x, x)K(z, z)),
+        which undoes rounding only.
+    Cost: n·m·d flops and 30–200 ns a pair and layer (times positions for "conv"), half that when z
+        is None. Memory: the result, the inputs and about 25 MB; with gradients 8·(3·depth + 6)
+            bytes a pair, "conv" 8·(7·depth + 6) a pair and position, and
         1–4 µs a pair and layer for tanh and elu.
-    Reference: [LOOD] Section 3; Cho and Saul 2009 (relu), Williams 1997 (erf), Tsuchida et al. 2021 (gelu), Novak et al. 2019 (conv).
+    Reference: [LOOD] Section 3; Cho and Saul 2009 (relu), Williams 1997 (erf), Tsuchida et al. 2021
+        (gelu), Novak et al. 2019 (conv).
 
     Example:
         >>> from noshadow._lood.kernels import nngp_kernel
@@ -120,8 +131,8 @@ def rbf_kernel(x: object, z: object = None, *, length_scale: float) -> Tensor:
 def laplace_kernel(x: object, z: object = None, *, length_scale: float) -> Tensor:
     """Laplace kernel exp(−‖x − z‖/ℓ), Euclidean norm.
 
-    Args, Returns, Raises, Cost: as in `rbf_kernel`. At x = z the kernel has a cusp and no gradient; 0, the mean of its one-sided
-    slopes, is returned there.
+    Args, Returns, Raises, Cost: as in `rbf_kernel`. At x = z the kernel has a cusp and no gradient;
+    0, the mean of its one-sided slopes, is returned there.
 
     Exact when: always; small distances are taken from differences, not from norms.
 

@@ -1,8 +1,10 @@
 """Networks of infinite width, fully connected and convolutional, and the recursion that their kernels share.
 
-The readout of a flattened convolutional network meets each position with weights of its own, so only covariances of two records *at the
-same position* enter the kernel: (h, w) numbers a pair instead of (h·w)². Stride 1; zero padding keeps the image's shape. A filter of even
-size reaches one pixel further down and right than up and left (f = 2: the pixel itself, its right and lower neighbours).
+The readout of a flattened convolutional network meets each position with weights of its own, so
+only covariances of two records *at the same position* enter the kernel: (h, w) numbers a pair
+instead of (h·w)². Stride 1; zero padding keeps the image's shape. A filter of even size reaches one
+pixel further down and right than up and left (f = 2: the pixel itself, its right and lower
+neighbours).
 """
 
 import math
@@ -20,7 +22,8 @@ from noshadow.checks import refuse, require_whole
 
 # Numbers in a tile: small enough for the caches, large enough for the threads.
 _TILE_NUMBERS = 1 << 18
-# Arrays of one tile that are alive at once; and of all pairs and positions for a gradient, in each layer (windows need more) and besides.
+# Arrays of one tile that are alive at once; and of all pairs and positions for a gradient, in each
+# layer (windows need more) and besides.
 _TILE_ARRAYS = 12
 _GRADIENT_ARRAYS, _WINDOW_ARRAYS, _OTHER_ARRAYS = 3, 4, 6
 _LARGEST_VARIANCE = 1e100
@@ -130,7 +133,8 @@ def _patch_sum(covariance: Tensor, axis: int, filter_size: int) -> Tensor:
 def network_kernel(x: Tensor, z: Tensor | None, network: Network, owner: str, *, memory_limit: float | None) -> Tensor:
     """Kernel (n, m) of two sets of records, or (n, n) of one with itself, float64.
 
-    Differentiable as one tile when a gradient is wanted of x or z; otherwise tile by tile into the result.
+    Differentiable as one tile when a gradient is wanted of x or z; otherwise tile by tile into the
+    result.
     """
     other = x if z is None else z
     differentiable = torch.is_grad_enabled() and (x.requires_grad or other.requires_grad)

@@ -1,7 +1,8 @@
 """Distinguishability at many query sets at once, differentiable in the queries, and the gradient ascent on it.
 
-A query set is a block of q inputs; R of them, (R, q, …), share one kernel call. Everything that does not depend on
-the queries is prepared once, so that a step costs one product with an n × n matrix.
+A query set is a block of q inputs; R of them, (R, q, …), share one kernel call. Everything that
+does not depend on the queries is prepared once, so that a step costs one product with an n × n
+matrix.
 """
 
 from dataclasses import dataclass
@@ -16,8 +17,9 @@ from noshadow._lood.inputs import Kernel, group_indices, kernel_values
 from noshadow.checks import Array, NumericalError, as_array, refuse, require_choice
 from noshadow.progress import tracked
 
-# Added to every query's posterior variance, relative to its prior variance, in both models: query sets that run into
-# each other keep a finite gradient. It is an observation noise, so it can only lower the divergence.
+# Added to every query's posterior variance, relative to its prior variance, in both models: query
+# sets that run into each other keep a finite gradient. It is an observation noise, so it can only
+# lower the divergence.
 JITTER = 1e-10
 OWNER = "optimal_query"
 OBJECTIVES = ("kl", "mean_distance")
@@ -42,9 +44,11 @@ class QueryProblem:
 
     Attributes:
         full: the model trained with the group.
-        spread: (n, s) P·A^(−½), P = (M⁻¹)_XS, A = (M⁻¹)_SS: Σ − Σ′ at queries is K_QX spread spreadᵀ K_XQ.
+        spread: (n, s) P·A^(−½), P = (M⁻¹)_XS, A = (M⁻¹)_SS: Σ − Σ′ at queries is K_QX spread
+            spreadᵀ K_XQ.
         shift: (n, C) −PA⁻¹(M⁻¹Y)_S: μ − μ′ at queries is K_QX shift.
-        without: a model of its own when the kernel changes with the data, and then used instead of the two above.
+        without: a model of its own when the kernel changes with the data, and then used instead of
+            the two above.
         rows: (s,) the group. noise: σ². owner: whom an error names.
     """
 
@@ -132,7 +136,8 @@ def _covariance(model: Model, flat: Tensor, sets: int, size: int, owner: str) ->
     with torch.no_grad():
         solved = (cross @ model.inverse).view(sets, size, -1)
     held = cross.view(sets, size, -1)
-    # d(kM⁻¹kᵀ) = dk·(M⁻¹kᵀ) + (kM⁻¹)·dkᵀ: with M⁻¹kᵀ known, the gradient needs no second product with M⁻¹.
+    # d(kM⁻¹kᵀ) = dk·(M⁻¹kᵀ) + (kM⁻¹)·dkᵀ: with M⁻¹kᵀ known, the gradient needs no second product
+    # with M⁻¹.
     half = solved @ held.mT
     explained = half + half.mT - half.detach()
     return prior, cross, (prior + prior.mT - explained - explained.mT) / 2
@@ -196,7 +201,8 @@ def ascended(
     for step in tracked(range(steps + 1), "optimising queries", show=show):
         at = at.detach().requires_grad_(True)
         value = set_divergences(problem, query_moments(problem, at))[OBJECTIVES.index(objective)]
-        # A sum over restarts: their gradients do not mix. The floor keeps log finite where the kernel has underflowed.
+        # A sum over restarts: their gradients do not mix. The floor keeps log finite where the
+        # kernel has underflowed.
         (gradient,) = torch.autograd.grad(torch.log(value + np.finfo(float).tiny).sum(), at)
         trace[:, step] = value.detach().numpy()
         if not bool(torch.isfinite(gradient).all()) or not np.isfinite(trace[:, step]).all():

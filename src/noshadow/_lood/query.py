@@ -32,19 +32,25 @@ class QueryResult:
     """Queries that maximise the distinguishability of a group, and how close they come to its records.
 
     Attributes:
-        queries: (q, …) the best set over restarts. value: its objective. kl, mean_distance: both objectives there.
-        values: (restarts,) best value of each restart. all_queries: (restarts, q, …) where it was reached.
+        queries: (q, …) the best set over restarts. value: its objective. kl, mean_distance: both
+            objectives there.
+        values: (restarts,) best value of each restart. all_queries: (restarts, q, …) where it was
+            reached.
         trace: (restarts, steps + 1) the objective along the way.
         record_values: (s,) the objective with each differing record as the only query.
-        ceiling: KL with the whole group as the query set, which no query set exceeds; None with `kernel_without`.
+        ceiling: KL with the whole group as the query set, which no query set exceeds; None with
+            `kernel_without`.
         nearest: (q,) the differing record closest to each query, as a row number of x.
-        distance: (q,) Euclidean distance to it, as a share of the root-mean-square distance of x from its mean.
-        cosine: (q,) cosine between the query and that record (kernels of relu networks without biases see no more).
-        prediction_gap: (q, 2) distance between the posterior means at the query and at that record, with and without
-            the group.
-        prediction_kl: (q,) KL between the predictions at the query and at that record of the model with the group.
-        converged: whether the best restart settled. settled: (restarts,) over its last tenth the objective rose by
-            less than a thousandth.
+        distance: (q,) Euclidean distance to it, as a share of the root-mean-square distance of x
+            from its mean.
+        cosine: (q,) cosine between the query and that record (kernels of relu networks without
+            biases see no more).
+        prediction_gap: (q, 2) distance between the posterior means at the query and at that record,
+            with and without the group.
+        prediction_kl: (q,) KL between the predictions at the query and at that record of the model
+            with the group.
+        converged: whether the best restart settled. settled: (restarts,) over its last tenth the
+            objective rose by less than a thousandth.
         differing, objective, noise, steps, rate, seed, jitter: what was asked and used.
     """
 
@@ -95,23 +101,27 @@ def optimal_query(
 ) -> QueryResult:
     """The query set at which a model trained with a group of records is easiest to tell from one trained without it.
 
-    argmax_Q LOOD(Q), by Adam on log LOOD (the same maxima, and a gradient that does not fade where the leak is small),
-    with a step size that falls by a cosine to a fiftieth, projected on `bounds`. The best query over all steps and
-    restarts is returned. When it resembles the record, the leak allows reconstruction. KL has a known ceiling: the two
-    models differ by a likelihood that depends on f(S) alone, so f(S) is sufficient and no query set tells them apart
-    better than S itself. That needs one kernel for both models, and does not hold for the mean distance.
+    argmax_Q LOOD(Q), by Adam on log LOOD (the same maxima, and a gradient that does not fade where
+    the leak is small), with a step size that falls by a cosine to a fiftieth, projected on
+    `bounds`. The best query over all steps and restarts is returned. When it resembles the record,
+    the leak allows reconstruction. KL has a known ceiling: the two models differ by a likelihood
+    that depends on f(S) alone, so f(S) is sufficient and no query set tells them apart better than
+    S itself. That needs one kernel for both models, and does not hold for the mean distance.
 
     Args:
-        x, y, differing, kernel, noise: as in `lood`; the kernel must be differentiable in its first argument.
-        objective: "kl" or "mean_distance". queries: size q of the query set. restarts: starting sets, optimised together.
-        bounds: (low, high), numbers or arrays of a record's shape; None: no bounds (the mean distance of a kernel that
-            grows with its inputs then has no maximum).
-        seed: for the starts. steps: ascent steps. lr: first step size, in units of the inputs; None: a fifth of the
-            root-mean-square deviation of a feature.
-        start: "random" (uniform in the bounds, or in each feature's range), "record" (the differing records; all but the
-            first restart with 5 % noise), or an array (q, …) or (restarts, q, …).
-        kernel_without: kernel of the model trained without the group when the training data change it, as with
-            data-dependent normalisation; None: the same kernel.
+        x, y, differing, kernel, noise: as in `lood`; the kernel must be differentiable in its first
+            argument.
+        objective: "kl" or "mean_distance". queries: size q of the query set. restarts: starting
+            sets, optimised together.
+        bounds: (low, high), numbers or arrays of a record's shape; None: no bounds (the mean
+            distance of a kernel that grows with its inputs then has no maximum).
+        seed: for the starts. steps: ascent steps. lr: first step size, in units of the inputs;
+            None: a fifth of the root-mean-square deviation of a feature.
+        start: "random" (uniform in the bounds, or in each feature's range), "record" (the differing
+            records; all but the first restart with 5 % noise), or an array (q, …) or (restarts, q,
+            …).
+        kernel_without: kernel of the model trained without the group when the training data change
+            it, as with data-dependent normalisation; None: the same kernel.
         factor: `posterior_of(…, with_inverse=True)` the same x, y, kernel and noise, to reuse it.
         max_memory: bytes that factor and inverse may take. progress: draw a bar on a terminal.
 

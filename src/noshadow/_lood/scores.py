@@ -26,7 +26,8 @@ class LoodScores:
         loo_mean, loo_variance: (n, C) and (n,) posterior at the record without it.
         mean, variance: (n, C) and (n,) posterior at the record with it.
         leverage: (n,) [K(K + σ²I)⁻¹]_ii in [0, 1]; loo_variance is σ²·leverage/(1 − leverage).
-        auc, tpr: (n,) likelihood-ratio attack between the two posteriors; member = trained with the record.
+        auc, tpr: (n,) likelihood-ratio attack between the two posteriors; member = trained with the
+            record.
         noise, fpr: as given.
         condition: 1-norm condition estimate of K + σ²I.
         smallest_eigenvalue: estimate of K's smallest eigenvalue, from above.
@@ -50,32 +51,37 @@ class LoodScores:
 def lood_scores(kernel_matrix: object, targets: object, *, noise: float, fpr: float = 1e-3, max_memory: float = 8e9) -> LoodScores:
     """Leave-one-out distinguishability of every record of a Gaussian process, each queried at itself.
 
-    With M = K + σ²I, q_i = (M⁻¹)_ii, leverage h_i = 1 − σ²q_i, t_i = h_i/(1 − h_i) and leave-one-out residual
-    r_i = (M⁻¹Y)_i/q_i:
+    With M = K + σ²I, q_i = (M⁻¹)_ii, leverage h_i = 1 − σ²q_i, t_i = h_i/(1 − h_i) and
+    leave-one-out residual r_i = (M⁻¹Y)_i/q_i:
 
         Σ_i = σ²t_i,  Σ′_i = σ²h_i,  μ_i = y_i − r_i,  μ′_i − μ_i = h_i r_i,
         kl_i = ½[C(t_i − log(1 + t_i)) + ‖r_i‖²h_i/σ²],   mean_distance_i = ½h_i²‖r_i‖².
 
-    D is the data without record i (μ, Σ), D′ the data with it (μ′, Σ′). None of these cancels: t − log(1 + t) is
-    summed as a series when t is small, and where h_i is small and K_ii < σ² the leverage is taken as
-    (K_ii − k_iᵀM⁻¹k_i)/σ² instead. Duplicated records are fine: each hides the other, and LOOD falls.
+    D is the data without record i (μ, Σ), D′ the data with it (μ′, Σ′). None of these cancels: t −
+    log(1 + t) is summed as a series when t is small, and where h_i is small and K_ii < σ² the
+    leverage is taken as (K_ii − k_iᵀM⁻¹k_i)/σ² instead. Duplicated records are fine: each hides the
+    other, and LOOD falls.
 
     Args:
         kernel_matrix: (n, n) symmetric positive semi-definite, n ≥ 2; never modified.
-        targets: (n,) or (n, C) floats, or (n,) integer labels 0 … C − 1, which become C one-hot columns.
+        targets: (n,) or (n, C) floats, or (n,) integer labels 0 … C − 1, which become C one-hot
+            columns.
         noise: variance σ² > 0 of the observation noise.
         fpr: false-positive rate of `tpr`, in (0, 1).
-        max_memory: bytes that the call may take beside the kernel matrix (it needs one more n × n matrix).
+        max_memory: bytes that the call may take beside the kernel matrix (it needs one more n × n
+            matrix).
 
     Returns:
         LoodScores.
 
     Raises:
-        InputError: a matrix that is not square, symmetric, finite or positive semi-definite (the message says how
-            far off it is), noise ≤ 0, targets of another length, a matrix that would not fit in memory.
+        InputError: a matrix that is not square, symmetric, finite or positive semi-definite (the
+            message says how far off it is), noise ≤ 0, targets of another length, a matrix that
+            would not fit in memory.
 
     Exact when: always; rounding grows with `condition`.
-    Cost: ⅔n³ flops and one n × n float64 matrix, up to n³ more when many records have little leverage.
+    Cost: ⅔n³ flops and one n × n float64 matrix, up to n³ more when many records have little
+        leverage.
     Reference: [LOOD] Definitions C.1 and C.3, Eqs. (3)–(6), proof of Theorem 4.1.
 
     >>> scores = lood_scores(np.eye(3), [0.0, 1.0, 2.0], noise=1.0)

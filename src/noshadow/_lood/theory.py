@@ -37,7 +37,8 @@ class KernelFlatness:
 
     Attributes:
         constant: α_min ≥ 0. distance: h(α_min) = max |K_ij − α_min|.
-        relative: distance/constant, inf when the constant is 0: comparable between kernels of different scale.
+        relative: distance/constant, inf when the constant is 0: comparable between kernels of
+            different scale.
     """
 
     constant: float
@@ -50,11 +51,12 @@ def self_query_gradient(x: object, y: object, *, differing: int, kernel: Kernel,
 
     ∇_Q M(Q)|_{Q=S} = −a⁻²(a − σ²)‖y_S − K_SD M_D⁻¹y_D‖² · K̇_SD M_D⁻¹K_DS,
     a = K_SS − K_SD M_D⁻¹K_DS + σ², M_D = K_DD + σ²I, K̇ the derivative in the first argument.
-    It vanishes when S is far from the data (K_SD ≈ 0) and when S is predicted without itself; in between the record is
-    not the query it influences most.
+    It vanishes when S is far from the data (K_SD ≈ 0) and when S is predicted without itself; in
+    between the record is not the query it influences most.
 
     Args:
-        x, y, kernel, noise, max_memory: as in `lood`; the kernel differentiable. differing: row number of S.
+        x, y, kernel, noise, max_memory: as in `lood`; the kernel differentiable. differing: row
+            number of S.
 
     Returns:
         Array of a record's shape.
@@ -113,12 +115,13 @@ def least_stationary_record(
 ) -> LeastStationary:
     """The record whose addition leaves it furthest from being its own most influenced query.
 
-    S* = argmax_S ‖∇_Q M(Q)|_{Q=S}‖ over inputs S in a box, with target label(S): seeded uniform candidates, the best
-    three polished by bounded quasi-Newton steps with numerical derivatives.
+    S* = argmax_S ‖∇_Q M(Q)|_{Q=S}‖ over inputs S in a box, with target label(S): seeded uniform
+    candidates, the best three polished by bounded quasi-Newton steps with numerical derivatives.
 
     Args:
         x, y: the data D that S is added to. kernel, noise, max_memory: as in `lood`.
-        label: maps inputs (m, …) to their targets (m,) or (m, C). bounds: (low, high), finite, as in `optimal_query`.
+        label: maps inputs (m, …) to their targets (m,) or (m, C). bounds: (low, high), finite, as
+            in `optimal_query`.
         candidates: how many to draw, ≥ 1. seed: for the draw.
 
     Returns:
@@ -171,14 +174,16 @@ def _labels(label: Callable[[Array], object], records: Array, outputs: int, owne
 def kernel_flatness(kernel_matrix: object) -> KernelFlatness:
     """Distance of a kernel matrix to the nearest constant matrix with a constant ≥ 0: h(α_min).
 
-    h(α) = max_ij |K_ij − α| is smallest halfway between the extremes, α_min = max(0, (min K + max K)/2). The flatter
-    the kernel, the less any record can move the predictions; deep networks flatten, activations differ in how fast.
+    h(α) = max_ij |K_ij − α| is smallest halfway between the extremes, α_min = max(0, (min K + max
+    K)/2). The flatter the kernel, the less any record can move the predictions; deep networks
+    flatten, activations differ in how fast.
 
     Args:
         kernel_matrix: (n, n) finite.
 
     Returns:
-        KernelFlatness; constant 0 means that the bound of the proposition, which needs α_min > 0, says nothing.
+        KernelFlatness; constant 0 means that the bound of the proposition, which needs α_min > 0,
+        says nothing.
 
     Raises:
         InputError: not a finite square matrix.

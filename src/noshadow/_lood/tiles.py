@@ -52,7 +52,8 @@ def tiles_product(tiles: KernelTiles, vectors: Tensor) -> Tensor:
 def partial_cholesky(x: Tensor, kernel: Kernel, rank: int, owner: str) -> Tensor:
     """F (n, r), r ≤ rank, with 0 ⪯ FFᵀ ⪯ K(x, x): the pivoted Cholesky factor, stopped early.
 
-    LAPACK's pivoted factorisation needs the whole matrix; this one asks the kernel for r of its n columns.
+    LAPACK's pivoted factorisation needs the whole matrix; this one asks the kernel for r of its n
+    columns.
 
     Cost: n·r kernel values, n·r² flops.
     """
@@ -60,7 +61,8 @@ def partial_cholesky(x: Tensor, kernel: Kernel, rank: int, owner: str) -> Tensor
     floor = 1e-10 * float(left.max())
     factor, done = x.new_zeros((min(rank, len(x)), len(x))), 0
     while done < len(factor):
-        # Several pivots share one kernel call; those that the ones before them explain wait for the next.
+        # Several pivots share one kernel call; those that the ones before them explain wait for the
+        # next.
         entry, pivots = left.topk(min(_PIVOTS, len(factor) - done))
         if float(entry[0]) <= floor:
             break

@@ -1,6 +1,7 @@
 """The arrays every attack starts from, checked once and never copied whole.
 
-Inside the package signals carry the query axis first, (q, r, n), as a view of what the user gave: (r, n) or (r, n, q).
+Inside the package signals carry the query axis first, (q, r, n), as a view of what the user gave:
+(r, n) or (r, n, q).
 """
 
 import numpy as np

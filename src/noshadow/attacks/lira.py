@@ -29,36 +29,42 @@ def lira_scores(
 ) -> Array:
     """LiRA score of every record: how much better its statistic fits the models trained on it than the others.
 
-    Gaussians are fitted to the statistic φ of a record over its IN and its OUT reference models. Online:
-    Λ = Σ_q [log N(φ_q; μ_in, s_in) − log N(φ_q; μ_out, s_out)], summed over queries (the mean over queries ranks alike).
-    Offline, from OUT models alone, with z_q = (φ_q − μ_out)/s_out:
-    "cdf" Π_q Φ(z_q) (one-sided, the paper's); "logcdf" its logarithm; "pdf" −Σ_q log N(φ_q; μ_out, s_out)
-    (two-sided, the reference code's: also high when φ lies below the OUT models).
+    Gaussians are fitted to the statistic φ of a record over its IN and its OUT reference models.
+    Online: Λ = Σ_q [log N(φ_q; μ_in, s_in) − log N(φ_q; μ_out, s_out)], summed over queries (the
+    mean over queries ranks alike). Offline, from OUT models alone, with z_q = (φ_q − μ_out)/s_out:
+    "cdf" Π_q Φ(z_q) (one-sided, the paper's); "logcdf" its logarithm; "pdf" −Σ_q log N(φ_q; μ_out,
+    s_out) (two-sided, the reference code's: also high when φ lies below the OUT models).
     Standard deviations have ddof = 0 and are about the mean, whatever the centre.
 
     Args:
-        target: (n,) or (n, q) statistic of the records under the attacked model, in the offline tails "cdf" and
-            "logcdf" larger = more member-like. For classifiers φ = log p_y − log Σ_{c≠y} p_c.
-        reference: (r, n) or (r, n, q) the same under r reference models, the attacked one not among them; a memory map is
-            read in blocks.
+        target: (n,) or (n, q) statistic of the records under the attacked model, in the offline
+            tails "cdf" and "logcdf" larger = more member-like. For classifiers φ = log p_y − log
+            Σ_{c≠y} p_c.
+        reference: (r, n) or (r, n, q) the same under r reference models, the attacked one not among
+            them; a memory map is read in blocks.
         membership: (r, n) boolean, True = that model was trained on that record.
         variant: "online" or "offline"; offline never looks at IN models.
-        variance: "record", each record's own; "global", one for each side and query, pooled within records:
-            s² = Σ_i Σ_t (x_ti − mean_i)² / Σ_i count_i, without the spread between records; "auto", global when r < 64.
+        variance: "record", each record's own; "global", one for each side and query, pooled within
+            records: s² = Σ_i Σ_t (x_ti − mean_i)² / Σ_i count_i, without the spread between
+                records; "auto", global when r < 64.
         center: "mean" or "median".
-        tail: offline score; "cdf" is 1 to the last digit from about z = 8.3 on and ties there, "logcdf" is not.
+        tail: offline score; "cdf" is 1 to the last digit from about z = 8.3 on and ties there,
+            "logcdf" is not.
         floor: least standard deviation, ≥ 0, in units of φ; smaller ones are raised to it.
 
     Returns:
-        (n,) float64, larger = more member-like: log-ratios in nats, "cdf" in [0, 1], "logcdf" ≤ 0, "pdf" in nats.
+        (n,) float64, larger = more member-like: log-ratios in nats, "cdf" in [0, 1], "logcdf" ≤ 0,
+        "pdf" in nats.
 
     Raises:
-        InputError: arrays that do not fit together or are not finite, membership that is not boolean, a record with
-            fewer than 2 models on a side that is used, or a standard deviation of 0.
+        InputError: arrays that do not fit together or are not finite, membership that is not
+            boolean, a record with fewer than 2 models on a side that is used, or a standard
+            deviation of 0.
         NumericalError: scores beyond float64.
 
     Exact when: the statistic is Gaussian on each side; as arithmetic, always.
-    Approximates: the likelihood-ratio test, by Gaussians fitted to few models; queries are taken as independent.
+    Approximates: the likelihood-ratio test, by Gaussians fitted to few models; queries are taken as
+        independent.
     Cost: O(rnq), O(log r) more for medians; memory O(nq) beside the input.
     Reference: Carlini et al. 2022 (Algorithm 1 and its offline variant).
 

@@ -49,19 +49,21 @@ def memorization(correct: object, membership: object, *, level: float = 0.95) ->
     """Memorisation of every record: Pr[correct | IN] − Pr[correct | OUT] over reference models.
 
     The interval is Newcombe's: with Wilson intervals (l, u) of the two shares p_in and p_out,
-    low = d − √((p_in − l_in)² + (u_out − p_out)²) and high = d + √((u_in − p_in)² + (p_out − l_out)²), d = p_in − p_out.
+    low = d − √((p_in − l_in)² + (u_out − p_out)²) and high = d + √((u_in − p_in)² + (p_out −
+    l_out)²), d = p_in − p_out.
 
     Args:
         correct: (r, n) boolean, the model predicts the record's class.
-        membership: (r, n) boolean, True = that model was trained on that record; every record IN and OUT at least once.
+        membership: (r, n) boolean, True = that model was trained on that record; every record IN
+            and OUT at least once.
         level: coverage of the interval, in (0, 1).
 
     Returns:
         Memorization.
 
     Raises:
-        InputError: arrays that are not boolean or do not fit together, a record never IN or never OUT, or a level
-            outside (0, 1).
+        InputError: arrays that are not boolean or do not fit together, a record never IN or never
+            OUT, or a level outside (0, 1).
 
     Exact when: the estimate always, as a difference of observed shares.
     Approximates: the interval, whose coverage is near `level` for models trained independently.
@@ -101,5 +103,6 @@ def _wilson(share: Array, trials: Array, level: float) -> tuple[Array, Array]:
     scale = 1 + z**2 / trials
     middle = (share + z**2 / (2 * trials)) / scale
     half = z * np.sqrt(share * (1 - share) / trials + z**2 / (4 * trials**2)) / scale
-    # At shares 0 and 1 the end points are 0 and 1 exactly; rounding must not leave them a hair outside.
+    # At shares 0 and 1 the end points are 0 and 1 exactly; rounding must not leave them a hair
+    # outside.
     return np.minimum(np.maximum(middle - half, 0.0), share), np.maximum(np.minimum(middle + half, 1.0), share)

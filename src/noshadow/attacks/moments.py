@@ -9,7 +9,8 @@ from noshadow.attacks.inputs import NUMBERS_AT_ONCE, doubles
 from noshadow.blocks import block_length, blocks
 from noshadow.checks import Array, refuse
 
-# Below this share of the whole, what a deletion leaves of a sum of squares has lost digits and is summed again.
+# Below this share of the whole, what a deletion leaves of a sum of squares has lost digits and is
+# summed again.
 CANCELLED = 1e-6
 
 
@@ -20,7 +21,8 @@ class Side:
     Attributes:
         count: (n,) models. mean: (q, n). squares: (q, n), Σ (x − mean)².
         center: (q, n), the mean or the median.
-        below, above: (q, n) the order statistics beside the median (the two middle ones of an even count); None with means.
+        below, above: (q, n) the order statistics beside the median (the two middle ones of an even
+            count); None with means.
     """
 
     count: Array
@@ -35,7 +37,8 @@ def side_moments(signals: Array, membership: Array, *, sides: Sequence[bool], me
     """Moments of each asked side (True = the models trained on the record), one pass over the signals in blocks of records.
 
     Args:
-        signals: (q, r, n) finite. membership: (r, n) with at least one model a record on each asked side.
+        signals: (q, r, n) finite. membership: (r, n) with at least one model a record on each asked
+            side.
         sides: which sides. median: centre by the median instead of the mean.
 
     Exact when: always. A side whose values are all equal has a sum of squares of exactly 0.
@@ -54,7 +57,8 @@ def block_moments(values: Array, held: Array, *, median: bool) -> Side:
     """Moments of values (q, r, b) over the models with held (r, b)."""
     count = held.sum(0)
     weight = held.astype(np.float64)
-    # Differences from one of the side's own values: equal values then leave exactly nothing, at any offset.
+    # Differences from one of the side's own values: equal values then leave exactly nothing, at any
+    # offset.
     pivot = values[:, held.argmax(0), np.arange(held.shape[1])]
     gaps = values - pivot[:, None]
     gaps *= weight
@@ -71,14 +75,16 @@ def block_moments(values: Array, held: Array, *, median: bool) -> Side:
 def without_model(side: Side, signals: Array, membership: Array, model: int, *, inside: bool) -> Side:
     """A side's moments with one model deleted where it is on that side.
 
-    For x among k values with mean μ and sum of squares Q: mean μ − (x − μ)/(k − 1), sum of squares Q − k/(k − 1)·(x − μ)².
-    The median moves between the three middle order statistics by where x lies.
+    For x among k values with mean μ and sum of squares Q: mean μ − (x − μ)/(k − 1), sum of squares
+    Q − k/(k − 1)·(x − μ)². The median moves between the three middle order statistics by where x
+    lies.
 
     Args:
         side: moments over all r models. signals: (q, r, n). membership: (r, n).
         model: whom to delete. inside: whether `side` is that of the models trained on a record.
 
-    Exact when: always to rounding; sums that cancel to less than 1e-6 of the whole are summed again.
+    Exact when: always to rounding; sums that cancel to less than 1e-6 of the whole are summed
+        again.
     Cost: O(qn), and O(qr) for each record summed again (hardly ever more than two models a record).
     """
     row = doubles(signals[:, model])
@@ -137,10 +143,12 @@ def _joined(parts: list[Side]) -> Side:
 
 def _middle(values: Array, held: Array, count: Array) -> tuple[Array, Array, Array]:
     """Median and its neighbours, each (q, b): (v[h−1], v[h], v[h+1]) of 2h + 1 sorted values, (v[h−1], mean, v[h]) of 2h."""
-    ordered = np.where(held.T, values.transpose(0, 2, 1), np.inf)  # (q, b, r): a record's values side by side, the other side's last
+    # (q, b, r): a record's values side by side, the other side's last
+    ordered = np.where(held.T, values.transpose(0, 2, 1), np.inf)
     ordered.sort(axis=2)
     half, odd = count // 2, count % 2 == 1
-    places = np.stack((np.maximum(half - 1, 0), half, np.minimum(half + odd, count - 1)), axis=1)  # (b, 3)
+    # (b, 3)
+    places = np.stack((np.maximum(half - 1, 0), half, np.minimum(half + odd, count - 1)), axis=1)
     low, middle, high = np.moveaxis(np.take_along_axis(ordered, places[None], axis=2), 2, 0)
     return low, np.where(odd, middle, (low + middle) / 2), high
 
@@ -148,7 +156,8 @@ def _middle(values: Array, held: Array, count: Array) -> tuple[Array, Array, Arr
 def _median_without(below: Array, center: Array, above: Array, row: Array, held: Array, rest: Array) -> Array:
     """Median after deleting the values of `row` from the sides that hold them; each value is one of its side's own."""
     left_even = rest % 2 == 0
-    # Deleting from above the median moves it down: to the lower middle value, averaged with the old median when that one stays.
+    # Deleting from above the median moves it down: to the lower middle value, averaged with the old
+    # median when that one stays.
     down = np.where(left_even, (below + center) / 2, below)
     up = np.where(left_even, (center + above) / 2, above)
     moved = np.where(row > center, down, np.where(row < center, up, (below + above) / 2))

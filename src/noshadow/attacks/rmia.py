@@ -23,31 +23,35 @@ def rmia_scores(
 ) -> Array:
     """RMIA score of every record: the share of a population whose likelihood ratio it exceeds γ times.
 
-    ratio_x = p(x|θ)/p(x) compares the attacked model θ with the reference models; score(x) = share of z with
-    ratio_x > γ · ratio_z (the pairwise test ratio_x/ratio_z > γ, strict, also where ratio_z = 0).
-    Online: p(x) = ½ (mean of p(x|θ') over IN models + mean over OUT models). Offline: p(x) = ½ ((1 + a) p_out + 1 − a)
-    with p_out the mean over OUT models alone. The same maps give p(z).
+    ratio_x = p(x|θ)/p(x) compares the attacked model θ with the reference models; score(x) = share
+    of z with ratio_x > γ · ratio_z (the pairwise test ratio_x/ratio_z > γ, strict, also where
+    ratio_z = 0). Online: p(x) = ½ (mean of p(x|θ') over IN models + mean over OUT models). Offline:
+    p(x) = ½ ((1 + a) p_out + 1 − a) with p_out the mean over OUT models alone. The same maps give
+    p(z).
 
     Args:
-        target: (n,) probability of the record's own label under the attacked model, ≥ 0; for regression the density
-            of its target. Offline needs values in [0, 1]: the map with 1 − a has no meaning for densities.
-        reference: (r, n) the same under r reference models, the attacked one not among them; a memory map is read in
-            blocks.
+        target: (n,) probability of the record's own label under the attacked model, ≥ 0; for
+            regression the density of its target. Offline needs values in [0, 1]: the map with 1 − a
+            has no meaning for densities.
+        reference: (r, n) the same under r reference models, the attacked one not among them; a
+            memory map is read in blocks.
         membership: (r, n) boolean, True = that model was trained on that record.
-        population_target: (n_z,) the same for population records, which the attacked model was not trained on.
+        population_target: (n_z,) the same for population records, which the attacked model was not
+            trained on.
         population_reference: (r, n_z) under the reference models.
         gamma: > 0; 2 in the paper, 1 in later code.
         variant: "online" or "offline".
         a: in [0, 1], how far the offline map trusts p_out (1: p(x) = p_out).
-        population_membership: (r, n_z) boolean; None = no reference model was trained on any z. Online, a z with models
-            on one side only gets the mean over those.
+        population_membership: (r, n_z) boolean; None = no reference model was trained on any z.
+            Online, a z with models on one side only gets the mean over those.
 
     Returns:
         (n,) fractions in [0, 1], larger = more member-like.
 
     Raises:
-        InputError: arrays that do not fit together, values that are negative or not finite (above 1 offline),
-            membership that is not boolean, a record without IN (online) or OUT models, or p(x) = 0.
+        InputError: arrays that do not fit together, values that are negative or not finite (above 1
+            offline), membership that is not boolean, a record without IN (online) or OUT models, or
+            p(x) = 0.
         NumericalError: a ratio beyond float64.
 
     Exact when: always, as arithmetic: the test is ratio_x > γ · ratio_z in float64.
@@ -135,7 +139,8 @@ def shares_exceeded(ratios: Array, population: Array, gamma: float) -> Array:
     # A product that overflows is a bar no finite ratio clears.
     with np.errstate(over="ignore"):
         bars = np.sort(gamma * population)
-    # Looking up sorted ratios walks the bars once; in any other order each look-up misses the caches.
+    # Looking up sorted ratios walks the bars once; in any other order each look-up misses the
+    # caches.
     order = np.argsort(ratios)
     shares = np.empty(len(ratios))
     shares[order] = np.searchsorted(bars, ratios[order], side="left") / len(bars)

@@ -28,7 +28,8 @@ class CrossFitted:
     """How well Shokri's attack tells, record by record, the models trained on it from the others.
 
     Attributes:
-        success: (n,) in [0, 1], ½ [share of IN models called members + share of OUT models called non-members].
+        success: (n,) in [0, 1], ½ [share of IN models called members + share of OUT models called
+            non-members].
         interval: (n, 2), binomial.
         model_auc: (r,) area under the ROC curve over the records of each attacked model.
     """
@@ -51,39 +52,44 @@ def shokri_scores(
 ) -> Array:
     """Probability that each record was trained on, by attack classifiers learnt from reference models.
 
-    Classification: one attack classifier per class, on rows (reference model t, record i of the class) with the vector
-    of class probabilities as features and membership_ti as label; regression: one, on prediction, target and residual
-    (target − prediction). Rows come in pairs of the same record, once from a model trained on it and once from one that
-    was not: unpaired, the classifier would learn how often each record was trained on (a record can be told by its
-    outputs), which says nothing about the attacked model, and the wrong thing where every record is in half of them.
+    Classification: one attack classifier per class, on rows (reference model t, record i of the
+    class) with the vector of class probabilities as features and membership_ti as label;
+    regression: one, on prediction, target and residual (target − prediction). Rows come in pairs of
+    the same record, once from a model trained on it and once from one that was not: unpaired, the
+    classifier would learn how often each record was trained on (a record can be told by its
+    outputs), which says nothing about the attacked model, and the wrong thing where every record is
+    in half of them.
 
     Args:
         target_outputs: (n, m) logits or predictions of the attacked model; (n,) is one column.
-        targets: (n,) labels, (n, m) rows of probabilities (the most probable class counts), 0/1 for a binary task, or
-            regression targets (n,) or (n, m).
-        reference_outputs: r arrays like `target_outputs`, from the reference models; any iterable, gone through once,
-            so that they may be loaded one by one.
-        membership: (r, n) boolean, True = that model was trained on that record. The attacked model is not among them.
+        targets: (n,) labels, (n, m) rows of probabilities (the most probable class counts), 0/1 for
+            a binary task, or regression targets (n,) or (n, m).
+        reference_outputs: r arrays like `target_outputs`, from the reference models; any iterable,
+            gone through once, so that they may be loaded one by one.
+        membership: (r, n) boolean, True = that model was trained on that record. The attacked model
+            is not among them.
         task: "classification", "binary" (one logit) or "regression".
-        classifier: a scikit-learn classifier with predict_proba, cloned for every class and used with its own
-            random_state. None = 30 rounds of histogram gradient boosting with 8 leaves a tree. On networks overfit to the
-            digits (24 models, losses alone AUC 0.517) it reached an AUC of 0.583 in 7 s; a one-layer perceptron on
-            standardised probabilities 0.585 in 85 s, logistic regression 0.534 in 1 s. Trees do not mind that most
-            probabilities crowd at 0 and 1; they need some 40 rows a class to split at all.
+        classifier: a scikit-learn classifier with predict_proba, cloned for every class and used
+            with its own random_state. None = 30 rounds of histogram gradient boosting with 8 leaves
+            a tree. On networks overfit to the digits (24 models, losses alone AUC 0.517) it reached
+            an AUC of 0.583 in 7 s; a one-layer perceptron on standardised probabilities 0.585 in 85
+            s, logistic regression 0.534 in 1 s. Trees do not mind that most probabilities crowd at
+            0 and 1; they need some 40 rows a class to split at all.
         max_rows: most rows a class, half of them members, drawn at random.
         seed: of the rows, and of the default classifier.
 
     Returns:
-        (n,) probabilities in [0, 1], larger = more member-like. Those of different classes come from different classifiers.
+        (n,) probabilities in [0, 1], larger = more member-like. Those of different classes come
+        from different classifiers.
 
     Raises:
-        InputError: outputs, targets and membership that do not fit together or the task, are not finite or not boolean;
-            a class with fewer than 2 pairs of rows (named: no other class stands in for it); a classifier without
-            predict_proba or that fails.
+        InputError: outputs, targets and membership that do not fit together or the task, are not
+            finite or not boolean; a class with fewer than 2 pairs of rows (named: no other class
+            stands in for it); a classifier without predict_proba or that fails.
 
     Approximates: the membership probability for a prior of ½, as well as the classifier fits.
-    Cost: O(rnm) for reading, O(rn log r) for drawing; memory 8 · classes · min(max_rows, rows) · m bytes beside the
-        outputs of one model: lower max_rows when there are many classes.
+    Cost: O(rnm) for reading, O(rn log r) for drawing; memory 8 · classes · min(max_rows, rows) · m
+        bytes beside the outputs of one model: lower max_rows when there are many classes.
     Reference: Shokri et al. 2017.
 
     Example:
@@ -117,15 +123,16 @@ def shokri_success(
 ) -> CrossFitted:
     """Success of Shokri's attack on every record, each group of models attacked by what the other groups teach.
 
-    The r models are dealt into `folds` groups at random, and the models of a group attacked as in `shokri_scores` with
-    the others as references. success_i = ½ [mean over IN models t of D_ti + mean over OUT models t of (1 − D_ti)],
-    D_ti = probability > ½.
+    The r models are dealt into `folds` groups at random, and the models of a group attacked as in
+    `shokri_scores` with the others as references. success_i = ½ [mean over IN models t of D_ti +
+    mean over OUT models t of (1 − D_ti)], D_ti = probability > ½.
 
     Args:
-        reference_outputs: r arrays (n, m), anything with a length that hands out the t-th one when indexed; each is asked
-            for `folds` times (the first once more) and not kept.
+        reference_outputs: r arrays (n, m), anything with a length that hands out the t-th one when
+            indexed; each is asked for `folds` times (the first once more) and not kept.
         targets: as in `shokri_scores`.
-        membership: (r, n) boolean; every record IN and OUT for at least one model, every model with members and non-members.
+        membership: (r, n) boolean; every record IN and OUT for at least one model, every model with
+            members and non-members.
         task: "classification", "binary" or "regression".
         folds: groups, from 2 to r.
         classifier, max_rows: as in `shokri_scores`.
@@ -137,10 +144,12 @@ def shokri_success(
         CrossFitted.
 
     Raises:
-        InputError: as in `shokri_scores`; or a record or model on one side only, or fewer models than folds.
+        InputError: as in `shokri_scores`; or a record or model on one side only, or fewer models
+            than folds.
 
-    Approximates: `interval` is Clopper–Pearson's with 4 k_in k_out/(k_in + k_out) trials, k_in and k_out the models trained
-        on the record or not; models attacked by the same classifiers are not fully independent trials.
+    Approximates: `interval` is Clopper–Pearson's with 4 k_in k_out/(k_in + k_out) trials, k_in and
+        k_out the models trained on the record or not; models attacked by the same classifiers are
+        not fully independent trials.
     Cost: O(folds · r n m) and folds · classes fits; memory as in `shokri_scores`.
     Reference: Shokri et al. 2017.
 

@@ -28,8 +28,10 @@ class AttackSuccess:
 
     Attributes:
         attack: "lira", "rmia" or "loss".
-        success: (n,) in [0, 1], ½ [share of IN models called members + share of OUT models called non-members].
-        interval: (n, 2), binomial. d_prime: (n,). tpr: (n,) at false-positive rate `fpr`, from the fitted Gaussians.
+        success: (n,) in [0, 1], ½ [share of IN models called members + share of OUT models called
+            non-members].
+        interval: (n, 2), binomial. d_prime: (n,). tpr: (n,) at false-positive rate `fpr`, from the
+            fitted Gaussians.
         fpr: level of `tpr`.
         thresholds: (r,) the score above which a record of that model was called a member.
         model_auc: (r,) area under the ROC curve over the records of each attacked model.
@@ -100,51 +102,61 @@ def attack_success(
 ) -> AttackSuccess:
     """Success of an attack on every record, each of r models attacked in turn with the others as references.
 
-    success_i = ½ [mean over IN models t of D_ti + mean over OUT models t of (1 − D_ti)], D_ti = score of record i under
-    model t > threshold of model t, scores from the r − 1 other models. Online LiRA's threshold is 0 (Λ > 0). Elsewhere it
-    is the one with the best balanced accuracy over the pooled scores of the other models: `thresholds`' grid of
-    quantiles, within 1e-3 of the exhaustive best.
-    d′ = (μ_in − μ_out)/√((s²_in + s²_out)/2) over all r models; several queries: √Σ d′_q² with the sign of Σ d′_q.
-    TPR at FPR α for Gaussians: 1 − Φ((μ_out + s_out z_{1−α} − μ_in)/s_in); several queries: Φ(d′ − z_{1−α}).
+    success_i = ½ [mean over IN models t of D_ti + mean over OUT models t of (1 − D_ti)], D_ti =
+    score of record i under model t > threshold of model t, scores from the r − 1 other models.
+    Online LiRA's threshold is 0 (Λ > 0). Elsewhere it is the one with the best balanced accuracy
+    over the pooled scores of the other models: `thresholds`' grid of quantiles, within 1e-3 of the
+    exhaustive best. d′ = (μ_in − μ_out)/√((s²_in + s²_out)/2) over all r models; several queries:
+    √Σ d′_q² with the sign of Σ d′_q. TPR at FPR α for Gaussians: 1 − Φ((μ_out + s_out z_{1−α} −
+    μ_in)/s_in); several queries: Φ(d′ − z_{1−α}).
 
     Args:
-        reference: (r, n) or, for LiRA, (r, n, q): LiRA's statistic; "rmia": probabilities or densities of the record's
-            own target, ≥ 0; "loss": losses. A memory map is read in blocks and rows.
-        membership: (r, n) boolean, True = that model was trained on that record; every record IN and OUT for at least 3
-            models with LiRA and variance "record", 2 otherwise.
-        attack: "lira", "rmia" (the population of a model is its own non-members among the n records) or "loss" (−loss).
+        reference: (r, n) or, for LiRA, (r, n, q): LiRA's statistic; "rmia": probabilities or
+            densities of the record's own target, ≥ 0; "loss": losses. A memory map is read in
+            blocks and rows.
+        membership: (r, n) boolean, True = that model was trained on that record; every record IN
+            and OUT for at least 3 models with LiRA and variance "record", 2 otherwise.
+        attack: "lira", "rmia" (the population of a model is its own non-members among the n
+            records) or "loss" (−loss).
         variant: "online" or "offline", for "lira" and "rmia".
-        variance: "record", "global" or "auto" (global when r < 64, r counting the attacked model); see `lira_scores`.
-        center: "mean" or "median" of the Gaussians. tail: offline LiRA's score. floor: least standard deviation.
+        variance: "record", "global" or "auto" (global when r < 64, r counting the attacked model);
+            see `lira_scores`.
+        center: "mean" or "median" of the Gaussians. tail: offline LiRA's score. floor: least
+            standard deviation.
         gamma: RMIA's γ. a: RMIA's offline map.
         fpr: α of the per-record `tpr`, in (0, 1).
-        direction: "larger": members have larger statistics; "either" for statistics without a member-like
-            direction (signed residuals): d′ ≥ 0, and TPR counted on the side of μ_in.
+        direction: "larger": members have larger statistics; "either" for statistics without a
+            member-like direction (signed residuals): d′ ≥ 0, and TPR counted on the side of μ_in.
         levels: false-positive rates of `model_tpr`, each at least 1/(non-members of a model).
         level: coverage of `interval`, in (0, 1).
         progress: draw a bar.
 
     Returns:
-        AttackSuccess. With "loss", d′ and TPR are those of −loss. Where both standard deviations are 0 ("rmia" and "loss"
-        only; LiRA refuses), d′ is 0 for equal means and ±inf otherwise.
+        AttackSuccess. With "loss", d′ and TPR are those of −loss. Where both standard deviations
+        are 0 ("rmia" and "loss" only; LiRA refuses), d′ is 0 for equal means and ±inf otherwise.
 
     Raises:
-        InputError: arrays that do not fit together or are not finite, membership that is not boolean, too few models
-            on a side of a record, a model without members or non-members, a standard deviation of 0 (LiRA), p(x) = 0
-            (RMIA), an unknown choice, or a level that the non-members cannot resolve.
+        InputError: arrays that do not fit together or are not finite, membership that is not
+            boolean, too few models on a side of a record, a model without members or non-members, a
+            standard deviation of 0 (LiRA), p(x) = 0 (RMIA), an unknown choice, or a level that the
+            non-members cannot resolve.
         NumericalError: scores beyond float64.
 
-    Exact when: scores always: model t leaves the moments in closed form, as if they were computed without it.
-    Approximates: `interval` is Clopper–Pearson's with 4 k_in k_out/(k_in + k_out) trials, and the attacked models share
-        references and records, so that trials are not independent: in simulation a nominal 95 % covers 85–92 % of
-        records that do not leak at all (d′ = 0) and 93–96 % from d′ = 1 on, with 16 models and with 64. An attacked
-        model leaves its own side of a record one model poorer than the other, which pulls LiRA on records that do not
-        leak below a coin toss when models are few: success 0.47 and AUC 0.46 with 6 models, 0.49 with 16, 0.50 from
-        32 on (variance "global"; more with "record"). RMIA's population holds the attacked model's non-members
-        themselves, which lifts its AUC by about 1/n. `tpr` and `d_prime` rest on Gaussians: fair
-        for LiRA's statistic, poor for probabilities and losses.
-    Cost: O(rnq) for scores and O(rn log n) for the ROC curves; two passes over the signals, three where a threshold is
-        sought; memory O(nq) beside the input.
+    Exact when: scores always: model t leaves the moments in closed form, as if they were computed
+        without it.
+    Approximates: `interval` is Clopper–Pearson's with 4 k_in k_out/(k_in + k_out) trials, and the
+        attacked models share references and records, so that trials are not independent: in
+            simulation a nominal 95 % covers 85–92 % of
+        records that do not leak at all (d′ = 0) and 93–96 % from d′ = 1 on, with 16 models and with
+        64. An attacked model leaves its own side of a record one model poorer than the other, which
+        pulls LiRA on records that do not
+        leak below a coin toss when models are few: success 0.47 and AUC 0.46 with 6 models, 0.49
+            with 16, 0.50 from
+        32 on (variance "global"; more with "record"). RMIA's population holds the attacked model's
+        non-members themselves, which lifts its AUC by about 1/n. `tpr` and `d_prime` rest on
+        Gaussians: fair for LiRA's statistic, poor for probabilities and losses.
+    Cost: O(rnq) for scores and O(rn log n) for the ROC curves; two passes over the signals, three
+        where a threshold is sought; memory O(nq) beside the input.
     Reference: Carlini et al. 2022; Zarifzadeh et al. 2024; Yeom et al. 2018.
 
     Example:
@@ -271,5 +283,6 @@ def _gaussian_separation(sides: list[Side], variance: str, how: _Settings) -> tu
         if len(each) > 1:
             return d_prime, ndtr(d_prime - bar)
         lead = (gap[0] - widths[1][0] * bar) / widths[0][0]
-    # Without any spread and with equal means nothing tells the sides apart, and the test is a coin of rate α.
+    # Without any spread and with equal means nothing tells the sides apart, and the test is a coin
+    # of rate α.
     return d_prime, np.where(np.isnan(lead), how.fpr, ndtr(lead))

@@ -35,13 +35,15 @@ def score_sample(scores: Array) -> ScoreSample:
 def best_thresholds(members: list[ScoreSample], nonmembers: list[ScoreSample]) -> Array:
     """For each model the threshold t with the best balanced accuracy of "score > t" over all other models, (r,).
 
-    Balanced accuracy ½ [share of the others' members with score > t + share of their non-members with score ≤ t], the
-    smallest t of those that reach the best. The grid of candidate thresholds, common to all models, holds KEPT + 1 evenly
-    spaced order statistics, ends included, of the pooled samples.
+    Balanced accuracy ½ [share of the others' members with score > t + share of their non-members
+    with score ≤ t], the smallest t of those that reach the best. The grid of candidate thresholds,
+    common to all models, holds KEPT + 1 evenly spaced order statistics, ends included, of the
+    pooled samples.
 
     Exact when: all models together have at most KEPT + 1 scores.
-    Approximates: otherwise the exhaustive best, within 1/KEPT by thinning and 1/KEPT by the grid when models have about
-        as many members as each other: moving the best t down to the grid costs only the non-members passed, moving it
+    Approximates: otherwise the exhaustive best, within 1/KEPT by thinning and 1/KEPT by the grid
+        when models have about as many members as each other: moving the best t down to the grid
+            costs only the non-members passed, moving it
         up only the members, and one of the two classes has at least half of the samples.
     Cost: O(r KEPT log KEPT).
     """
@@ -53,7 +55,8 @@ def best_thresholds(members: list[ScoreSample], nonmembers: list[ScoreSample]) -
     for model, (inside, outside) in enumerate(zip(members, nonmembers, strict=True)):
         hits = (total[0] - inside.above(grid)) / (sizes[0] - inside.size)
         alarms = (total[1] - outside.above(grid)) / (sizes[1] - outside.size)
-        # Below all scores of the others only the model's own are left as candidates; they must not choose.
+        # Below all scores of the others only the model's own are left as candidates; they must not
+        # choose.
         gain = np.where(hits + alarms < 2, hits - alarms, -np.inf)
         found[model] = grid[int(gain.argmax())]
     return found

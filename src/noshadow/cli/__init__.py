@@ -19,7 +19,8 @@ def main() -> None:
     with_traceback = len(arguments) < len(sys.argv) - 1 or os.environ.get("NOSHADOW_TRACEBACK", "0") not in ("", "0")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a console without our characters gets their codes
+            # a console without our characters gets their codes
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = app(arguments or ["--help"], prog_name="noshadow", standalone_mode=False)
         if code == STOPPED:  # what typer makes of an interrupt

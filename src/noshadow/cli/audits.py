@@ -69,8 +69,9 @@ def audit(
 ) -> None:
     """Audit a trained model, from a file of signals or from a function that builds it.
 
-    A file holds the arrays train_features, train_outputs, train_targets, test_features, test_outputs, test_targets (optional:
-    train_ids, test_ids, loss_traces). A function takes no arguments and returns noshadow.Target(model, train, test, …).
+    A file holds the arrays train_features, train_outputs, train_targets, test_features,
+    test_outputs, test_targets (optional: train_ids, test_ids, loss_traces). A function takes no
+    arguments and returns noshadow.Target(model, train, test, …).
     """
     from noshadow._audit import audit_signals, audit_target
     from noshadow.cli.finishing import finished
@@ -139,7 +140,8 @@ def report(
 ) -> None:
     """Rebuild report.html from an audit folder (lood.html from one of lood); model and data are not needed.
 
-    A page with record contents is as sensitive as the data, and says so; without --show-records it is rebuilt without them.
+    A page with record contents is as sensitive as the data, and says so; without --show-records it
+    is rebuilt without them.
     """
     from noshadow.report import TOP, write_lood_report, write_report
     from noshadow.results import LOOD, load, load_lood

@@ -22,8 +22,9 @@ def show_comparison(
 ) -> None:
     """Say what changed between two audits, and whether it is more than noise.
 
-    Model risk with the interval of the difference, records entering and leaving the top 1 %, rank correlation, findings gained
-    and lost. Two audits of different data: what differs, and what can still be compared.
+    Model risk with the interval of the difference, records entering and leaving the top 1 %, rank
+    correlation, findings gained and lost. Two audits of different data: what differs, and what can
+    still be compared.
     """
     from noshadow._compare import compare
     from noshadow.cli.comparison_printing import print_comparison

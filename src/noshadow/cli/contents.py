@@ -25,11 +25,12 @@ _IDS = "ids"
 def contents_of(what: str, audited: Audit) -> tuple[Any, Any]:
     """Contents as `write_report` takes them, and their ids where they are apart: from a file, or from `package.module:function`.
 
-    A function takes no arguments and returns the contents, or the Target that `noshadow audit` takes, when its training data are (X, y);
-    its targets must then be those of the audit.
+    A function takes no arguments and returns the contents, or the Target that `noshadow audit`
+    takes, when its training data are (X, y); its targets must then be those of the audit.
 
     Raises:
-        InputError: no such file, one that is not what its suffix says, a function that raises, or a Target with other targets.
+        InputError: no such file, one that is not what its suffix says, a function that raises, or a
+            Target with other targets.
     """
     path = Path(what)
     if ":" in what and path.suffix not in SUFFIXES:
@@ -65,7 +66,8 @@ def _require_same_targets(y: Any, ids: Any, audited: Audit) -> None:
     if targets is None or targets.ndim not in (1, 2) or len(targets) != len(audited.records):
         return
     if targets.dtype.kind not in "biuf":
-        targets = np.unique(targets.astype(str), return_inverse=True)[1].reshape(targets.shape)  # as scikit-learn numbers classes
+        # as scikit-learn numbers classes
+        targets = np.unique(targets.astype(str), return_inverse=True)[1].reshape(targets.shape)
     theirs = held_by(audited.records)
     found = join(Held(theirs.ids if ids is None else np.asarray(ids), targets), theirs, OWNER)
     if found.relabelled is not None:

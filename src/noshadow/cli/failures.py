@@ -20,7 +20,8 @@ _INSTALLED = {"site-packages", "dist-packages"}
 def told_failure(error: BaseException, arguments: Sequence[str]) -> tuple[int, str | None]:
     """The exit code of whatever a command raised, and what to say; 1 is never among them, since it means that a gate said no.
 
-    None instead of words: the end of a command that did what it should, such as completion in a shell.
+    None instead of words: the end of a command that did what it should, such as completion in a
+    shell.
     """
     if isinstance(error, USAGE_ERRORS):
         return WRONG_INPUT, f"{error.format_message().removesuffix('.')}. Try --help."  # type: ignore[attr-defined]
@@ -33,7 +34,8 @@ def told_failure(error: BaseException, arguments: Sequence[str]) -> tuple[int, s
     if isinstance(error, (typer.Abort, KeyboardInterrupt)):
         resumable = list(arguments[:2]) == ["reference", "train"]
         return STOPPED, "stopped." + (" Every finished model is kept: run the same command to go on." if resumable else "")
-    if _is_broken_pipe(error) or _is_broken_pipe(error.__context__):  # typer and rich turn one into SystemExit(1)
+    # typer and rich turn one into SystemExit(1)
+    if _is_broken_pipe(error) or _is_broken_pipe(error.__context__):
         return NOBODY_READS, "the output was not read to its end."
     return _unforeseen(error, {word.partition(":")[0].partition(".")[0] for word in arguments if ":" in word})
 
@@ -61,7 +63,8 @@ def _unforeseen(error: BaseException, modules: Collection[str]) -> tuple[int, st
 def _origin(error: BaseException, modules: Collection[str]) -> tuple[str, bool]:
     """Where the last line of ours or of the user's was, and whether it is the user's; what both call (torch, …) belongs to the caller.
 
-    The user's are files outside of installed packages and the standard library, and the `modules` named on the command line.
+    The user's are files outside of installed packages and the standard library, and the `modules`
+    named on the command line.
     """
     place, is_users = "", False
     for frame, line in traceback.walk_tb(error.__traceback__):

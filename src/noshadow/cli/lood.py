@@ -89,9 +89,10 @@ def lood(
 ) -> None:
     """Before training: how much would this data set leak about each of its records through this architecture?
 
-    Under the Gaussian process that a network becomes at infinite width, every record is left out in turn, all from one factorisation:
-    how far apart the answers with and without it are (kl, mean_distance), and how well an attack tells them apart (auc, tpr).
-    No network is trained. The folder holds record ids: as sensitive as the data.
+    Under the Gaussian process that a network becomes at infinite width, every record is left out in
+    turn, all from one factorisation: how far apart the answers with and without it are (kl,
+    mean_distance), and how well an attack tells them apart (auc, tpr). No network is trained. The
+    folder holds record ids: as sensitive as the data.
     """
     from noshadow._lood import data_arrays, lood_audit
     from noshadow.cli.lood_run import image_sizes, listed_depths, lood_summary, print_lood, with_section, writable_audit

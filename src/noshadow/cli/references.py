@@ -101,7 +101,8 @@ def train(
 ) -> None:
     """Train reference models with the target's own training function, train_fn(indices, seed).
 
-    The indices are rows of train followed by test. Every finished model is on disk at once: stop and run again as you like.
+    The indices are rows of train followed by test. Every finished model is on disk at once: stop
+    and run again as you like.
     """
     from noshadow.cli.reference_run import columns_of, print_status
     from noshadow.cli.targets import target_of
@@ -177,7 +178,8 @@ def score(
 ) -> None:
     """Attack the target and every reference model; say how close the audit's scores come to the attacks.
 
-    With --audit, columns lira_success, lira_d, rmia_success (…) and the agreement table are added to the audit and its report.
+    With --audit, columns lira_success, lira_d, rmia_success (…) and the agreement table are added
+    to the audit and its report.
     """
     from noshadow.cli.reference_run import print_truth, write_table
     from noshadow.reference import AttackOptions, ground_truth, load_references, with_ground_truth

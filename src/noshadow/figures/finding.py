@@ -18,14 +18,15 @@ class Finding:
 
     Attributes:
         code: NS001 …, never reused. name: the same in words, e.g. "train-test-overlap".
-        status: "found"; "passed"; "not applicable", the question does not arise here; "skipped", it does, and the audit
-            does not hold what the answer needs. The sentence says why.
+        status: "found"; "passed"; "not applicable", the question does not arise here; "skipped", it
+            does, and the audit does not hold what the answer needs. The sentence says why.
         severity: "high", "medium" or "low", how much a found one matters.
         rule: the condition in words, with its thresholds. limits: the thresholds by name.
         figure: the number that was held against the rule, None where there is none.
         sentence: what came out, in plain words. next_step: what to do, empty when there is nothing.
         anchor: where the documentation explains it.
-        records: up to ten ids of records it speaks of, riskiest first. count: how many there are, None when it is not about records.
+        records: up to ten ids of records it speaks of, riskiest first. count: how many there are,
+            None when it is not about records.
     """
 
     code: str

@@ -39,9 +39,11 @@ class MeasuredAttack:
 
     Attributes:
         attack: "LiRA", "RMIA", "Shokri" or "LOSS".
-        attacked: "target", or "reference models" (each attacked with the others; the mean over them).
+        attacked: "target", or "reference models" (each attacked with the others; the mean over
+            them).
         auc: probability that a member scores above a non-member.
-        auc_interval: 95 % interval: over records for the target, over models for the reference models.
+        auc_interval: 95 % interval: over records for the target, over models for the reference
+            models.
         rates: true-positive rates at the levels the non-members resolve.
         models: number of models attacked.
     """
@@ -59,7 +61,8 @@ class GroundTruth:
     """What reference-model attacks measured, and how closely each score of the audit ranks records as they do.
 
     Attributes:
-        models, records: size of the experiment: reference models and records they were trained on halves of.
+        models, records: size of the experiment: reference models and records they were trained on
+            halves of.
         fraction: share of the records each model was trained on.
         variants: the named choices behind each attack (JSON-ready).
         attacks: AUC and TPR of each attack.

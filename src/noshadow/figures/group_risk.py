@@ -15,10 +15,13 @@ class GroupRisk:
 
     Attributes:
         group: its name. n_members, n_nonmembers: its records on each side.
-        auc: probability that a member's loss is below a non-member's, both of this group; None with too few records.
-        auc_difference: `auc` − that of all other records. auc_p: two-sided, adjusted by Holm over all tests of the table.
+        auc: probability that a member's loss is below a non-member's, both of this group; None with
+            too few records.
+        auc_difference: `auc` − that of all other records. auc_p: two-sided, adjusted by Holm over
+            all tests of the table.
         level: false-negative level of `tnr`, one for all groups.
-        tnr: share of the group's non-members above the group's own threshold. tnr_difference, tnr_p: likewise.
+        tnr: share of the group's non-members above the group's own threshold. tnr_difference,
+            tnr_p: likewise.
         riskier: an adjusted p below 1 − the interval level, on the risky side, in `auc` or `tnr`.
         reason: why figures are missing; None when they are there.
         *_interval: (low, high) at the table's level.

@@ -40,16 +40,19 @@ class TnrCurve:
 class ModelRisk:
     """How exposed a model is as a whole, measured from member and non-member losses. Larger = riskier.
 
-    Every `*_interval` is a (low, high) percentile-bootstrap interval at `interval_level`; None where its value is None.
+    Every `*_interval` is a (low, high) percentile-bootstrap interval at `interval_level`; None
+    where its value is None.
 
     Attributes:
-        fpr: false-positive level of the attack in question, and the false-negative level at which `tnr` is read.
+        fpr: false-positive level of the attack in question, and the false-negative level at which
+            `tnr` is read.
         tnr: share of non-members whose loss exceeds `threshold`.
         threshold: smallest member loss that at most a share `fpr` of member losses exceed.
         auc: probability that a member's loss is below a non-member's, ties counted half.
-        predicted_tpr: predicted true-positive rate of a reference-model attack at `fpr`; None without a calibration.
-            Its interval is a prediction interval at the calibration's level.
-        in_calibration_domain: whether the model resembles the setups behind the prediction; None without one.
+        predicted_tpr: predicted true-positive rate of a reference-model attack at `fpr`; None
+            without a calibration. Its interval is a prediction interval at the calibration's level.
+        in_calibration_domain: whether the model resembles the setups behind the prediction; None
+            without one.
         reason: one sentence on why there is a prediction or none.
         loss_gap: mean non-member loss − mean member loss.
         accuracy_gap: member accuracy − non-member accuracy; None when correctness was not given.
@@ -59,10 +62,11 @@ class ModelRisk:
         curve: `tnr` over a range of levels.
         resamples, interval_level, seed: how the intervals were drawn.
         references: number of reference models of the attack that `predicted_tpr` is about.
-        calibration: name of the calibration behind it. predicted_from: what it read. prediction_level: coverage of
-            `predicted_tpr_interval`.
-        extrapolated: TNR at levels below 1/n_members, from a fitted generalised Pareto tail; None when the records are too
-            few to fit one or the losses show no tail. An extrapolation, not a measurement.
+        calibration: name of the calibration behind it. predicted_from: what it read.
+            prediction_level: coverage of `predicted_tpr_interval`.
+        extrapolated: TNR at levels below 1/n_members, from a fitted generalised Pareto tail; None
+            when the records are too few to fit one or the losses show no tail. An extrapolation,
+            not a measurement.
         notes: what looks wrong about the two samples, in sentences.
     """
 

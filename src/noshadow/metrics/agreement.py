@@ -55,8 +55,9 @@ def top_recall(truth: object, score: object, *, top: float = 0.01, keep: float =
     """Share of the truly riskiest records that a score keeps: recall of the true top `top` in the score's top `keep`.
 
     |T ∩ S| / |T|, where T holds the ⌈top · n⌉ largest truths and S the ⌈keep · n⌉ largest scores. Where ties straddle
-    an edge of T or S, the value is the expectation over uniformly random tie-breaking, drawn separately for the two:
-    Σ_i P(i ∈ T) P(i ∈ S) / |T|, and P = (places left / records tied) on the edge. A constant score gets |S|/n.
+    an edge of T or S, the value is the expectation over uniformly random tie-breaking, drawn
+    separately for the two: Σ_i P(i ∈ T) P(i ∈ S) / |T|, and P = (places left / records tied) on the
+    edge. A constant score gets |S|/n.
 
     Args:
         truth: (n,) larger = riskier; infinities allowed.
@@ -86,8 +87,9 @@ def top_precision(truth: object, score: object, *, top: float = 0.01, keep: floa
     """Share of the records a score names that are truly among the riskiest: precision of the score's top `keep`.
 
     |T ∩ S| / |S|, where T holds the ⌈top · n⌉ largest truths and S the ⌈keep · n⌉ largest scores; ties at an edge
-    are broken at random and the expectation taken, as in `top_recall`. A constant score gets |T|/n. With top = keep
-    precision and recall are the same number; otherwise it is the recall with truth and score in each other's place.
+    are broken at random and the expectation taken, as in `top_recall`. A constant score gets |T|/n.
+    With top = keep precision and recall are the same number; otherwise it is the recall with truth
+    and score in each other's place.
 
     Args:
         truth: (n,) larger = riskier; infinities allowed.

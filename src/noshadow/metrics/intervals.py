@@ -16,8 +16,8 @@ Interval = tuple[float, float]
 def clopper_pearson(successes: int, trials: int, *, level: float = 0.95) -> Interval:
     """Exact (Clopper–Pearson) confidence interval of a binomial share.
 
-    The end points are the shares at which a count as large, or as small, as the one seen has probability (1 − level)/2:
-    quantiles of Beta(k, n − k + 1) and Beta(k + 1, n − k).
+    The end points are the shares at which a count as large, or as small, as the one seen has
+    probability (1 − level)/2: quantiles of Beta(k, n − k + 1) and Beta(k + 1, n − k).
 
     Args:
         successes: k, whole, 0 ≤ k ≤ trials.
@@ -50,9 +50,10 @@ def clopper_pearson(successes: int, trials: int, *, level: float = 0.95) -> Inte
 def share_intervals(shares: object, trials: object, *, level: float = 0.95) -> Array:
     """Clopper–Pearson intervals of many shares whose effective number of trials need not be whole.
 
-    The end points are quantiles of Beta(k, t − k + 1) and Beta(k + 1, t − k) with k = share · t, where t may be any
-    number ≥ 1: for whole k and t they are those of `clopper_pearson`. A mean of two shares, ½(p̂₁ + p̂₂) from k₁ and k₂
-    trials, has the variance p(1 − p)/t of a share from t = 4k₁k₂/(k₁ + k₂) trials when both have the same p.
+    The end points are quantiles of Beta(k, t − k + 1) and Beta(k + 1, t − k) with k = share · t,
+    where t may be any number ≥ 1: for whole k and t they are those of `clopper_pearson`. A mean of
+    two shares, ½(p̂₁ + p̂₂) from k₁ and k₂ trials, has the variance p(1 − p)/t of a share from t =
+    4k₁k₂/(k₁ + k₂) trials when both have the same p.
 
     Args:
         shares: (n,) fractions in [0, 1].
@@ -65,7 +66,8 @@ def share_intervals(shares: object, trials: object, *, level: float = 0.95) -> A
     Raises:
         InputError: not finite or out-of-range arrays, unequal lengths, or a level outside (0, 1).
 
-    Exact when: share · trials successes were counted in `trials` independent trials; conservative then.
+    Exact when: share · trials successes were counted in `trials` independent trials; conservative
+        then.
     Approximates: otherwise, a binomial share of the same variance.
     Cost: O(n).
     Reference: Clopper and Pearson (1934).
@@ -88,13 +90,14 @@ def share_intervals(shares: object, trials: object, *, level: float = 0.95) -> A
 def auc_interval(member_scores: object, nonmember_scores: object, *, level: float = 0.95) -> Interval:
     """Confidence interval of an attack's AUC: DeLong's variance, normal on the logit scale.
 
-    With A the AUC, a_i the share of non-members below member i and b_j the share of members above non-member j (ties
-    half), s² = var(a)/n_members + var(b)/n_nonmembers, and the ends are expit(logit A ± z s/(A(1 − A))).
+    With A the AUC, a_i the share of non-members below member i and b_j the share of members above
+    non-member j (ties half), s² = var(a)/n_members + var(b)/n_nonmembers, and the ends are
+    expit(logit A ± z s/(A(1 − A))).
 
-    Where s = 0, which happens just when every pair compares alike, the bound is binomial: of k = min(n_members,
-    n_nonmembers) disjoint pairs all have come out alike, so that outcome has a probability of at least
-    c = (½(1 − level))^{1/k} (Clopper–Pearson). A = 1 gives (c, 1), A = 0 gives (0, 1 − c), and all scores tied give
-    ½ ± ½(1 − c).
+    Where s = 0, which happens just when every pair compares alike, the bound is binomial: of k =
+    min(n_members, n_nonmembers) disjoint pairs all have come out alike, so that outcome has a
+    probability of at least c = (½(1 − level))^{1/k} (Clopper–Pearson). A = 1 gives (c, 1), A = 0
+    gives (0, 1 − c), and all scores tied give ½ ± ½(1 − c).
 
     Args:
         member_scores: (n_members,) larger = more member-like, n_members ≥ 2; infinities allowed.
@@ -105,11 +108,14 @@ def auc_interval(member_scores: object, nonmember_scores: object, *, level: floa
         (low, high), fractions around `auc`.
 
     Raises:
-        InputError: NaN, fewer than two scores on a side, not 1-dimensional arrays, or a level outside (0, 1).
+        InputError: NaN, fewer than two scores on a side, not 1-dimensional arrays, or a level
+            outside (0, 1).
 
-    Exact when: every pair compares alike: the binomial bound holds for any scores, and is conservative.
-    Approximates: otherwise. Simulated with Gaussian scores at level 0.95: 94–98 % with 20 or more records on each side
-        and an AUC between 0.5 and 0.99; 91 % with 200 and 200 at 0.999; 86–88 % with 10 against 200 at 0.9–0.95.
+    Exact when: every pair compares alike: the binomial bound holds for any scores, and is
+        conservative.
+    Approximates: otherwise. Simulated with Gaussian scores at level 0.95: 94–98 % with 20 or more
+        records on each side and an AUC between 0.5 and 0.99; 91 % with 200 and 200 at 0.999; 86–88
+        % with 10 against 200 at 0.9–0.95.
     Cost: O(n log n).
     Reference: DeLong, DeLong and Clarke-Pearson (1988); Sun and Xu (2014) for the ranks.
 
@@ -137,11 +143,12 @@ def tpr_interval(
 ) -> Interval:
     """Confidence interval of `tpr_at_fpr` that counts both the members found and the threshold's own error.
 
-    Members and non-members are resampled with replacement, independently; the ends are percentiles of the resampled
-    TPR, widened to those of Clopper–Pearson at the threshold found where these reach further (no member above the
-    threshold, say, where resampling knows no doubt). Nothing is drawn record by record: the (j + 1)-th smallest of n
-    resampled scores is the original at place ⌊nU⌋ with U ~ Beta(j + 1, n − j), and given that threshold the number of
-    resampled members above it is binomial.
+    Members and non-members are resampled with replacement, independently; the ends are percentiles
+    of the resampled TPR, widened to those of Clopper–Pearson at the threshold found where these
+    reach further (no member above the threshold, say, where resampling knows no doubt). Nothing is
+    drawn record by record: the (j + 1)-th smallest of n resampled scores is the original at place
+    ⌊nU⌋ with U ~ Beta(j + 1, n − j), and given that threshold the number of resampled members above
+    it is binomial.
 
     Args:
         member_scores: (n_members,) larger = more member-like; infinities allowed.
@@ -152,16 +159,18 @@ def tpr_interval(
         seed: of the resampling; the same seed gives the same interval.
 
     Returns:
-        (low, high), fractions around `tpr_at_fpr`; (1, 1) at fpr = 1, where every record may be called a member.
+        (low, high), fractions around `tpr_at_fpr`; (1, 1) at fpr = 1, where every record may be
+        called a member.
 
     Raises:
-        InputError: NaN, an empty or not 1-dimensional array, a level that the non-members cannot resolve, or an
-            argument out of range.
+        InputError: NaN, an empty or not 1-dimensional array, a level that the non-members cannot
+            resolve, or an argument out of range.
 
-    Approximates: the interval for the TPR that the attack would have if its threshold were set on all non-members there
-        are. Simulated with Gaussian scores at level 0.95, it covers 95 % or a little more when ⌊fpr · n_nonmembers⌋ ≥ 10
-        false positives are allowed. Below that it is too short, since no resample holds a score beyond the largest
-        non-member: about 95 % at 5, 91 % at 3 and 82 % at 1; Clopper–Pearson alone would cover 49–65 %.
+    Approximates: the interval for the TPR that the attack would have if its threshold were set on
+        all non-members there are. Simulated with Gaussian scores at level 0.95, it covers 95 % or a
+        little more when ⌊fpr · n_nonmembers⌋ ≥ 10 false positives are allowed. Below that it is too
+        short, since no resample holds a score beyond the largest non-member: about 95 % at 5, 91 %
+        at 3 and 82 % at 1; Clopper–Pearson alone would cover 49–65 %.
     Cost: O(n log n + resamples · log n).
     Reference: Efron and Tibshirani (1993), ch. 13.
 
@@ -205,7 +214,8 @@ def resampled_intervals(statistic: Callable[[Array], Array], n: int, *, resample
         seed: of the draws.
 
     Returns:
-        (2, …) low and high over the resamples that have a value (NaN if none has), and (…) how many have none.
+        (2, …) low and high over the resamples that have a value (NaN if none has), and (…) how many
+        have none.
     """
     rng = np.random.default_rng(seed)
     draws = np.stack([statistic(np.bincount(rng.integers(n, size=n), minlength=n).astype(np.float64)) for _ in range(resamples)])

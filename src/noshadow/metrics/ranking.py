@@ -1,8 +1,8 @@
 """Agreement of many rankings at once, over records counted as often as a resample holds them.
 
-Every vector is sorted once. A resample of the records is a vector of counts, and its average ranks, the edges of its
-tops and its ties follow from sums of counts over distinct values: the same numbers as ranking the resampled records
-anew, without sorting again.
+Every vector is sorted once. A resample of the records is a vector of counts, and its average ranks,
+the edges of its tops and its ties follow from sums of counts over distinct values: the same numbers
+as ranking the resampled records anew, without sorting again.
 """
 
 from collections.abc import Sequence
@@ -79,7 +79,8 @@ def agreement(truths: Sequence[Ranking], scores: Sequence[Ranking], metrics: Seq
 
     Spearman is NaN where a ranking is constant over the records held.
 
-    Cost: O((truths + scores) n) and, for every pair, O(n) for Spearman, O(min(top, keep) n) for a recall or precision.
+    Cost: O((truths + scores) n) and, for every pair, O(n) for Spearman, O(min(top, keep) n) for a
+        recall or precision.
     """
     n = int(counts.sum())
     held_truths, held_scores = [_held(r, counts) for r in truths], [_held(r, counts) for r in scores]
@@ -121,7 +122,8 @@ def _centred_ranks(held: Held) -> Array:
 
 
 def _top(held: Held, wanted: int) -> Top:
-    # The last value that at least `wanted` records reach; it is itself held, or the next one would be reached by as many.
+    # The last value that at least `wanted` records reach; it is itself held, or the next one would
+    # be reached by as many.
     edge = int(np.searchsorted(held.below, held.records - wanted, side="right")) - 1
     beyond = held.records - held.below[edge] - held.at[edge]
     records = held.ranked.order[held.ranked.starts[edge] :]

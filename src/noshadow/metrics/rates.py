@@ -11,9 +11,10 @@ from noshadow.metrics.inputs import RELATIVE_SLACK, loss_sample, score_sample
 def tpr_at_fpr(member_scores: object, nonmember_scores: object, fpr: float) -> float:
     """Largest true-positive rate of an attack whose false-positive rate is at most `fpr`.
 
-    The attack says "member" when score ≥ t. With k = ⌊fpr · n_nonmembers⌋ false positives allowed, t must lie above
-    the (k + 1)-th largest non-member score c, so TPR = share of member scores > c. Tied scores fall on the same side
-    of every threshold, and nothing is interpolated between two reachable points of the ROC curve.
+    The attack says "member" when score ≥ t. With k = ⌊fpr · n_nonmembers⌋ false positives allowed,
+    t must lie above the (k + 1)-th largest non-member score c, so TPR = share of member scores > c.
+    Tied scores fall on the same side of every threshold, and nothing is interpolated between two
+    reachable points of the ROC curve.
 
     Args:
         member_scores: (n_members,) larger = more member-like; infinities allowed.
@@ -24,7 +25,8 @@ def tpr_at_fpr(member_scores: object, nonmember_scores: object, fpr: float) -> f
         A fraction in [0, 1].
 
     Raises:
-        InputError: NaN, an empty or not 1-dimensional array, or a level that the non-members cannot resolve.
+        InputError: NaN, an empty or not 1-dimensional array, or a level that the non-members cannot
+            resolve.
 
     Exact when: always.
     Cost: O(n).
@@ -45,8 +47,8 @@ def tpr_at_fpr(member_scores: object, nonmember_scores: object, fpr: float) -> f
 def tnr_at_fnr(member_losses: object, nonmember_losses: object, fnr: float) -> float:
     """True-negative rate of the loss attack when it misses at most a share `fnr` of the members.
 
-    TNR = mean(nonmember_losses > τ) with τ from `loss_threshold`: the share of non-members in the high-loss tail that
-    training has emptied of members.
+    TNR = mean(nonmember_losses > τ) with τ from `loss_threshold`: the share of non-members in the
+    high-loss tail that training has emptied of members.
 
     Args:
         member_losses: (n_members,) finite losses of training records.
@@ -57,7 +59,8 @@ def tnr_at_fnr(member_losses: object, nonmember_losses: object, fnr: float) -> f
         A fraction in [0, 1]; larger = riskier.
 
     Raises:
-        InputError: not finite, empty or not 1-dimensional losses, or a level that the members cannot resolve.
+        InputError: not finite, empty or not 1-dimensional losses, or a level that the members
+            cannot resolve.
 
     Exact when: always.
     Cost: O(n).
@@ -186,7 +189,8 @@ def value_with_at_most_above(values: Array, count: int) -> float:
 
 def _share_of_pairs_in_order(smaller: Array, larger: Array) -> float:
     """Share of pairs (s, l) with s < l, ties counting half."""
-    # Both sorted: looking up values in order walks the other side once, three times faster at 33,000 a side than in any order.
+    # Both sorted: looking up values in order walks the other side once, three times faster at
+    # 33,000 a side than in any order.
     below = twice_counts_below(np.sort(smaller), np.sort(larger)).sum(dtype=np.int64)
     return int(below) / (2 * len(smaller) * len(larger))
 

@@ -29,12 +29,14 @@ def agreement_table(
 ) -> pd.DataFrame:
     """How well each score ranks records like each attack does: one row per (attack, score, metric), with intervals.
 
-    Metrics: "spearman"; "recall" of the true top `top` in the score's top `keep` (`top_recall`) for every pair in
-    `recalls`; and for pairs (a, b) with a ≠ b also "precision", the share of the score's top a that lies in the true
-    top b (`top_precision` with top = b, keep = a). For a = b precision is recall, and has no row of its own.
+    Metrics: "spearman"; "recall" of the true top `top` in the score's top `keep` (`top_recall`) for
+    every pair in `recalls`; and for pairs (a, b) with a ≠ b also "precision", the share of the
+    score's top a that lies in the true top b (`top_precision` with top = b, keep = a). For a = b
+    precision is recall, and has no row of its own.
 
     Args:
-        truths: one mapping attack → (n_t,) per target model, n_t ≥ 2; larger = riskier; infinities allowed.
+        truths: one mapping attack → (n_t,) per target model, n_t ≥ 2; larger = riskier; infinities
+            allowed.
         scores: one mapping score → (n_t,) per target model, the same records in the same order.
         recalls: pairs (top, keep) of fractions in (0, 1].
         level: coverage of the intervals, in (0, 1).
@@ -42,23 +44,27 @@ def agreement_table(
         seed: of the resampling.
 
     Returns:
-        A frame with columns attack, score, metric, top, keep (fractions, None for Spearman), value, low, high,
-        targets, records (over all targets) and note. With one target, value is the metric and (low, high) the
-        percentile interval over resampled records, each resample ranked anew with its ties, and for recall and
-        precision never shorter than Clopper–Pearson's for the number of records they count. With several, value
-        is the mean over targets and (low, high) its Student interval, cut to the metric's range. An attack or score
-        that is constant on a target ranks nothing: value, low and high are None and `note` says why. Numbers that
-        may be missing are Python floats or None in object columns, so that `.to_dict("records")` is strict JSON.
+        A frame with columns attack, score, metric, top, keep (fractions, None for Spearman), value,
+        low, high, targets, records (over all targets) and note. With one target, value is the
+        metric and (low, high) the percentile interval over resampled records, each resample ranked
+        anew with its ties, and for recall and precision never shorter than Clopper–Pearson's for
+        the number of records they count. With several, value is the mean over targets and (low,
+        high) its Student interval, cut to the metric's range. An attack or score
+        that is constant on a target ranks nothing: value, low and high are None and `note` says
+            why. Numbers that
+        may be missing are Python floats or None in object columns, so that `.to_dict("records")` is
+        strict JSON.
 
     Raises:
-        InputError: NaN (the message names the array), arrays of unequal length, names that differ between targets,
-            no target, or an argument out of range.
+        InputError: NaN (the message names the array), arrays of unequal length, names that differ
+            between targets, no target, or an argument out of range.
 
     Exact when: the values always; they are those of `spearman`, `top_recall` and `top_precision`.
-    Approximates: the intervals. One target's tells how far another sample of records might be from this one, not
-        another training run; that of several targets takes them for independent, though their records may overlap.
-    Cost: O(T A S n log n) with T targets, A attacks and S scores; with one target O(resamples · A S n):
-        some 12 s on one core for n = 50,000, A = 3, S = 10 and 500 resamples.
+    Approximates: the intervals. One target's tells how far another sample of records might be from
+        this one, not another training run; that of several targets takes them for independent,
+        though their records may overlap.
+    Cost: O(T A S n log n) with T targets, A attacks and S scores; with one target O(resamples · A S
+        n): some 12 s on one core for n = 50,000, A = 3, S = 10 and 500 resamples.
     Reference: those of `spearman`, `top_recall` and `top_precision`.
 
     Example:
@@ -94,13 +100,14 @@ def noise_ceiling(
 ) -> pd.DataFrame:
     """How well an attack's ranking of records agrees with itself, measured twice from disjoint halves of the models.
 
-    Every metric of `agreement_table` with the first half as the truth and the second as the score, then the other way
-    round, averaged (so that precision at (b, a) repeats recall at (a, b)). One more row, "spearman, both halves", is
-    the Spearman–Brown step-up 2ρ/(1 + ρ) of the row above and of its interval: what two measurements from twice as
-    many models each might reach.
+    Every metric of `agreement_table` with the first half as the truth and the second as the score,
+    then the other way round, averaged (so that precision at (b, a) repeats recall at (a, b)). One
+    more row, "spearman, both halves", is the Spearman–Brown step-up 2ρ/(1 + ρ) of the row above and
+    of its interval: what two measurements from twice as many models each might reach.
 
     Args:
-        first: (n,) the truth from one half of the reference models, n ≥ 2; larger = riskier; infinities allowed.
+        first: (n,) the truth from one half of the reference models, n ≥ 2; larger = riskier;
+            infinities allowed.
         second: (n,) the truth of the same records from the other half.
         attack: what to call it in the table.
         recalls: pairs (top, keep) of fractions in (0, 1].
@@ -109,16 +116,18 @@ def noise_ceiling(
         seed: of the resampling.
 
     Returns:
-        Rows as in `agreement_table` for one target, with "noise ceiling" for the score. The step-up is None, with a
-        note, when the halves do not agree at all (ρ ≤ 0).
+        Rows as in `agreement_table` for one target, with "noise ceiling" for the score. The step-up
+        is None, with a note, when the halves do not agree at all (ρ ≤ 0).
 
     Raises:
         InputError: NaN, fewer than two records, unequal lengths, or an argument out of range.
 
-    Approximates: the agreement to expect of a second measurement with all models. The halves use half of the models
-        each and are noisier than the truth from all of them, so the ceiling is itself a low estimate. The step-up
-        takes the errors of the halves for independent and alike, and reads high where ties or a saturated truth carry
-        the agreement. Neither bounds a score: one that knew the risk without noise would reach √(2ρ/(1 + ρ)) with the
+    Approximates: the agreement to expect of a second measurement with all models. The halves use
+        half of the models each and are noisier than the truth from all of them, so the ceiling is
+        itself a low estimate. The step-up takes the errors of the halves for independent and alike,
+        and reads high where ties or a saturated truth carry
+        the agreement. Neither bounds a score: one that knew the risk without noise would reach
+            √(2ρ/(1 + ρ)) with the
         truth from all models.
     Cost: as `agreement_table` with one attack and one score, twice.
     Reference: Spearman (1910); Brown (1910).
@@ -247,7 +256,8 @@ def _stepped_up(row: _Row) -> _Row:
 
 def _frame(rows: Sequence[_Row]) -> pd.DataFrame:
     names = [field.name for field in fields(_Row)]
-    # Object columns keep None apart from numbers; a float column would turn it into NaN, which JSON does not have.
+    # Object columns keep None apart from numbers; a float column would turn it into NaN, which JSON
+    # does not have.
     columns = {name: pd.Series([getattr(row, name) for row in rows], dtype=object if name in NULLABLE else None) for name in names}
     frame: pd.DataFrame = pd.DataFrame(columns)
     return frame

@@ -1,8 +1,9 @@
 """Stacks of plain Linear networks without autograd: products written out, memory reused, nothing computed twice.
 
-A network that is an nn.Sequential of Linear layers, elementwise activations and SeededDropout (after at most one Flatten)
-is trained by batched products over all models of the stack. The gradient by the inputs is skipped, gradients land where
-the optimiser reads them, and every buffer is allocated once a batch length.
+A network that is an nn.Sequential of Linear layers, elementwise activations and SeededDropout
+(after at most one Flatten) is trained by batched products over all models of the stack. The
+gradient by the inputs is skipped, gradients land where the optimiser reads them, and every buffer
+is allocated once a batch length.
 """
 
 from collections.abc import Callable
@@ -170,7 +171,8 @@ class Workspace:
 
 
 def _workspace(layers: list[Layer], models: int, batch: int, x: Tensor) -> Workspace:
-    values, deltas = [x], [x]  # the gradient by the inputs is never formed: its place is never written
+    # the gradient by the inputs is never formed: its place is never written
+    values, deltas = [x], [x]
     for layer in layers:
         if isinstance(layer, Affine):
             values.append(x.new_empty(models, batch, layer.weight.shape[1]))

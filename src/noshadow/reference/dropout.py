@@ -5,7 +5,8 @@ from torch import Tensor, nn
 
 from noshadow.checks import require_number
 
-# Odd constants with well-mixed bits, as signed 32-bit numbers: the golden ratio's bits and two multipliers of an avalanche hash.
+# Odd constants with well-mixed bits, as signed 32-bit numbers: the golden ratio's bits and two
+# multipliers of an avalanche hash.
 _GOLDEN = -1640531527
 _FIRST, _SECOND = 2146121005, -2073254261
 
@@ -13,9 +14,10 @@ _FIRST, _SECOND = 2146121005, -2073254261
 class SeededDropout(nn.Module):
     """Dropout with masks that are a function of (key, step, element): no generator is read while training.
 
-    In training mode an element is zeroed with probability p and the others are divided by 1 − p; in eval mode nothing
-    happens. The key is drawn once, when the module is built (so `torch.manual_seed` before building decides it), and
-    the step counts the training calls. Both are buffers: they move, save and stack with the module.
+    In training mode an element is zeroed with probability p and the others are divided by 1 − p; in
+    eval mode nothing happens. The key is drawn once, when the module is built (so
+    `torch.manual_seed` before building decides it), and the step counts the training calls. Both
+    are buffers: they move, save and stack with the module.
 
     Args:
         p: share of elements zeroed, in [0, 1).
@@ -23,7 +25,8 @@ class SeededDropout(nn.Module):
     Raises:
         InputError: p outside [0, 1).
 
-    Exact when: always; masks depend on an element's place in the batch, not on the order of computation.
+    Exact when: always; masks depend on an element's place in the batch, not on the order of
+        computation.
     Cost: about nine integer operations an element.
 
     Example:

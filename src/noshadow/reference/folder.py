@@ -31,7 +31,8 @@ def create_folder(
 ) -> dict[str, Any]:
     """Write plan, membership, records and the target's arrays and task in one step; returns the manifest with their digests.
 
-    Only the owner can read them. Where `path` is a link, the folder it points to is made and the link stays.
+    Only the owner can read them. Where `path` is a link, the folder it points to is made and the
+    link stays.
 
     Raises:
         OSError: as the system gives it; nothing is left behind.

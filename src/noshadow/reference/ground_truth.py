@@ -37,18 +37,24 @@ def ground_truth(
 
     Args:
         references: a complete set, from `load_references`.
-        audit: the target's audit: its score columns are compared with the attacks on its training records.
-        fpr: false-positive rates to measure TPR at; default those of 0.001, 0.01 and 0.1 that the non-members resolve.
+        audit: the target's audit: its score columns are compared with the attacks on its training
+            records.
+        fpr: false-positive rates to measure TPR at; default those of 0.001, 0.01 and 0.1 that the
+            non-members resolve.
         options: variants of the attacks. progress: bars on a terminal.
 
     Returns:
-        (GroundTruth, table): the table has one row a record of the pool: id, member (of the target's training data),
-        lira_success, lira_d, lira_tpr, rmia_success, out_loss and, where they apply, shokri_success and memorization.
+        (GroundTruth, table): the table has one row a record of the pool: id, member (of the
+            target's training data),
+        lira_success, lira_d, lira_tpr, rmia_success, out_loss and, where they apply, shokri_success
+        and memorization.
 
     Raises:
-        InputError: the audit is of another model or other records; a level the non-members do not resolve.
+        InputError: the audit is of another model or other records; a level the non-members do not
+            resolve.
 
-    Cost: O(rn) for each attack, O(folds·r·n·m) for Shokri; memory O(n) beside the memory-mapped signals.
+    Cost: O(rn) for each attack, O(folds·r·n·m) for Shokri; memory O(n) beside the memory-mapped
+        signals.
     """
     chosen = options or AttackOptions()
     levels = resolved_levels(references, fpr)
@@ -96,7 +102,8 @@ def audited_rows(audit: Audit, references: References) -> tuple[Array, tuple[str
     """Where each of the audit's records stands in the pool, by id, and notes on losses that are not quite those stored.
 
     Raises:
-        InputError: the audit is of another model or other records: by its weights, ids, targets or losses.
+        InputError: the audit is of another model or other records: by its weights, ids, targets or
+            losses.
     """
     owner = "reference score"
     expected, given = references.weights_sha256, audit.provenance.get("hashes", {}).get("weights")

@@ -14,7 +14,8 @@ from noshadow.checks import Array, NumericalError, as_array, refuse, users_code,
 from noshadow.reference.schedules import Schedule, schedule_factors
 
 OPTIMISERS: dict[str, type[torch.optim.Optimizer]] = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
-# Keep the streams that order the batches and that modules may draw from apart from the one of the initial weights.
+# Keep the streams that order the batches and that modules may draw from apart from the one of the
+# initial weights.
 _ORDER_STREAM, _FORWARD_STREAM = 0x2545F491, 0x6C078965
 
 
@@ -24,7 +25,8 @@ class TrainingSetup:
 
     Attributes:
         build: zero-argument factory of the module.
-        x: (N, …) inputs of the pool, float32 or float64. y: their targets in the layout of `losses.task_targets`.
+        x: (N, …) inputs of the pool, float32 or float64. y: their targets in the layout of
+            `losses.task_targets`.
         task: "classification", "binary" or "regression". outputs: number m of the module's outputs.
         options: keyword arguments of the torch optimiser named by `optimizer`, its lr among them.
     """

@@ -53,9 +53,11 @@ def job_manifest(
     """All that plan.json holds but the digests of the files beside it.
 
     Args:
-        job: what the workers get. plan: arguments of the plan and the number of records. pool: "all" or "train".
+        job: what the workers get. plan: arguments of the plan and the number of records. pool:
+            "all" or "train".
         engine: name and stack. reason: why not the faster engine, or nothing.
-        settings: of a train_fn that is a function. weights: digest of the target's, None without one.
+        settings: of a train_fn that is a function. weights: digest of the target's, None without
+            one.
     """
     reading, owner = job.reading, job.reading.owner
     own: dict[str, Any] = job.train_fn.settings() if isinstance(job.train_fn, TrainsMany) else {}

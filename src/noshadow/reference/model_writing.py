@@ -27,7 +27,8 @@ def write_outcomes(
     """Write each model when it arrives; the failed ones are named when all the others are there. Returns notes on how they were read.
 
     Args:
-        path: the experiment's folder. stored: its plan. stream: outcomes in any order. total: how many.
+        path: the experiment's folder. stored: its plan. stream: outcomes in any order. total: how
+            many.
         workers: noted in each file, for estimates of the time left.
         progress: draw a bar on a terminal. owner: the function named in error messages.
 

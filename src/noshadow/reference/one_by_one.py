@@ -15,7 +15,8 @@ def trained_module(job: TrainingSetup, indices: Tensor, seed: int, *, observe: O
     """The module of this seed trained on these rows, in eval mode.
 
     Args:
-        job: the recipe. indices: int64 (n,) rows of the pool. seed: of initial weights and batch order.
+        job: the recipe. indices: int64 (n,) rows of the pool. seed: of initial weights and batch
+            order.
         observe: called before training (epoch 0) and after each epoch.
         position: what the model is called in snapshots and errors.
 

@@ -44,7 +44,8 @@ def opened_manifest(path: Path, owner: str) -> dict[str, Any]:
     except OSError as error:
         raise InputError(f"{owner}: folder must be readable; got '{path}' ({error}).") from error
     require_form(manifest, PLAN_FORM, "", owner, AGAIN)
-    # Everything below walks over the models: their number is taken from what is there, not from what is claimed.
+    # Everything below walks over the models: their number is taken from what is there, not from
+    # what is claimed.
     for name, there in zip(("models", "records"), _membership(path, owner).shape, strict=True):
         if manifest["plan"][name] != there:
             refuse(owner, f"plan.{name}", f"be the {there} {name} of {MEMBERSHIP}", manifest["plan"][name], AGAIN)

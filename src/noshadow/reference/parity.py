@@ -7,25 +7,27 @@ import numpy as np
 from noshadow.checks import Array
 from noshadow.limits import LARGEST_Z
 
-LEAST_SPREAD = 0.01  # of a mean loss: models that differ by less than 4 % are never called different
+# of a mean loss: models that differ by less than 4 % are never called different
+LEAST_SPREAD = 0.01
 LEAST_SHARE = 1e-8  # of the larger mean loss: keeps losses that are all zero from dividing by zero
 
 
 def loss_parity(loss: Array, member: Array, reference_loss: Array, membership: Array) -> dict[str, Any]:
     """The target's mean losses on members and non-members beside those of the reference models on theirs.
 
-    z = (target − mean over models)/s with s the standard deviation over models, but at least 1 % of their mean. A loss is
-    outlying when |z| > 4 and it lies outside the range of the reference models: then the target was probably trained
-    differently (other epochs, learning rate, augmentation, much more or fewer records), and attacks with these reference
-    models say little about it.
+    z = (target − mean over models)/s with s the standard deviation over models, but at least 1 % of
+    their mean. A loss is outlying when |z| > 4 and it lies outside the range of the reference
+    models: then the target was probably trained differently (other epochs, learning rate,
+    augmentation, much more or fewer records), and attacks with these reference models say little
+    about it.
 
     Args:
         loss: (n,) of the target. member: (n,) bool, its training records; may be all True.
         reference_loss: (r, n). membership: (r, n).
 
     Returns:
-        "member" and "nonmember" (None without non-members): target, mean, sd, low, high, z, outlying; "outlying" of either;
-        "sentence" for people. Plain numbers.
+        "member" and "nonmember" (None without non-members): target, mean, sd, low, high, z,
+        outlying; "outlying" of either; "sentence" for people. Plain numbers.
 
     Cost: O(rn), memory O(n).
     """

@@ -50,8 +50,9 @@ class Plan:
 def plan(records: int, *, models: int = 64, fraction: float = 0.5, seed: int = 0) -> Plan:
     """Balanced random membership of records in reference models.
 
-    Every record is in round(fraction·r) models to within one, and in fraction·r/2 of each half of the models to within one;
-    every model has round(fraction·n) records to within one. Beyond that, chance decides.
+    Every record is in round(fraction·r) models to within one, and in fraction·r/2 of each half of
+    the models to within one; every model has round(fraction·n) records to within one. Beyond that,
+    chance decides.
 
     Args:
         records: number n of records.
@@ -60,9 +61,11 @@ def plan(records: int, *, models: int = 64, fraction: float = 0.5, seed: int = 0
         seed: of membership and of the models' seeds.
 
     Raises:
-        InputError: some record would be in no model or in all of them, or some model would have no records.
+        InputError: some record would be in no model or in all of them, or some model would have no
+            records.
 
-    Cost: O(nr) time (about ten seconds for a million records and 256 models); memory of the membership and a block.
+    Cost: O(nr) time (about ten seconds for a million records and 256 models); memory of the
+        membership and a block.
 
     Example:
         >>> drawn = plan(10, models=8)
@@ -75,8 +78,8 @@ def plan(records: int, *, models: int = 64, fraction: float = 0.5, seed: int = 0
     first = round(total * (r // 2) / r)
     membership = np.zeros((r, n), dtype=bool)
     order = of_membership.permutation(n)
-    # The records with one model more than the others in the second half follow those of the first, so that no record gets neither
-    # or both without need: the total stays within one of its mean.
+    # The records with one model more than the others in the second half follow those of the first,
+    # so that no record gets neither or both without need: the total stays within one of its mean.
     _fill(membership[: r // 2], first, order, of_membership)
     _fill(membership[r // 2 :], total - first, np.roll(order, -(first % n)), of_membership)
     seeds = of_seeds.choice(2**31, size=r, replace=False).astype(np.int64)
@@ -106,7 +109,8 @@ def _fill(membership: Array, total: int, order: Array, rng: np.random.Generator)
         extra = extended[start : start + ROWS_AT_ONCE]
         rows = np.arange(len(extra))
         chosen = np.zeros((len(extra), models), dtype=bool)
-        # Row by row the models of the smallest keys; position `each` of the partition is the next one after them.
+        # Row by row the models of the smallest keys; position `each` of the partition is the next
+        # one after them.
         ranked = rng.random((len(extra), models), dtype=np.float32).argpartition(min(each, models - 1), axis=1)
         chosen[rows[:, None], ranked[:, :each]] = True
         chosen[rows[extra], ranked[extra, min(each, models - 1)]] = True
@@ -122,7 +126,8 @@ def _level(membership: Array, total: int, rng: np.random.Generator) -> None:
     wanted[rng.permutation(models)[:more]] += 1
     surplus = membership.sum(1) - wanted
     while surplus.any():
-        # The larger model has more records of its own than the smaller one, so there is always enough to move; one of the two is then done.
+        # The larger model has more records of its own than the smaller one, so there is always
+        # enough to move; one of the two is then done.
         giver, taker = int(surplus.argmax()), int(surplus.argmin())
         count = int(min(surplus[giver], -surplus[taker]))
         moved = rng.choice(np.flatnonzero(membership[giver] & ~membership[taker]), size=count, replace=False)

@@ -18,7 +18,9 @@ from noshadow.views.pairing import paired_targets
 from noshadow.views.row_names import index_ids
 from noshadow.views.walk import walked
 
-BATCH = 256  # of the pass that hashes a data set; fixed, so that the digest does not depend on how the models are run
+# of the pass that hashes a data set; fixed, so that the digest does not depend on how the models
+# are run
+BATCH = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +65,8 @@ def record_pool(train: object, test: object, *, pool: str, ids: object, owner: s
         train: (X, y), a map-style Dataset or a DataLoader.
         test: the same, or None.
         pool: "all" for the records of both, "train" for those of `train` alone.
-        ids: (n,) unique ids of all records, or of those of `train`; None: a data frame's index, the rows behind a Subset, or 0 … n − 1.
+        ids: (n,) unique ids of all records, or of those of `train`; None: a data frame's index, the
+            rows behind a Subset, or 0 … n − 1.
         owner: the function named in error messages.
 
     Cost: one pass over the data; memory that of the targets and one batch.

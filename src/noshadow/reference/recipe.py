@@ -38,25 +38,32 @@ BETAS, EPS = (0.9, 0.999), 1e-8
 class Recipe:
     """A training function: module, data and every hyper-parameter; the same object trains the target and its references.
 
-    `recipe(indices, seed)` is the plain loop over torch's own optimiser. `recipe.train_many` trains many models at once
-    and gives the same models to rounding. A model's seed decides its initial weights (torch's generator is seeded while
-    `build` runs, and put back) and the order of its batches (a permutation of its rows each epoch); it decides the masks
-    of `SeededDropout` too. Losses: mean cross-entropy, binary cross-entropy with logits, MSELoss. On the CPU.
+    `recipe(indices, seed)` is the plain loop over torch's own optimiser. `recipe.train_many` trains
+    many models at once and gives the same models to rounding. A model's seed decides its initial
+    weights (torch's generator is seeded while `build` runs, and put back) and the order of its
+    batches (a permutation of its rows each epoch); it decides the masks of `SeededDropout` too.
+    Losses: mean cross-entropy, binary cross-entropy with logits, MSELoss. On the CPU.
 
     Attributes:
-        build: zero-argument factory of an nn.Module that gives (b, m) outputs, logits in a classification.
-        x: (N, …) inputs of the whole pool; float64 stays and makes the training float64, all else becomes float32. The
-            caller's memory is shared where it can be.
+        build: zero-argument factory of an nn.Module that gives (b, m) outputs, logits in a
+            classification.
+        x: (N, …) inputs of the whole pool; float64 stays and makes the training float64, all else
+            becomes float32. The caller's memory is shared where it can be.
         y: (N,) labels, (N, m) rows of probabilities, or (N,) or (N, q) floats.
-        task: "classification", "binary", "regression"; "auto" (settled when the recipe is made) as in `audit`.
-        epochs: passes over the rows. batch_size: rows a step; the last batch of an epoch may be shorter.
-        optimizer: "sgd" (with momentum, nesterov), "adam" or "adamw" (with betas, eps); lr, weight_decay for all.
-        schedule: "constant", "cosine", "linear", "step" (with milestones in epochs, and gamma) or a callable
-            (step, total) → factor on lr; see `schedules.schedule_factors`. warmup: share of the steps with rising lr.
+        task: "classification", "binary", "regression"; "auto" (settled when the recipe is made) as
+            in `audit`.
+        epochs: passes over the rows. batch_size: rows a step; the last batch of an epoch may be
+            shorter.
+        optimizer: "sgd" (with momentum, nesterov), "adam" or "adamw" (with betas, eps); lr,
+            weight_decay for all.
+        schedule: "constant", "cosine", "linear", "step" (with milestones in epochs, and gamma) or a
+            callable (step, total) → factor on lr; see `schedules.schedule_factors`. warmup: share
+            of the steps with rising lr.
         drop_last: leave out a last batch that is shorter. shuffle: permute the rows each epoch.
 
     Raises:
-        InputError: a value out of its range, data that do not fit each other, or a build that makes no such module.
+        InputError: a value out of its range, data that do not fit each other, or a build that makes
+            no such module.
 
     Example:
         >>> build = functools.partial(nn.Linear, 2, 1)
@@ -117,17 +124,21 @@ class Recipe:
         """The module of one seed trained on these rows of the pool by the plain loop, and its loss traces when asked for.
 
         Args:
-            indices: (n,) distinct rows of the pool; their order counts, as the batches are drawn from it.
+            indices: (n,) distinct rows of the pool; their order counts, as the batches are drawn
+                from it.
             seed: whole number in 0 … 2³² − 1.
-            traces: records whose losses are followed: True (the whole pool), (k,) rows of the pool, or a pair (x, y).
-            on_epoch: called as on_epoch(epoch, snapshot) before training (epoch 0) and after each epoch;
-                snapshot.outputs(x) gives the model's (1, k, m) outputs in eval mode.
+            traces: records whose losses are followed: True (the whole pool), (k,) rows of the pool,
+                or a pair (x, y).
+            on_epoch: called as on_epoch(epoch, snapshot) before training (epoch 0) and after each
+                epoch; snapshot.outputs(x) gives the model's (1, k, m) outputs in eval mode.
 
         Returns:
-            The module in eval mode; with traces also (k, epochs + 1) losses in eval mode, in nats or squared units.
+            The module in eval mode; with traces also (k, epochs + 1) losses in eval mode, in nats
+            or squared units.
 
         Raises:
-            InputError: wrong rows, seed or records, or a module that fails on a batch. NumericalError: the loss became NaN.
+            InputError: wrong rows, seed or records, or a module that fails on a batch.
+                NumericalError: the loss became NaN.
         """
         job = self._job()
         rows, number = training_rows(indices, job, OWNER), training_seed(seed, OWNER)
@@ -166,27 +177,34 @@ class Recipe:
     ) -> list[nn.Module] | tuple[list[nn.Module], Array]:
         """The modules of many seeds, each trained on its own rows of the pool, all at once.
 
-        Equals [recipe(indices, seed) for …] to rounding. Models with equally many rows are stacked and every step is
-        taken for the whole stack; models whose numbers of rows differ are in different stacks. The number of threads is
-        the caller's.
+        Equals [recipe(indices, seed) for …] to rounding. Models with equally many rows are stacked
+        and every step is taken for the whole stack; models whose numbers of rows differ are in
+        different stacks. The number of threads is the caller's.
 
         Args:
-            indices_list: r arrays of distinct rows of the pool. seeds: r whole numbers in 0 … 2³² − 1.
-            traces_on: records whose losses are followed: True (the whole pool), (k,) rows of the pool, or a pair (x, y).
-            on_epoch: called as on_epoch(epoch, snapshot) for each stack, before training (epoch 0) and after each epoch;
-                snapshot.models are positions in `seeds`, snapshot.outputs(x) the (models, k, m) outputs in eval mode.
-            stack: models trained at once; "auto" fits a stack into the cache, and trains networks with convolutions,
-                which gain nothing from stacking, one by one.
+            indices_list: r arrays of distinct rows of the pool. seeds: r whole numbers in 0 … 2³² −
+                1.
+            traces_on: records whose losses are followed: True (the whole pool), (k,) rows of the
+                pool, or a pair (x, y).
+            on_epoch: called as on_epoch(epoch, snapshot) for each stack, before training (epoch 0)
+                and after each epoch; snapshot.models are positions in `seeds`, snapshot.outputs(x)
+                the (models, k, m) outputs in eval mode.
+            stack: models trained at once; "auto" fits a stack into the cache, and trains networks
+                with convolutions, which gain nothing from stacking, one by one.
 
         Returns:
-            r modules in eval mode; with traces_on also (r, k, epochs + 1) losses in eval mode, in nats or squared units.
+            r modules in eval mode; with traces_on also (r, k, epochs + 1) losses in eval mode, in
+            nats or squared units.
 
         Raises:
-            InputError: wrong rows, seeds or records, or a module that cannot be stacked (see `vectorisable`).
+            InputError: wrong rows, seeds or records, or a module that cannot be stacked (see
+                `vectorisable`).
             NumericalError: the loss of a model became NaN.
 
-        Exact when: always, to rounding; the same call gives the same bits under the same number of threads.
-        Cost: about the matrix products of r trainings; memory of one stack's weights, gradients and optimiser state, of
+        Exact when: always, to rounding; the same call gives the same bits under the same number of
+            threads.
+        Cost: about the matrix products of r trainings; memory of one stack's weights, gradients and
+            optimiser state, of
         its activations, and of the r modules returned.
         """
         job = self._job()
@@ -202,7 +220,8 @@ class Recipe:
     def vectorisable(self) -> str | None:
         """Why `train_many` cannot train this module, in a few words; None when it can.
 
-        Tried, not guessed: two models take one step on a few records, in a stack and one by one, and are compared.
+        Tried, not guessed: two models take one step on a few records, in a stack and one by one,
+            and are compared.
         """
         return reason_not_vectorisable(self._job())
 

@@ -43,11 +43,13 @@ def record_arrays(model: object, pool: Pool, reading: Reading) -> tuple[dict[str
         pool: the records. reading: how to read it.
 
     Returns:
-        `statistic` float64 (n,): the margin φ = log p_y − log Σ_{c≠y} p_c, or the signed residual y − f of a regression,
-        (n, q) with q outputs or queries; `loss` float64 (n,); `correct` bool (n,) but for regression; `outputs` (n, m) if kept.
+        `statistic` float64 (n,): the margin φ = log p_y − log Σ_{c≠y} p_c, or the signed residual
+        y − f of a regression, (n, q) with q outputs or queries; `loss` float64 (n,); `correct` bool
+        (n,) but for regression; `outputs` (n, m) if kept.
 
     Raises:
-        InputError: the model cannot be read, an output is not finite, or outputs given as an array could be logits or probabilities.
+        InputError: the model cannot be read, an output is not finite, or outputs given as an array
+            could be logits or probabilities.
     """
     outputs, task, notes = pool_outputs(model, pool, reading)
     targets = task_targets(outputs, pool.targets, task, reading.owner)

@@ -8,15 +8,17 @@ from scipy.special import expit
 from noshadow.checks import Array
 from noshadow.reference.store import References
 
-# Probabilities are raised to this, so that a residual of 37 standard deviations or a margin of −710 does not divide by zero.
+# Probabilities are raised to this, so that a residual of 37 standard deviations or a margin of −710
+# does not divide by zero.
 SMALLEST_PROBABILITY = 1e-300
 
 
 def reference_probabilities(references: References) -> tuple[Array, int]:
     """p(x | θ_t) for all models and records, a temporary memory-mapped (r, n), and how many were raised to 1e-300.
 
-    Classification: the probability of the true class, 1/(1 + e^{−φ}). Regression: the Gaussian density
-    N(y; f(x), σ̂²) with σ̂² the model's mean squared error on the records it was not trained on.
+    Classification: the probability of the true class, 1/(1 + e^{−φ}). Regression: the Gaussian
+    density N(y; f(x), σ̂²) with σ̂² the model's mean squared error on the records it was not
+    trained on.
 
     Cost: O(rn); memory O(n).
     """
@@ -36,7 +38,8 @@ def probabilities_of(statistic: Array, member: Array, task: str, residuals: int 
     """p(x | θ) of the records under one model, (n,), and how many were raised to 1e-300.
 
     Args:
-        statistic: (n,) or (n, queries) margins, of which the plain record's is used; or (n, q) signed residuals.
+        statistic: (n,) or (n, queries) margins, of which the plain record's is used; or (n, q)
+            signed residuals.
         member: (n,) whether the model was trained on the record.
         task: of the model. residuals: number q of outputs of a regression.
     """

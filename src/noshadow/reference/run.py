@@ -72,46 +72,57 @@ def train_references(
 ) -> References:
     """Reference models on random, balanced subsets of the records, and what each of them says about every record.
 
-    Run again on the same folder with the same arguments, it trains only what is missing; the arrays do not depend on
-    interruptions, on the number of workers or on where they run (on machines of one kind).
+    Run again on the same folder with the same arguments, it trains only what is missing; the arrays
+    do not depend on interruptions, on the number of workers or on where they run (on machines of
+    one kind).
 
     Args:
         folder: where everything goes; must not exist yet, be empty, or hold this same experiment.
-        train_fn: `train_fn(indices, seed)` trains one model on the given rows of the pool (sorted int64; 0 … n_train − 1 are
-            `train`, then follows `test`) and returns an nn.Module, a fitted scikit-learn estimator, or its outputs (n, m) on
-            all records of the pool; or a Recipe. Random states of torch, NumPy and Python are seeded before each call.
+        train_fn: `train_fn(indices, seed)` trains one model on the given rows of the pool (sorted
+            int64; 0 … n_train − 1 are `train`, then follows `test`) and returns an nn.Module, a
+            fitted scikit-learn estimator, or its outputs (n, m) on all records of the pool; or a
+            Recipe. Random states of torch, NumPy and Python are seeded before each call.
         train: the target's training records: (X, y), a map-style Dataset or a DataLoader.
         test: records the target has not seen, in the same form.
         model: the target; its arrays are recorded like those of the reference models.
         ids: unique ids of all records of the pool, or of those of `train`.
         task: "auto", "classification", "binary" or "regression".
-        models: number r ≥ 4. fraction: share of the pool each is trained on. seed: of the plan, see `plan`.
+        models: number r ≥ 4. fraction: share of the pool each is trained on. seed: of the plan, see
+            `plan`.
         pool: "all": records of train and test; "train": of train alone.
-        engine: "one-by-one"; "vectorised": `stack` models of a Recipe at once; "auto": the latter where the Recipe allows it.
+        engine: "one-by-one"; "vectorised": `stack` models of a Recipe at once; "auto": the latter
+            where the Recipe allows it.
         stack: models trained together; part of the experiment, since it may move the last digits.
-        workers: how many at a time; None: all cores divided by `threads`; 1 with loky: in this process.
+        workers: how many at a time; None: all cores divided by `threads`; 1 with loky: in this
+            process.
         threads: of torch and BLAS in each worker.
         backend: "loky", "ray" or "dask". address: of a running Ray or Dask cluster.
         attempts: rounds in a row in which workers die and no model arrives before the run gives up.
-        traces: record the losses of all records before training and after each epoch; `train_fn` is then called with a third
-            argument `record`, to be called as record(model) at those points.
+        traces: record the losses of all records before training and after each epoch; `train_fn` is
+            then called with a third argument `record`, to be called as record(model) at those
+            points.
         keep_outputs: keep the outputs (n, m) of every model.
-        queries: callables on a batch of inputs; every record is also asked as each of them, see `mirrored`, `shifted`.
-        extra: `extra(model, indices, seed)` gives further columns, a dict of arrays (n,) or (len(indices),), of the first
-            `extra_models` models.
-        output_scale: what arrays returned by `train_fn` (or given as `model`) are, "logits" or "probabilities", whose logarithms are
-            recorded; "auto" recognises rows of probabilities and refuses one column that could be either. Models are read themselves.
+        queries: callables on a batch of inputs; every record is also asked as each of them, see
+            `mirrored`, `shifted`.
+        extra: `extra(model, indices, seed)` gives further columns, a dict of arrays (n,) or
+            (len(indices),), of the first `extra_models` models.
+        output_scale: what arrays returned by `train_fn` (or given as `model`) are, "logits" or
+            "probabilities", whose logarithms are recorded; "auto" recognises rows of probabilities
+            and refuses one column that could be either. Models are read themselves.
         batch_size: records in one forward pass. device: where nn.Modules are read.
-        output: of modules that return several tensors, the name or position of the output, or "auto"; as in `audit`.
-        settings: what decides the training, when `train_fn` is a function: plain values that a second start must match.
+        output: of modules that return several tensors, the name or position of the output, or
+            "auto"; as in `audit`.
+        settings: what decides the training, when `train_fn` is a function: plain values that a
+            second start must match.
         progress: draw a bar on a terminal.
 
     Returns:
         The complete set, memory-mapped.
 
     Raises:
-        InputError: an argument is wrong, the folder holds another experiment (what differs is listed), models failed (which,
-            and where their tracebacks are), workers keep dying, or the disk is full. What is done is kept.
+        InputError: an argument is wrong, the folder holds another experiment (what differs is
+            listed), models failed (which, and where their tracebacks are), workers keep dying, or
+            the disk is full. What is done is kept.
 
     Exact when: training is deterministic given its seed and number of threads.
 
@@ -167,7 +178,8 @@ class _Target:
 
 def _target(model: object, records: Pool, reading: Reading) -> _Target:
     arrays, task, notes = record_arrays(model, records, replace(reading, keep_outputs=True))
-    # As an audit takes it: where there are no weights to read, of the outputs on the training records.
+    # As an audit takes it: where there are no weights to read, of the outputs on the training
+    # records.
     digest = weights_sha256(model, arrays["outputs"][: records.counts[0]])
     kept = {name: array for name, array in arrays.items() if reading.keep_outputs or name != "outputs"}
     return _Target(kept, task, digest, notes)

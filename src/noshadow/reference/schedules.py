@@ -17,9 +17,9 @@ def schedule_factors(
 ) -> list[float]:
     """Factor on the learning rate at each of the epochs · steps steps, at least 0.
 
-    With T steps in all, W = round(warmup · T) of them warming up, and s = max(step − W, 0) / (T − W): "constant" 1,
-    "cosine" (1 + cos πs)/2, "linear" 1 − s, "step" gamma^(milestones reached, counted in epochs), a callable its own
-    value at (step, T); each times min(1, (step + 1)/W).
+    With T steps in all, W = round(warmup · T) of them warming up, and s = max(step − W, 0) / (T −
+    W): "constant" 1, "cosine" (1 + cos πs)/2, "linear" 1 − s, "step" gamma^(milestones reached,
+    counted in epochs), a callable its own value at (step, T); each times min(1, (step + 1)/W).
 
     Args:
         schedule: one of the names, or a callable (step, total) → factor.
@@ -29,7 +29,8 @@ def schedule_factors(
     Raises:
         InputError: a callable that raises or gives something else than a finite number ≥ 0.
 
-    Exact when: always; without warm-up the names equal torch's CosineAnnealingLR, LinearLR to 0 and MultiStepLR, the first two
+    Exact when: always; without warm-up the names equal torch's CosineAnnealingLR, LinearLR to 0 and
+        MultiStepLR, the first two
     stepped after each batch.
     Cost: O(epochs · steps).
 

@@ -10,7 +10,8 @@ from torch.func import functional_call
 from noshadow.checks import refuse, users_code
 from noshadow.reference.job import output_rows
 
-# Blocks start at multiples of 16 numbers: 64 bytes in float32, a cache line and the width vector units like.
+# Blocks start at multiples of 16 numbers: 64 bytes in float32, a cache line and the width vector
+# units like.
 _ALIGNMENT = 16
 
 

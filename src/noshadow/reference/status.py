@@ -13,10 +13,13 @@ class Status:
     Attributes:
         folder: where it is.
         planned: number of models. done: number of those that are there.
-        failed: (model, first line of what went wrong) of the last attempt at each model that is not there.
+        failed: (model, first line of what went wrong) of the last attempt at each model that is not
+            there.
         missing: models that are not there, failed or not yet tried.
-        seconds_per_model: mean over the models that are there, of one worker; None before the first.
-        remaining_seconds: missing·seconds_per_model divided by the workers of the last run; None before the first model.
+        seconds_per_model: mean over the models that are there, of one worker; None before the
+            first.
+        remaining_seconds: missing·seconds_per_model divided by the workers of the last run; None
+            before the first model.
         bytes: size of the folder on disk.
     """
 

@@ -94,7 +94,8 @@ class OutputsOfAll:
 class References:
     """A complete set of reference models: what each of them says about every record.
 
-    Nothing is held in memory: arrays over all models are gathered once, row by row, into files that are then memory-mapped.
+    Nothing is held in memory: arrays over all models are gathered once, row by row, into files that
+    are then memory-mapped.
 
     Attributes:
         folder: where it is.

@@ -34,10 +34,13 @@ class RecordTruth:
     """Per-record results over all reference models, and again over two disjoint halves of them.
 
     Attributes:
-        columns: name → (n,) truth a record: lira_success, lira_d, lira_tpr (at FPR 0.001, by fitted Gaussians), rmia_success,
-            shokri_success, memorization, and out_loss, the mean loss under models trained without the record.
-        halves: the columns of LiRA and RMIA from the first and the second half of the models; None when too few.
-        unaudited: the same columns from the models that were not audited; None when fewer than two were, or too few are left.
+        columns: name → (n,) truth a record: lira_success, lira_d, lira_tpr (at FPR 0.001, by fitted
+            Gaussians), rmia_success, shokri_success, memorization, and out_loss, the mean loss
+            under models trained without the record.
+        halves: the columns of LiRA and RMIA from the first and the second half of the models; None
+            when too few.
+        unaudited: the same columns from the models that were not audited; None when fewer than two
+            were, or too few are left.
         lira, rmia, loss: the results behind them. shokri: None where it does not apply.
         probabilities: (r, n) RMIA's p(x | θ) of every record under every model, memory-mapped.
         not_applicable: what is missing and why. notes: sentences a reader must see.
@@ -88,7 +91,8 @@ def record_truth(references: References, options: AttackOptions, *, levels: Sequ
     settings = _lira(references, options) | {"variance": lira.variance}
     subset = partial(_columns, references, probabilities, settings, options, absent)
     halves = [subset(slice(*rows), "noise ceiling") for rows in ((0, middle), (middle, None))]
-    # An audited model's own signals are part of the truth it would be compared with: that truth is measured without it.
+    # An audited model's own signals are part of the truth it would be compared with: that truth is
+    # measured without it.
     unaudited = subset(slice(audited, None), "agreement over audited reference models") if audited >= 2 else None
     both = None if halves[0] is None or halves[1] is None else (halves[0], halves[1])
     note = f"{floored} probabilities (or densities) that were next to zero were raised to {SMALLEST_PROBABILITY:g} for RMIA"
@@ -106,7 +110,8 @@ def losses_without(references: References) -> Array:
 
 
 def _lira(references: References, options: AttackOptions) -> dict[str, Any]:
-    # A signed residual has no member-like direction: which side the members' lies on is a matter of the record.
+    # A signed residual has no member-like direction: which side the members' lies on is a matter of
+    # the record.
     direction = "either" if references.task == "regression" else "larger"
     chosen = {name: getattr(options, name) for name in ("variant", "variance", "center", "floor")}
     return chosen | {"direction": direction}

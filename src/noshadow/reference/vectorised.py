@@ -29,9 +29,9 @@ def trained_modules(
 ) -> list[nn.Module]:
     """The modules of these seeds trained on these rows, in eval mode: `one_by_one.trained_module` for all of them.
 
-    Models with equally many rows are stacked, `stack` at a time (None: chosen by `stack_size`), and each stack is
-    trained to its end before the next one starts. A stack of one goes through the plain loop unless the written-out
-    products of `dense` apply.
+    Models with equally many rows are stacked, `stack` at a time (None: chosen by `stack_size`), and
+    each stack is trained to its end before the next one starts. A stack of one goes through the
+    plain loop unless the written-out products of `dense` apply.
     """
     sample = fresh_module(job.build, seeds[0], job.x.dtype)
     size = stack_size(job, sample, len(indices)) if stack is None else stack
@@ -63,9 +63,9 @@ def stacks_of_equal_length(lengths: Sequence[int], size: int) -> list[tuple[int,
 def stack_size(job: TrainingSetup, module: nn.Module, models: int) -> int:
     """How many models to train at once: as many as keep weights, gradients, optimiser state and batch in a shared cache.
 
-    At least two a thread unless that takes much memory, so that threads share models and not products. Networks with
-    convolutions are trained one at a time: stacked, they become grouped convolutions, which CPU kernels run no faster
-    than one convolution after the other.
+    At least two a thread unless that takes much memory, so that threads share models and not
+    products. Networks with convolutions are trained one at a time: stacked, they become grouped
+    convolutions, which CPU kernels run no faster than one convolution after the other.
     """
     if any(isinstance(part, _CONVOLUTIONS) for part in module.modules()):
         return 1
@@ -98,7 +98,8 @@ def trained_stack(
 def vmapped_step(job: TrainingSetup, stack: Stack) -> Step:
     """The training step (rows (M, b) of the pool, learning rate) of any stack that torch.vmap can run.
 
-    The models' losses are summed, so one backward pass outside of vmap gives each model its own gradient.
+    The models' losses are summed, so one backward pass outside of vmap gives each model its own
+    gradient.
     """
     leaves = list(stack.parameters.values())
     optimiser = job.optimiser(leaves, fused=True)

@@ -80,9 +80,10 @@ class LossBins:
 def loss_bins(members: Array, nonmembers: Array, threshold: float | None) -> LossBins:
     """Bins shared by both splits.
 
-    The axis starts at the decade of the smallest positive loss. It starts higher where the lowest hundredth of the losses
-    strays over more than two decades, or all over more than ten, yet never above the threshold; zeros and what lies
-    below share one bin. With a threshold of zero that bin holds the zeros alone, and the threshold is its right edge.
+    The axis starts at the decade of the smallest positive loss. It starts higher where the lowest
+    hundredth of the losses strays over more than two decades, or all over more than ten, yet never
+    above the threshold; zeros and what lies below share one bin. With a threshold of zero that bin
+    holds the zeros alone, and the threshold is its right edge.
     """
     splits = {name: losses for name, losses in (("members", members), ("nonmembers", nonmembers)) if len(losses)}
     pooled = np.concatenate([members, nonmembers])
@@ -165,8 +166,8 @@ def _mark(x: float, threshold: float, frame: Frame) -> dict[str, Any]:
 def curve_chart(risk: ModelRisk, frame: Frame, measured: Sequence[MeasuredRate] = ()) -> dict[str, Any]:
     """TNR over levels with its band, the line of a guess and the level in question, in one drawing.
 
-    Beside them, where there are any: rates extrapolated below what the members resolve, the predicted rate of an attack at
-    the level in question, and the rates that the attack reached.
+    Beside them, where there are any: rates extrapolated below what the members resolve, the
+    predicted rate of an attack at the level in question, and the rates that the attack reached.
     """
     curve, beyond = risk.curve, risk.extrapolated
     marks = _rate_marks(risk, measured)

@@ -31,7 +31,8 @@ class ShownContents:
 
     Attributes:
         kind: "images", "texts" or "rows".
-        items: one a record, riskiest first: base64 of a PNG, a text, or a list of (name, value) pairs.
+        items: one a record, riskiest first: base64 of a PNG, a text, or a list of (name, value)
+            pairs.
         ranks, ids: of the same records, as text.
         notes: sentences on how they were scaled and cut.
     """
@@ -52,14 +53,17 @@ def shown_contents(given: object, audit: Audit, *, ids: object = None, top: int 
     """Contents of the `top` riskiest records, by rank or else by loss.
 
     Args:
-        given: an array of images, a sequence of texts, a 2-dimensional array or a DataFrame; one entry for each record of the audit.
-            A DataFrame with an `id` column, an index of that name or the audit's ids as its index is matched by them; one with a
-            single column of text beside it holds texts.
+        given: an array of images, a sequence of texts, a 2-dimensional array or a DataFrame; one
+            entry for each record of the audit. A DataFrame with an `id` column, an index of that
+            name or the audit's ids as its index is matched by them; one with a single column of
+            text beside it holds texts.
         audit: whose records they are. top: how many to show.
-        ids: ids of the entries; None means the order of the audit's record table, or the DataFrame's own `id` column.
+        ids: ids of the entries; None means the order of the audit's record table, or the
+            DataFrame's own `id` column.
 
     Raises:
-        InputError: not contents, another number of entries than records, ids that are not the audit's.
+        InputError: not contents, another number of entries than records, ids that are not the
+            audit's.
     """
     most = require_whole(top, OWNER, "show_top", low=1)
     given, ids = _without_ids(given, ids, audit)
@@ -75,7 +79,8 @@ def shown_contents(given: object, audit: Audit, *, ids: object = None, top: int 
 def _without_ids(given: object, ids: object, audit: Audit) -> tuple[object, object]:
     """The ids of a table or Series apart from the rest: a column `id`, an index of that name, or an index that holds the audit's ids.
 
-    Contents under the wrong person are worse than none: what may hold ids and cannot be matched is refused.
+    Contents under the wrong person are worse than none: what may hold ids and cannot be matched is
+    refused.
     """
     if not isinstance(given, (pd.DataFrame, pd.Series)):
         return given, ids

@@ -13,7 +13,8 @@ _OTHERS = ("passed", "not applicable", "skipped")
 def findings_section(audit: Audit) -> dict[str, Any]:
     """What was found, the most severe first, and every other rule by how it ended.
 
-    The statements of the folder are shown; a folder of a version without them gets those of this version's rules.
+    The statements of the folder are shown; a folder of a version without them gets those of this
+    version's rules.
     """
     drawn = findings(audit) if audit.findings is None else audit.findings
     others = {status: [finding_row(finding) for finding in drawn if finding.status == status] for status in _OTHERS}

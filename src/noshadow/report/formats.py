@@ -17,7 +17,8 @@ _UTC_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
 def number(value: float, *, padded: bool = False) -> str:
     """A number to three significant digits; whole from a thousand on, as a power of ten when very small or large.
 
-    Whole numbers of type int are given in full. `padded` keeps zeros at the end, so that columns line up.
+    Whole numbers of type int are given in full. `padded` keeps zeros at the end, so that columns
+    line up.
 
     Example:
         >>> number(0.0745), number(2894.6), number(1.26e-8), number(float("inf")), number(-0.5), number(0.5, padded=True)

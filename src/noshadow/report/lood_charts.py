@@ -23,7 +23,8 @@ _MARGIN = 0.04
 def leak_map(x: Array, y: Array, kl: Array, ids: Sequence[str], *, named: int) -> dict[str, Any]:
     """Records in a plane, coloured in steps of equal width in log kl, the riskiest on top.
 
-    Of many records the riskiest 500 are drawn, and every k-th of the others by rank. The riskiest `named` carry their ids.
+    Of many records the riskiest 500 are drawn, and every k-th of the others by rank. The riskiest
+    `named` carry their ids.
     """
     order = np.argsort(-kl, kind="stable")
     rest = order[_ALWAYS:]
@@ -77,7 +78,8 @@ def auc_chart(auc: Array, frame: Frame) -> dict[str, Any]:
     places = np.minimum(((auc - 0.5) * 2 * _AUC_BINS).astype(np.int64), _AUC_BINS - 1)
     shares = np.bincount(np.maximum(places, 0), minlength=_AUC_BINS) / len(auc)
     ticks = level_ticks(float(shares.max()), frame)
-    scale = LogScale(0.5, 1.0, frame.left, frame.right)  # linear here: positions of numbers, not of their powers
+    # linear here: positions of numbers, not of their powers
+    scale = LogScale(0.5, 1.0, frame.left, frame.right)
     labels = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
     return drawing(frame) | {
         "y_ticks": ticks,
@@ -141,7 +143,8 @@ def sweep_chart(rows: Sequence[dict[str, Any]], quantity: str, frame: Frame) -> 
     if not held:
         return None
     depths = sorted({int(row["depth"]) for row in rows})
-    scale = LogScale(depths[0], max(depths[-1], depths[0] + 1), frame.left + 10, frame.right - 10)  # linear: positions of depths
+    # linear: positions of depths
+    scale = LogScale(depths[0], max(depths[-1], depths[0] + 1), frame.left + 10, frame.right - 10)
     at_y, marks = _log_axis(np.array([row[quantity] for row in held]), frame.bottom, frame.top, 40)
     names = list(dict.fromkeys(row["activation"] for row in rows))
     every = math.ceil(len(depths) / (20 if frame is WIDE else 10))

@@ -23,8 +23,8 @@ _ROUNDING = float(np.finfo(np.float64).eps)
 def write_lood_report(found: LoodAudit, path: str | Path) -> Path:
     """Write a leave-one-out audit as one HTML file that opens anywhere: no network, no scripts, nothing beside it.
 
-    The page shows ids, targets and scores of the riskiest records, and where all records lie along the two principal components
-    of the inputs.
+    The page shows ids, targets and scores of the riskiest records, and where all records lie along
+    the two principal components of the inputs.
 
     Args:
         found: what `noshadow.lood_audit` returned or `noshadow.load_lood` read.

@@ -33,27 +33,31 @@ _UNITS = {"regression": "squared error"}
 def write_report(audit: Audit, path: str | Path, *, show_records: object = None, show_ids: object = None, show_top: int = TOP) -> Path:
     """Write the audit as one HTML file that opens anywhere: no network, nothing beside it, one script that its own hash lets run.
 
-    The page holds ids, labels, groups and scores of the training records (the riskiest 100,000). Their contents it shows only
-    when they are handed over here, and says on its first screen which it is; an audit and its folder never hold any.
+    The page holds ids, labels, groups and scores of the training records (the riskiest 100,000).
+    Their contents it shows only when they are handed over here, and says on its first screen which
+    it is; an audit and its folder never hold any.
 
     Args:
         audit: what `noshadow.audit` returned or `noshadow.load` read.
         path: the file to write; an existing one is replaced in one step.
-        show_records: contents of all n training records, of which those of the riskiest `show_top` go into the page: images (n, h, w),
-            (n, h, w, 3) or (n, 3, h, w); a sequence of n texts; or a table, a DataFrame or (n, d). A DataFrame with a column
-            `id` is matched by it, and holds texts when a single column of text is beside it. None or False: no contents.
-            Bytes and whole numbers within 0 … 255 are pixels as they are, floats within 0 … 1 from black to white, any others
-            are stretched from the smallest to the largest over all images. Images with a side above 96 pixels are made
-            smaller, texts cut after 500 characters, rows after 50 columns.
-        show_ids: (n,) ids of the contents, in any order; None: they stand in the order of `audit.records`.
+        show_records: contents of all n training records, of which those of the riskiest `show_top`
+            go into the page: images (n, h, w), (n, h, w, 3) or (n, 3, h, w); a sequence of n texts;
+                or a table, a DataFrame or (n, d). A DataFrame with a column
+            `id` is matched by it, and holds texts when a single column of text is beside it. None
+            or False: no contents. Bytes and whole numbers within 0 … 255 are pixels as they are,
+                floats within 0 … 1 from black to white, any others
+            are stretched from the smallest to the largest over all images. Images with a side above
+            96 pixels are made smaller, texts cut after 500 characters, rows after 50 columns.
+        show_ids: (n,) ids of the contents, in any order; None: they stand in the order of
+            `audit.records`.
         show_top: of how many of the riskiest records contents are shown, by rank or else by loss.
 
     Returns:
         The path written. The same audit and contents give the same bytes.
 
     Raises:
-        InputError: `audit` is not an Audit, `show_records` holds no contents, another number of them or other ids than the audit,
-            or the path cannot be written.
+        InputError: `audit` is not an Audit, `show_records` holds no contents, another number of
+            them or other ids than the audit, or the path cannot be written.
 
     Cost: O(n log n) in the number of records; about a second and at most 8 MB for 100,000.
 
@@ -61,7 +65,8 @@ def write_report(audit: Audit, path: str | Path, *, show_records: object = None,
         >>> import noshadow as ns
         >>> ns.write_report("audit-folder", "report.html")
         Traceback (most recent call last):
-        noshadow.errors.InputError: write_report: audit must be an Audit; got str. Read a folder with noshadow.load first.
+        noshadow.errors.InputError: write_report: audit must be an Audit; got str. Read a folder
+            with noshadow.load first.
     """
     if not isinstance(audit, Audit):
         refuse("write_report", "audit", "be an Audit", type(audit).__name__, "Read a folder with noshadow.load first.")

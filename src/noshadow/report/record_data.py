@@ -21,7 +21,8 @@ MOST_RECORDS = 100_000
 MOST_COLUMNS = 18
 _ID_CHARACTERS = 4_000_000  # over all ids, so that a page of 100,000 records stays below 8 MB
 _SHORTEST_CUT = 40
-_KEPT_BITS = 12  # of the 52 after the point: relative error at most 2⁻¹³ ≈ 1.2e-4; three digits are shown
+# of the 52 after the point: relative error at most 2⁻¹³ ≈ 1.2e-4; three digits are shown
+_KEPT_BITS = 12
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class RecordData:
 
     Attributes:
         text: gzip of the head and the planes, in the URL-safe alphabet of base64.
-        records: number of records held, the riskiest. left_out: number that are not. hidden: columns that are not.
+        records: number of records held, the riskiest. left_out: number that are not. hidden:
+            columns that are not.
         cut_ids: number of characters after which ids are cut, None when none is.
         measures: names of the columns of numbers.
     """
@@ -46,8 +48,9 @@ class RecordData:
 def record_data(audit: Audit, contents: Mapping[str, Any] | None = None) -> RecordData:
     """The riskiest 100,000 records, by rank or else by loss: ids, class, group, findings and at most 18 columns of numbers.
 
-    Numbers keep a relative error of 1.2e-4 over the whole range of float64; their exact values are in `records.parquet`. `contents`
-    holds the kind and the items of the contents to show, the riskiest record's first.
+    Numbers keep a relative error of 1.2e-4 over the whole range of float64; their exact values are
+    in `records.parquet`. `contents` holds the kind and the items of the contents to show, the
+    riskiest record's first.
     """
     order = risk_order(audit)[:MOST_RECORDS]
     table = audit.records.iloc[order]

@@ -18,8 +18,9 @@ _LOWEST = -6  # decades of the upward axis
 def tail_section(audit: Audit) -> dict[str, Any] | None:
     """Both drawings of the tail and who is in the third curve; None when no loss is positive.
 
-    The third curve is the loss of the records that LiRA finds (true-positive rate above one half) under models trained
-    without them: where it lies to the right of τ, the tail outside tells of the head inside.
+    The third curve is the loss of the records that LiRA finds (true-positive rate above one half)
+    under models trained without them: where it lies to the right of τ, the tail outside tells of
+    the head inside.
     """
     found = _found_losses(audit)
     threshold = None if audit.model_risk is None else audit.model_risk.threshold

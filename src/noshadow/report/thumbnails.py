@@ -37,7 +37,8 @@ def channels_last(images: Array, owner: str, argument: str) -> Array:
 def black_and_white(images: Array) -> tuple[float, float]:
     """The pixel values that become black and white: 0 and 255 for whole numbers in that range, 0 and 1 for floats in that one.
 
-    Anything else is stretched from the smallest to the largest value over all images, so that they stay comparable.
+    Anything else is stretched from the smallest to the largest value over all images, so that they
+    stay comparable.
     """
     if images.dtype == np.uint8:
         return 0.0, 255.0

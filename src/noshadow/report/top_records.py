@@ -18,8 +18,8 @@ _LONG_ID = 32
 def top_records(audit: Audit) -> dict[str, Any]:
     """The first rows by rank: identity, and each measure with its percentile among all training records.
 
-    A percentile is the share of records with a smaller or equal value, in per cent, rounded down to one decimal so
-    that only the largest value reads 100.0.
+    A percentile is the share of records with a smaller or equal value, in per cent, rounded down to
+    one decimal so that only the largest value reads 100.0.
     """
     assert audit.ranked_by is not None
     table = audit.records.sort_values("rank", kind="stable").head(ROWS)

@@ -30,25 +30,29 @@ class Audit:
     """How exposed a model is, which records are, and how that was found out.
 
     Attributes:
-        records: one row a training record: id, target, group (if given), loss, the score columns that apply,
-            exact (only for heads too big to factor: whether this record's gaps were solved exactly), predicted_tpr
-            (with an interval in a classification), lt_iqr (if loss traces were given), rank (1 = riskiest), and what reference
-            models measured (lira_success, lira_d, rmia_success, …) once `noshadow reference score` added it, and what
-            `noshadow lood --audit` added (lood_kl, lood_mean_distance, lood_auc).
-        model_risk: model-level figures, None when not applicable (`not_applicable["model_risk"]` says why).
+        records: one row a training record: id, target, group (if given), loss, the score columns
+            that apply, exact (only for heads too big to factor: whether this record's gaps were
+            solved exactly), predicted_tpr (with an interval in a classification), lt_iqr (if loss
+            traces were given), rank (1 = riskiest), and what reference models measured
+            (lira_success, lira_d, rmia_success, …) once `noshadow reference score` added it, and
+            what `noshadow lood --audit` added (lood_kl, lood_mean_distance, lood_auc).
+        model_risk: model-level figures, None when not applicable (`not_applicable["model_risk"]`
+            says why).
         member_losses, nonmember_losses: the two loss samples, float64.
         task: "regression", "classification", "binary" or "language-model".
         ranked_by: the column behind `rank`, None when no record score applies.
         not_applicable: what was asked for and does not exist here, with the reason.
         notes: sentences a reader must see.
-        provenance: arguments, head, damping, diagnostics, class names, hashes, versions (JSON-ready).
-        timings: seconds per stage and the time of the audit; the only part that differs between equal runs.
+        provenance: arguments, head, damping, diagnostics, class names, hashes, versions
+            (JSON-ready).
+        timings: seconds per stage and the time of the audit; the only part that differs between
+            equal runs.
         ground_truth: what reference-model attacks measured, None until it was added.
-        findings: coded statements drawn when the audit was made or last added to; None in a folder of a version without
-            them (`noshadow.findings` draws them anew).
+        findings: coded statements drawn when the audit was made or last added to; None in a folder
+            of a version without them (`noshadow.findings` draws them anew).
         evidence: who wrote which columns, how, and what could not be given; one entry per source.
-        class_risk, group_risk: the loss attack within each class and each group of records, riskiest first; empty where
-            `not_applicable` says why.
+        class_risk, group_risk: the loss attack within each class and each group of records,
+            riskiest first; empty where `not_applicable` says why.
     """
 
     records: pd.DataFrame
@@ -70,8 +74,10 @@ class Audit:
     def with_evidence(self, *evidence: Evidence) -> "Audit":
         """The audit with what further sources say about its records.
 
-        What a source wrote before is replaced: its columns, absences, notes and stamp. Records are then ranked anew, by the
-        first column of `noshadow.columns.ranking_order` that is there, and the findings are drawn anew.
+        What a source wrote before is replaced: its columns, absences, notes and stamp. Records are
+            then ranked anew, by the
+        first column of `noshadow.columns.ranking_order` that is there, and the findings are drawn
+        anew.
 
         Args:
             evidence: columns of one source each, in the order of `records`.
@@ -93,7 +99,8 @@ class Audit:
         Same inputs and seed give byte-identical files but for `timings`.
 
         Raises:
-            InputError: the folder exists (unless `overwrite`), holds other files, or cannot be written.
+            InputError: the folder exists (unless `overwrite`), holds other files, or cannot be
+                written.
         """
         losses = io.BytesIO()
         np.savez(losses, member=self.member_losses, nonmember=self.nonmember_losses)

@@ -22,9 +22,10 @@ class CalibrationCell:
     Attributes:
         fpr, references: which attack.
         coefficients: of the form, see `Calibration.form`.
-        low, high: quantiles of the relative errors (y − ŷ)/(ŷ + offset) of data sets left out; the prediction interval is
-            ŷ + (ŷ + offset) · (low, high).
-        quality: R², RMSE, MAE in sample and leaving data sets out, coverage of the interval leaving data sets out.
+        low, high: quantiles of the relative errors (y − ŷ)/(ŷ + offset) of data sets left out; the
+            prediction interval is ŷ + (ŷ + offset) · (low, high).
+        quality: R², RMSE, MAE in sample and leaving data sets out, coverage of the interval leaving
+            data sets out.
     """
 
     fpr: float
@@ -42,13 +43,15 @@ class Calibration:
     Attributes:
         name: of the calibration, stamped into every prediction.
         predictors: names of what the curve reads, see docs/calibration.md.
-        form: "linear" Σ a_k x_k, "exponential" a (e^{bx} − 1), "quadratic" a x + b x² or "power" a x^b.
+        form: "linear" Σ a_k x_k, "exponential" a (e^{bx} − 1), "quadratic" a x + b x² or "power" a
+            x^b.
         cells: one curve for each false-positive rate and number of reference models.
-        domain: lowest and highest value of each predictor, and of guards such as "skewness", among the setups.
+        domain: lowest and highest value of each predictor, and of guards such as "skewness", among
+            the setups.
         level: coverage of the prediction interval. offset: of the relative errors, a rate.
         setups: one dictionary a setup: its name, data set, family, predictors and measured rates.
-        families: of models among the setups, e.g. "linear" and "network"; none when they were not named, and then every model counts
-            as one of them.
+        families: of models among the setups, e.g. "linear" and "network"; none when they were not
+            named, and then every model counts as one of them.
     """
 
     name: str

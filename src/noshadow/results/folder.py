@@ -20,8 +20,10 @@ class FolderKind:
     """What a folder of ours holds.
 
     Attributes:
-        noun: what its manifest records, with its article. manifest: name of the JSON file with the digests of the others.
-        files: names of the other files, without the page. page: name of the HTML file, written after the others.
+        noun: what its manifest records, with its article. manifest: name of the JSON file with the
+            digests of the others.
+        files: names of the other files, without the page. page: name of the HTML file, written
+            after the others.
         again: how to get a whole folder back.
     """
 
@@ -43,7 +45,8 @@ AUDIT = FolderKind("an audit", "audit.json", ("records.parquet", "losses.npz"), 
 def require_writable_folder(folder: str | Path, *, overwrite: bool, owner: str, kind: FolderKind = AUDIT) -> Path:
     """The path of a folder that may be created or, with `overwrite`, replaced; where a link leads when it is one.
 
-    An existing folder is only ever replaced when it is empty or holds one of its kind and nothing else, no links among it.
+    An existing folder is only ever replaced when it is empty or holds one of its kind and nothing
+    else, no links among it.
     """
     path = Path(folder)
     path = path if path.name not in ("", "..") else path.resolve()
@@ -64,7 +67,8 @@ def require_writable_folder(folder: str | Path, *, overwrite: bool, owner: str, 
         got = f"'{path}' with {', '.join(foreign or sorted(held))}"
         refuse(owner, "folder", f"not exist yet, or hold {kind.noun} and nothing else", got)
     if held and not overwrite:
-        how = "overwrite=True" if "." in owner else "--force"  # methods are called, commands are typed
+        # methods are called, commands are typed
+        how = "overwrite=True" if "." in owner else "--force"
         refuse(owner, "folder", "not exist yet", f"'{path}'", f"Choose another name, or overwrite it ({how}).")
     return path
 
@@ -80,8 +84,8 @@ def write_folder(
 ) -> Path:
     """Write files and then the manifest with their digests, and move the whole into place; only their owner can read them.
 
-    Where `folder` is a link, the folder it points to is written and the link stays. A run that is killed leaves
-    never a half audit, see `folder_written_whole`.
+    Where `folder` is a link, the folder it points to is written and the link stays. A run that is
+    killed leaves never a half audit, see `folder_written_whole`.
     """
     path = require_writable_folder(folder, overwrite=overwrite, owner=owner, kind=kind)
     stamped = dict(manifest) | {"files": {name: sha256(content) for name, content in files.items()}}

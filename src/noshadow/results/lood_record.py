@@ -22,18 +22,22 @@ class LoodAudit:
     """Leave-one-out distinguishability of every record of a data set under a Gaussian process. Larger = riskier.
 
     Attributes:
-        records: one row a record: id, target (or target_0, …), kl (nats), mean_distance, loo_variance, auc, tpr (at `fpr`), leverage,
-            map_1 and map_2 (principal components of the inputs), rank (1 = largest kl), and audit_… columns once joined.
+        records: one row a record: id, target (or target_0, …), kl (nats), mean_distance,
+            loo_variance, auc, tpr (at `fpr`), leverage, map_1 and map_2 (principal components of
+            the inputs), rank (1 = largest kl), and audit_… columns once joined.
         kernel: its name and options (JSON-ready).
         noise: variance σ² of the observation noise.
         fpr: false-positive rate of `tpr`.
-        summary: mean, median, 90 % quantile and maximum of kl, mean_distance, auc and tpr; how concentrated kl is.
-        conditioning: eigenvalue range of the kernel matrix, condition of K + σ²I, effective degrees of freedom, flatness h(α_min).
+        summary: mean, median, 90 % quantile and maximum of kl, mean_distance, auc and tpr; how
+            concentrated kl is.
+        conditioning: eigenvalue range of the kernel matrix, condition of K + σ²I, effective degrees
+            of freedom, flatness h(α_min).
         sweep: one row per activation and depth; empty unless asked for.
         joined: how the records of an audit of a trained model compare; None unless one was joined.
         notes: sentences a reader must see.
         provenance: arguments, targets, normalization, projection, hashes, versions (JSON-ready).
-        timings: seconds per stage and the time of the run; the only part that differs between equal runs.
+        timings: seconds per stage and the time of the run; the only part that differs between equal
+            runs.
     """
 
     records: pd.DataFrame
@@ -52,7 +56,8 @@ class LoodAudit:
         """Write the folder: `lood.json` and `records.parquet`, all or nothing.
 
         Raises:
-            InputError: the folder exists (unless `overwrite`), holds other files, or cannot be written.
+            InputError: the folder exists (unless `overwrite`), holds other files, or cannot be
+                written.
         """
         files = {"records.parquet": self.records.to_parquet(index=False)}
         return write_folder(folder, self.manifest(), files, overwrite=overwrite, owner="LoodAudit.save", kind=LOOD)

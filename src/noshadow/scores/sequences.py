@@ -1,15 +1,17 @@
 """Record scores of sequences under a language model: EK-FAC of its output head over all of their tokens.
 
-A record is a sequence and its loss the mean over its T_i scored tokens, ℓ_i = (1/T_i) Σ_t ℓ_t. With h̃ the input of the head (1 appended
-when it has a bias), δ_t = p_t − y_t and W_t = diag(p_t) − p_tp_tᵀ, that loss has over the head's (m, d) parameters the gradient
-G_i = (1/T_i) Σ_t δ_th̃_tᵀ and the Gauss–Newton curvature (1/T_i) Σ_t W_t ⊗ h̃_th̃_tᵀ, so that every sequence weighs the same,
-however long, and λ stands beside a sum over sequences as it does beside a sum over records elsewhere:
+A record is a sequence and its loss the mean over its T_i scored tokens, ℓ_i = (1/T_i) Σ_t ℓ_t. With
+h̃ the input of the head (1 appended when it has a bias), δ_t = p_t − y_t and W_t = diag(p_t) −
+p_tp_tᵀ, that loss has over the head's (m, d) parameters the gradient G_i = (1/T_i) Σ_t δ_th̃_tᵀ and
+the Gauss–Newton curvature (1/T_i) Σ_t W_t ⊗ h̃_th̃_tᵀ, so that every sequence weighs the same,
+however long, and λ stands beside a sum over sequences as it does beside a sum over records
+elsewhere:
 
     𝓗 = Σ_i (1/T_i) Σ_t W_t ⊗ h̃_th̃_tᵀ + λI ≈ diag(Λ) in the basis u_b ⊗ u_a,
     Λ_ab = Σ_i (1/T_i) Σ_t (u_bᵀW_tu_b)(u_aᵀh̃_t)² + λ.
 
-u_a are eigenvectors of Σ h̃h̃ᵀ, u_b those of Σ W_t. A vocabulary too large for an (m, m) matrix takes the tokens themselves as u_b:
-the diagonal is as exact there, the basis a little worse.
+u_a are eigenvectors of Σ h̃h̃ᵀ, u_b those of Σ W_t. A vocabulary too large for an (m, m) matrix
+takes the tokens themselves as u_b: the diagonal is as exact there, the basis a little worse.
 """
 
 import time
@@ -62,8 +64,9 @@ class TokenProblem:
 class TokenCurvature:
     """Σ_i (1/T_i) Σ_t W_t ⊗ h̃h̃ᵀ, diagonal in a product of two bases.
 
-    features: (d, d), u_a in columns. classes: (m, m−1), u_b in columns, or None when they are the tokens themselves.
-    eigenvalues: (d, m−1) or (d, m), Λ without λ. rank: numerical rank of the features.
+    features: (d, d), u_a in columns. classes: (m, m−1), u_b in columns, or None when they are the
+    tokens themselves. eigenvalues: (d, m−1) or (d, m), Λ without λ. rank: numerical rank of the
+    features.
     """
 
     features: torch.Tensor
@@ -93,30 +96,37 @@ def sequence_scores(
 ) -> RecordScores:
     """Influence, leverage and gradient norm of every sequence over the output head of a language model, by EK-FAC.
 
-    influence_i = Σ_ab (u_bᵀG_iu_a)²/Λ_ab ≈ g_iᵀ𝓗⁻¹g_i; leverage_i = (1/T_i) Σ_t Σ_ab (u_bᵀW_tu_b)(u_aᵀh̃_t)²/Λ_ab, the sequence's
-    part of the effective degrees of freedom; gradient_norm_i = ‖G_i‖. For tied weights G_i is the gradient through the head only.
+    influence_i = Σ_ab (u_bᵀG_iu_a)²/Λ_ab ≈ g_iᵀ𝓗⁻¹g_i; leverage_i = (1/T_i) Σ_t Σ_ab
+    (u_bᵀW_tu_b)(u_aᵀh̃_t)²/Λ_ab, the sequence's part of the effective degrees of freedom;
+    gradient_norm_i = ‖G_i‖. For tied weights G_i is the gradient through the head only.
 
     Args:
         head: of a model, with its inputs at the scored tokens.
-        damping: λ > 0 on the sum over sequences; "auto": n·weight_decay, else 0.1 of the mean eigenvalue of the curvature.
+        damping: λ > 0 on the sum over sequences; "auto": n·weight_decay, else 0.1 of the mean
+            eigenvalue of the curvature.
         weight_decay: ≥ 0, of a training objective mean over sequences + (wd/2)‖θ‖².
-        class_basis: "eigenvectors" of Σ W_t; "tokens"; "auto": eigenvectors where they fit and take some twenty minutes of one core at
-            most, else tokens, with a note.
-        max_memory: bytes for head, gradient, eigenvalues and eigenvectors. progress: draw bars on a terminal. owner: named in errors.
+        class_basis: "eigenvectors" of Σ W_t; "tokens"; "auto": eigenvectors where they fit and take
+            some twenty minutes of one core at most, else tokens, with a note.
+        max_memory: bytes for head, gradient, eigenvalues and eigenvectors. progress: draw bars on a
+            terminal. owner: named in errors.
 
     Returns:
-        RecordScores with leverage, influence (≥ 0) and gradient_norm, (n,) each; method "ekfac" or "ekfac-tokens".
+        RecordScores with leverage, influence (≥ 0) and gradient_norm, (n,) each; method "ekfac" or
+        "ekfac-tokens".
 
     Raises:
-        InputError: damping is not > 0, weight_decay not ≥ 0. NotApplicable: not even the gradient of one sequence fits (how much it
-            needs), or no λ is known and the head is so sure of every token that it has no curvature to take one from.
+        InputError: damping is not > 0, weight_decay not ≥ 0. NotApplicable: not even the gradient
+            of one sequence fits (how much it needs), or no λ is known and the head is so sure of
+            every token that it has no curvature to take one from.
 
-    Exact when: gradient_norm always; the others when 𝓗 is diagonal in the basis, for instance when all W_t are equal and
-        u_b are their eigenvectors. Approximates: 𝓗⁻¹, and with it what refitting the head without the sequence would do.
-    Cost: N tokens and n sequences: N·m(8m + 8d) + 2m²·Σ min(T_i, d) + 25m³ flops with eigenvectors, 10N·md with tokens.
-        Memory 8md and 7m² numbers.
-    Reference: [RET] Props. B.3–B.4 for influence and [GLS] Prop. C.2 for leverage, summed over tokens (ours); George et al. 2018
-        for EK-FAC; Grosse et al. 2023 for 0.1 of the mean eigenvalue.
+    Exact when: gradient_norm always; the others when 𝓗 is diagonal in the basis, for instance when
+        all W_t are equal and u_b are their eigenvectors. Approximates: 𝓗⁻¹, and with it what
+            refitting the head without the sequence would do.
+    Cost: N tokens and n sequences: N·m(8m + 8d) + 2m²·Σ min(T_i, d) + 25m³ flops with eigenvectors,
+        10N·md with tokens. Memory 8md and 7m² numbers.
+    Reference: [RET] Props. B.3–B.4 for influence and [GLS] Prop. C.2 for leverage, summed over
+        tokens (ours); George et al. 2018 for EK-FAC; Grosse et al. 2023 for 0.1 of the mean
+        eigenvalue.
     """
     started = time.perf_counter()
     require_choice(class_basis, ("auto", "eigenvectors", "tokens"), owner, "class_basis")
@@ -255,7 +265,8 @@ def _columns(problem: TokenProblem, curvature: TokenCurvature, damping: float, *
     total, size = torch.zeros((m, d), dtype=torch.float64), block_length(4 * m + 3 * d)
     for i in tracked(range(n), "sequences", show=progress):
         gradient, within = torch.zeros((m, d), dtype=torch.float64), None
-        # Over eigenvectors of classes the residuals of a short sequence are fewer rows to turn than its gradient.
+        # Over eigenvectors of classes the residuals of a short sequence are fewer rows to turn than
+        # its gradient.
         short = curvature.classes is not None and starts[i + 1] - starts[i] < d
         for first, last in blocks(int(starts[i + 1] - starts[i]), size):
             start, stop = int(starts[i]) + first, int(starts[i]) + last

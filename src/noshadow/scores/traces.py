@@ -9,8 +9,8 @@ def loss_trace_iqr(loss_traces: object) -> Array:
     """Interquartile range Q75 − Q25 of each record's loss over training, (n,) ≥ 0.
 
     Args:
-        loss_traces: (n, epochs + 1) losses in evaluation mode on un-augmented records, before training and
-            after each epoch; at least two columns.
+        loss_traces: (n, epochs + 1) losses in evaluation mode on un-augmented records, before
+            training and after each epoch; at least two columns.
 
     Raises:
         InputError: not 2-dimensional, not finite, or fewer than two columns.

@@ -27,7 +27,8 @@ def write_arrays(path: str | Path, arrays: Mapping[str, Array], owner: str) -> N
     Only the owner can read the file. Text goes to safetensors as rows of bytes, see `text_as_rows`.
 
     Raises:
-        InputError: another suffix, a place that cannot be written, or arrays that safetensors has no type for.
+        InputError: another suffix, a place that cannot be written, or arrays that safetensors has
+            no type for.
     """
     suffix = require_suffix(path, owner)
     try:

@@ -72,8 +72,9 @@ _PLAIN = {int: "a whole number", float: "a finite number", str: "text", bool: "t
 def require_form(value: object, form: Any, place: str, owner: str, hint: str = "") -> None:
     """Refuse a JSON value that is not of a form.
 
-    A form is int, float (whole numbers are floats too), str, bool, None, Any, a union, [form] for a list of them, list[…], tuple[…] (a
-    list in JSON), dict[str, …], Annotated[…, Within(low, high)], a dataclass (an object with its fields), Keys, OneOf or Such.
+    A form is int, float (whole numbers are floats too), str, bool, None, Any, a union, [form] for a
+    list of them, list[…], tuple[…] (a list in JSON), dict[str, …], Annotated[…, Within(low, high)],
+    a dataclass (an object with its fields), Keys, OneOf or Such.
 
     Raises:
         InputError: names the place, the rule and the value.
@@ -120,7 +121,8 @@ def _choice_misfits(value: Any, choices: tuple[Any, ...], place: str) -> Iterato
     found = [list(_misfits(value, choice, place)) for choice in choices]
     if [] in found:
         return
-    # Choices of the value's own kind say where inside it the trouble is; the nearest of them was probably meant.
+    # Choices of the value's own kind say where inside it the trouble is; the nearest of them was
+    # probably meant.
     near = [misfits for choice, misfits in zip(choices, found, strict=True) if misfits[0][:2] != (place, _words(choice))]
     if near:
         yield min(near, key=len)[0]

@@ -17,8 +17,9 @@ def parsed_json(content: bytes | str) -> Any:
     """The value that UTF-8 JSON spells.
 
     Raises:
-        ValueError: it is not JSON, holds NaN, an infinite number, a whole number beyond ±2⁶⁴ or a name twice in one object, text that
-            UTF-8 cannot hold, or is nested deeper than 64 levels.
+        ValueError: it is not JSON, holds NaN, an infinite number, a whole number beyond ±2⁶⁴ or a
+            name twice in one object, text that UTF-8 cannot hold, or is nested deeper than 64
+            levels.
     """
     text = content if isinstance(content, str) else content.decode("utf-8")
     try:

@@ -14,7 +14,8 @@ from noshadow.checks import Array
 from noshadow.storage.private_files import write_private, written_whole
 from noshadow.storage.reasons import one_kind_of_error
 
-# Deflate shrinks nothing further than 1032 : 1, so that an honest member is never larger than this many times its bytes in the file.
+# Deflate shrinks nothing further than 1032 : 1, so that an honest member is never larger than this
+# many times its bytes in the file.
 MOST_EXPANSION = 1032
 SPARE = 4096
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -36,7 +37,8 @@ def npz_arrays(source: IO[bytes], size: int) -> dict[str, Array]:
     """Named arrays of an archive of `size` bytes, never unpickled.
 
     Raises:
-        ValueError: not such an archive, encrypted, or with a member that claims more than it holds. OSError: as the system gives it.
+        ValueError: not such an archive, encrypted, or with a member that claims more than it holds.
+            OSError: as the system gives it.
     """
     with one_kind_of_error():
         if source.read(6) == b"\x93NUMPY":
@@ -51,7 +53,8 @@ def mapped_npy(path: Path) -> Array:
     """The array of a `.npy` file, memory-mapped and read-only.
 
     Raises:
-        ValueError: not such a file, or one that claims more than it holds. OSError: as the system gives it.
+        ValueError: not such a file, or one that claims more than it holds. OSError: as the system
+            gives it.
     """
     with one_kind_of_error():
         with path.open("rb") as file:
@@ -85,7 +88,8 @@ def write_npy(path: str | Path, dtype: np.dtype[Any], shape: tuple[int, ...], ro
 def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     """First bytes of a `.npy` file whose rows are then written one after the other."""
     description = f"{{'descr': {np.lib.format.dtype_to_descr(dtype)!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
-    # The format pads the header so that the data start at a multiple of 64 bytes, after 10 bytes of magic and length.
+    # The format pads the header so that the data start at a multiple of 64 bytes, after 10 bytes of
+    # magic and length.
     padded = description.ljust(-(-(len(description) + 11) // 64) * 64 - 11) + "\n"
     return np.lib.format.magic(1, 0) + len(padded).to_bytes(2, "little") + padded.encode("latin1")
 

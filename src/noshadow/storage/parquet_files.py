@@ -14,16 +14,20 @@ def parquet_table(source: Path | bytes, *, rows: int | None = None) -> pd.DataFr
     """The table of a parquet file.
 
     Args:
-        source: the file, or its bytes. rows: how many it must have, None where the caller does not know.
+        source: the file, or its bytes. rows: how many it must have, None where the caller does not
+            know.
 
     Raises:
-        ValueError: not a parquet file, another number of rows, or more than its bytes can honestly hold. OSError: as the system gives it.
+        ValueError: not a parquet file, another number of rows, or more than its bytes can honestly
+            hold. OSError: as the system gives it.
     """
     with one_kind_of_error():
         size = len(source) if isinstance(source, bytes) else source.stat().st_size
-        # Of the footer only this number is asked for: pyarrow aborts the process over others when they are damaged.
+        # Of the footer only this number is asked for: pyarrow aborts the process over others when
+        # they are damaged.
         claimed = pq.read_metadata(_opened(source)).num_rows
-        # Constant columns shrink without limit; ids do not, and so many rows of anything are no record table.
+        # Constant columns shrink without limit; ids do not, and so many rows of anything are no
+        # record table.
         if not 0 <= claimed <= MOST_EXPANSION * size + SPARE:
             raise ValueError(f"it claims {claimed} rows in {size} bytes")
         if rows not in (None, claimed):

@@ -17,7 +17,8 @@ UNFINISHED = re.compile(r"^\..+\.partial-\d+$")
 def written_whole(path: str | Path) -> Iterator[Path]:
     """An empty file beside `path` to write to, which takes the place of `path` when the block ends: killed anywhere, no torn file stays.
 
-    Only the owner can read it, whatever the umask. Where `path` is a link, the file that it points to is replaced and the link stays.
+    Only the owner can read it, whatever the umask. Where `path` is a link, the file that it points
+    to is replaced and the link stays.
 
     Raises:
         OSError: as the system gives it; nothing is left behind.
@@ -25,7 +26,8 @@ def written_whole(path: str | Path) -> Iterator[Path]:
     target = followed(path)
     partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
     try:
-        partial.unlink(missing_ok=True)  # of a killed process with our number: never written through, it may be a link
+        # of a killed process with our number: never written through, it may be a link
+        partial.unlink(missing_ok=True)
         os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE))
         partial.chmod(FILE_MODE)
         yield partial

@@ -17,7 +17,8 @@ def reason_of(error: BaseException) -> str:
 def one_kind_of_error() -> Iterator[None]:
     """Turn whatever a parser of others trips over into ValueError; what the system refuses stays OSError.
 
-    Parsers of untrusted bytes fail in open-ended ways (struct.error, RuntimeError, MemoryError, …), and all of them mean one thing.
+    Parsers of untrusted bytes fail in open-ended ways (struct.error, RuntimeError, MemoryError, …),
+    and all of them mean one thing.
     """
     try:
         yield

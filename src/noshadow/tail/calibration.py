@@ -54,25 +54,30 @@ def fit_calibration(
 ) -> Calibration:
     """A calibration fitted to setups where the attack was run, for `model_risk(calibration=…)`.
 
-    One curve for each false-positive rate and number of references in the table, by least squares over setups (every setup
-    counts once, however many rows it has). The prediction interval comes from the errors on data sets that were left out:
-    for each row of a left-out data set (y − ŷ)/(ŷ + offset), of which the (1 ∓ level)/2 quantiles, every setup counting once.
+    One curve for each false-positive rate and number of references in the table, by least squares
+    over setups (every setup counts once, however many rows it has). The prediction interval comes
+    from the errors on data sets that were left out: for each row of a left-out data set (y −
+    ŷ)/(ŷ + offset), of which the (1 ∓ level)/2 quantiles, every setup counting once.
 
     Args:
-        table: DataFrame, or whatever pandas makes one of; one row a model (or a setup): `setup`, `data_set` (names), `fpr`,
-            `references` (number of reference models), `tpr` (measured) and a column for each predictor. A column `family` names
-            the kind of each setup's models; models of other families are then not predicted.
-        predictors: columns to predict from, by the names of `risk_predictors`; more than one with form "linear" only.
+        table: DataFrame, or whatever pandas makes one of; one row a model (or a setup): `setup`,
+            `data_set` (names), `fpr`, `references` (number of reference models), `tpr` (measured)
+            and a column for each predictor. A column `family` names the kind of each setup's
+            models; models of other families are then not predicted.
+        predictors: columns to predict from, by the names of `risk_predictors`; more than one with
+            form "linear" only.
         form: "linear", "exponential", "quadratic" or "power".
         level: coverage of the prediction interval, in (0, 1).
-        offset: rate added to a prediction before its error is taken relative to it, > 0: where errors stop shrinking.
+        offset: rate added to a prediction before its error is taken relative to it, > 0: where
+            errors stop shrinking.
         name: stamped into predictions.
 
     Returns:
         Calibration; `cells[…].quality` says how well it did in sample and on data sets left out.
 
     Raises:
-        InputError: columns missing or not finite, rates outside [0, 1], fewer than 6 setups or 3 data sets.
+        InputError: columns missing or not finite, rates outside [0, 1], fewer than 6 setups or 3
+            data sets.
     Cost: O(data sets²) small least-squares fits.
     Reference: [TAIL] §5, Tables 1–2 (the forms); Barber et al. 2021 (cross-conformal intervals).
     """
@@ -191,8 +196,9 @@ def _error_quantiles(rows: _Rows, form: str, level: float, offset: float) -> tup
     predicted = _left_out(means, rows, form)
     errors = (rows.y - predicted) / (predicted + offset)
     setups = len(means.y)
-    # No correction for the finite number of setups: errors of curves fitted without a whole data set are larger than those of
-    # the final one, and the coverage on data sets left out is reported beside it.
+    # No correction for the finite number of setups: errors of curves fitted without a whole data
+    # set are larger than those of the final one, and the coverage on data sets left out is reported
+    # beside it.
     low = (1 - level) / 2
     order = np.argsort(errors, kind="stable")
     share = np.cumsum(rows.weights[order]) / setups

@@ -8,7 +8,8 @@ from noshadow.results.calibration import FORMS
 
 __all__ = ["FORMS", "fitted_coefficients", "predicted_rates"]
 
-# Where b is sought: from a straight line, and from almost a step, to far steeper than any rate was seen to rise.
+# Where b is sought: from a straight line, and from almost a step, to far steeper than any rate was
+# seen to rise.
 LARGEST_EXPONENT = 100.0  # squares of the curve stay finite
 BENDS = {"exponential": (1e-3, 20.0), "power": (0.05, 5.0)}
 
@@ -16,8 +17,8 @@ BENDS = {"exponential": (1e-3, 20.0), "power": (0.05, 5.0)}
 def predicted_rates(form: str, coefficients: tuple[float, ...], x: Array) -> Array:
     """TPR (n,) from predictors x (n, p), clipped to [0, 1].
 
-    linear Σ_k a_k x_k; exponential a (e^{bx} − 1); quadratic a x + b x²; power a x^b (x ≥ 0). Negative predictors count
-    as 0: no curve promises less than nothing.
+    linear Σ_k a_k x_k; exponential a (e^{bx} − 1); quadratic a x + b x²; power a x^b (x ≥ 0).
+    Negative predictors count as 0: no curve promises less than nothing.
     """
     positive = np.maximum(x, 0.0)
     if form == "linear":
@@ -38,7 +39,8 @@ def predicted_rates(form: str, coefficients: tuple[float, ...], x: Array) -> Arr
 def fitted_coefficients(form: str, x: Array, y: Array, weights: Array) -> tuple[float, ...]:
     """Coefficients of least weighted squared error; those of "linear" and the factor a are not negative.
 
-    For "exponential" and "power" the factor is solved for at each bend b, which leaves one number to search: a grid, refined.
+    For "exponential" and "power" the factor is solved for at each bend b, which leaves one number
+    to search: a grid, refined.
     """
     positive, root = np.maximum(x, 0.0), np.sqrt(weights)
     if form == "linear":

@@ -19,7 +19,8 @@ OWNER = "group_risk"
 LEAST_RECORDS = 20
 MISSING = "(missing)"
 FIGURES = ("auc", "auc_interval", "auc_difference", "auc_p", "level", "tnr", "tnr_interval", "tnr_difference", "tnr_p")
-MISSES = 10  # members that may exceed a group's threshold: with fewer, the interval of TNR is too short
+# members that may exceed a group's threshold: with fewer, the interval of TNR is too short
+MISSES = 10
 
 
 def group_risk(
@@ -35,23 +36,28 @@ def group_risk(
 ) -> tuple[GroupRisk, ...]:
     """Loss AUC and TNR within each group of records, with flags that hold over all groups together.
 
-    For each group: AUC and TNR of its own members against its own non-members (TNR at its own threshold, at one level for
-    all groups), and their differences to those of all other records. z-tests of both differences (DeLong's variance for
-    AUC, the bootstrap's for TNR) are adjusted by Holm's method over every test of the table: if no group differs, the
-    chance that any is flagged is at most about 1 − level.
+    For each group: AUC and TNR of its own members against its own non-members (TNR at its own
+    threshold, at one level for all groups), and their differences to those of all other records.
+    z-tests of both differences (DeLong's variance for AUC, the bootstrap's for TNR) are adjusted by
+    Holm's method over every test of the table: if no group differs, the chance that any is flagged
+    is at most about 1 − level.
 
     Args:
         member_losses, nonmember_losses: as `model_risk`.
-        member_groups: (n_members,) group or class of each member. nonmember_groups: (n_nonmembers,) likewise.
-        fpr: as `model_risk`. The level used is at least 10 over the members of the smallest group judged.
-        level: coverage of intervals; flags at 1 − level. resamples: of the bootstrap of TNR, ≥ 100. seed: of it.
+        member_groups: (n_members,) group or class of each member. nonmember_groups: (n_nonmembers,)
+            likewise.
+        fpr: as `model_risk`. The level used is at least 10 over the members of the smallest group
+            judged.
+        level: coverage of intervals; flags at 1 − level. resamples: of the bootstrap of TNR, ≥ 100.
+            seed: of it.
 
     Returns:
-        One GroupRisk a group, the largest AUC first; groups with fewer than 20 members or non-members last, without
-        figures and with the reason.
+        One GroupRisk a group, the largest AUC first; groups with fewer than 20 members or
+        non-members last, without figures and with the reason.
 
     Raises:
-        InputError: losses or groups that do not fit together, fewer than two groups, an argument out of range.
+        InputError: losses or groups that do not fit together, fewer than two groups, an argument
+            out of range.
 
     Approximates: both tests are normal approximations; at 20 records a side they are rough.
     Cost: O(n log n + G (n + resamples)), G the groups that are judged.

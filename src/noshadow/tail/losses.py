@@ -49,7 +49,8 @@ def given_margins(margins: tuple[object, object], losses: Pair, owner: str) -> P
     """The margins of both samples ascending, or None when neither is given; each record's must be that of its loss.
 
     Args:
-        margins: members' and non-members' margins φ, loss = log(1 + e^{−φ}). losses: theirs, in the same order.
+        margins: members' and non-members' margins φ, loss = log(1 + e^{−φ}). losses: theirs, in the
+            same order.
     """
     if margins[0] is None and margins[1] is None:
         return None
@@ -72,8 +73,9 @@ def given_margins(margins: tuple[object, object], losses: Pair, owner: str) -> P
 def blurred_margins(losses: Array, margins: Array | None) -> str | None:
     """Why the margins of sorted member losses cannot be read, in a sentence; None when they can.
 
-    Given margins are known, however small the losses; only those tied at the largest of them are not (clipped outputs). Margins
-    from losses are not known where losses are tied at the smallest, or too small for float64 to tell from 0.
+    Given margins are known, however small the losses; only those tied at the largest of them are
+    not (clipped outputs). Margins from losses are not known where losses are tied at the smallest,
+    or too small for float64 to tell from 0.
     """
     if margins is not None:
         share = _share_tied(-margins[::-1])

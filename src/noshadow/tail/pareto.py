@@ -27,11 +27,14 @@ class TailRate:
 
     Attributes:
         level: the false-negative (TNR) or false-positive (TPR) rate asked for.
-        value: the rate there, in [0, 1]. interval: percentile bootstrap of both samples and both fits.
-        threshold: the loss or score that a share `level` of the first sample is expected to exceed; may be infinite.
+        value: the rate there, in [0, 1]. interval: percentile bootstrap of both samples and both
+            fits.
+        threshold: the loss or score that a share `level` of the first sample is expected to exceed;
+            may be infinite.
         shape: of the fitted tail; > 0 heavier, < 0 lighter than exponential.
         exceedances: how many of the largest values the tail was fitted to.
-        extrapolated: True: below 1/n of the first sample, the fitted tail decides; False: the sample resolves the level.
+        extrapolated: True: below 1/n of the first sample, the fitted tail decides; False: the
+            sample resolves the level.
     """
 
     level: float
@@ -83,29 +86,34 @@ def extrapolated_tnr(
 ) -> TailRate:
     """TNR of the loss attack at a false-negative rate that the members may be too few to resolve.
 
-    τ = the loss that a share `level` of members exceeds: beyond the k largest of n member losses (or of their image on another
-    scale; rates do not depend on it) from a generalised Pareto tail, τ = u + (σ/ξ)((k/(n·level))^ξ − 1);
-    TNR = P(non-member loss > τ), counted where τ lies among the non-member losses and from their own fitted tail where it lies
-    above their k largest.
+    τ = the loss that a share `level` of members exceeds: beyond the k largest of n member losses
+    (or of their image on another scale; rates do not depend on it) from a generalised Pareto tail,
+    τ = u + (σ/ξ)((k/(n·level))^ξ − 1); TNR = P(non-member loss > τ), counted where τ lies among the
+    non-member losses and from their own fitted tail where it lies above their k largest.
 
     Args:
-        member_losses: (n_members,) finite losses of training records, enough for 25 in the tail: n ≥ 125.
+        member_losses: (n_members,) finite losses of training records, enough for 25 in the tail:
+            n ≥ 125.
         nonmember_losses: (n_nonmembers,) of records not trained on, likewise.
         level: false-negative rate in (0, 1).
-        scale: "margin" fits the tails of log(e^loss − 1), minus the margin of a cross-entropy, which is spread far more evenly
-            than the losses of an overfit classifier; "loss" those of the losses themselves (squared errors, sequences).
-        resamples: of the bootstrap, ≥ 100. coverage: of the interval, in (0, 1). seed: of the resampling.
+        scale: "margin" fits the tails of log(e^loss − 1), minus the margin of a cross-entropy,
+            which is spread far more evenly than the losses of an overfit classifier; "loss" those
+            of the losses themselves (squared errors, sequences).
+        resamples: of the bootstrap, ≥ 100. coverage: of the interval, in (0, 1). seed: of the
+            resampling.
 
     Returns:
-        TailRate; `extrapolated` is False where the members resolve the level (then the counted TNR).
+        TailRate; `extrapolated` is False where the members resolve the level (then the counted
+        TNR).
 
     Raises:
         InputError: losses that are not finite or too few, an argument out of range.
         NumericalError: a tail without spread, all of the largest losses being equal.
 
-    Exact when: losses beyond their (1 − k/n) quantile follow a generalised Pareto law, as those of most continuous
-        distributions do in the limit.
-    Approximates: everything else; benchmarks/tail_extrapolation.py measures by how much on real losses.
+    Exact when: losses beyond their (1 − k/n) quantile follow a generalised Pareto law, as those of
+        most continuous distributions do in the limit.
+    Approximates: everything else; benchmarks/tail_extrapolation.py measures by how much on real
+        losses.
     Cost: O(n log n + 120 · resamples · k), k = min(0.2 n, 3 √n).
     Reference: Pickands 1975; Grimshaw 1993 (the profile likelihood); [TAIL] §5 for TNR.
 
@@ -144,14 +152,16 @@ def extrapolated_tpr(
 ) -> TailRate:
     """TPR of an attack at a false-positive rate that the non-members may be too few to resolve.
 
-    The mirror image of `extrapolated_tnr`: the threshold is the score that a share `fpr` of non-members exceeds, from a
-    generalised Pareto tail beyond their largest scores; TPR = P(member score > threshold).
+    The mirror image of `extrapolated_tnr`: the threshold is the score that a share `fpr` of
+    non-members exceeds, from a generalised Pareto tail beyond their largest scores; TPR = P(member
+    score > threshold).
 
     Args:
-        member_scores: (n_members,) finite scores, larger = more member-like. nonmember_scores: (n_nonmembers,) likewise;
-            n ≥ 125 each.
+        member_scores: (n_members,) finite scores, larger = more member-like. nonmember_scores:
+            (n_nonmembers,) likewise; n ≥ 125 each.
         fpr: false-positive rate in (0, 1).
-        resamples: of the bootstrap, ≥ 100. coverage: of the interval, in (0, 1). seed: of the resampling.
+        resamples: of the bootstrap, ≥ 100. coverage: of the interval, in (0, 1). seed: of the
+            resampling.
 
     Returns:
         TailRate.
@@ -244,8 +254,8 @@ def _tail_length(n: int) -> int:
 def _with_resampled_ends(sample: Array, resamples: int, rng: np.random.Generator) -> Array:
     """(1 + resamples, k + 1) largest values, descending: of the sample, then of resamples of it.
 
-    The order statistics of n uniforms from above are 1 − S_j/S_{n+1} with S the partial sums of exponentials; a resample
-    of a sorted sample is its image under ⌊nU⌋.
+    The order statistics of n uniforms from above are 1 − S_j/S_{n+1} with S the partial sums of
+    exponentials; a resample of a sorted sample is its image under ⌊nU⌋.
     """
     n, k = len(sample), _tail_length(len(sample))
     steps = np.cumsum(rng.exponential(size=(resamples, k + 1)), axis=1)
@@ -263,8 +273,9 @@ def _order_statistics(sample: Array, place: int, resamples: int, rng: np.random.
 def _fitted(ends: Array, n: int, owner: str, name: str) -> _Tails:
     """Posterior means of shape and log scale of each row's tail, by Grimshaw's one-dimensional profile likelihood on a grid.
 
-    With t = ξ/σ the likelihood is highest at ξ(t) = mean log(1 + t x), where it is −k (log(ξ(t)/t) + ξ(t) + 1). The grid is
-    even in log(1 + t x_max), which reaches from tails that end at x_max to Pareto tails without a mean.
+    With t = ξ/σ the likelihood is highest at ξ(t) = mean log(1 + t x), where it is −k
+    (log(ξ(t)/t) + ξ(t) + 1). The grid is even in log(1 + t x_max), which reaches from tails that
+    end at x_max to Pareto tails without a mean.
     """
     excess = ends[:, :-1] - ends[:, -1:]
     if excess[0, 0] <= 0:

@@ -58,10 +58,11 @@ def predicted_tpr(
 ) -> Prediction:
     """The TPR at `fpr` of an attack with so many reference models, by this calibration.
 
-    Between calibrated rates and numbers of models, values and ends are interpolated along log fpr and log K. Outside of
-    them nothing is predicted; a model unlike the setups is predicted, and said to be. `blurred`: why the members' margins are not
-    known; nothing is predicted from such. `family`: of the model, None where the caller vouches for it; nothing is predicted for a
-    family that none of the setups was of.
+    Between calibrated rates and numbers of models, values and ends are interpolated along log fpr
+    and log K. Outside of them nothing is predicted; a model unlike the setups is predicted, and
+    said to be. `blurred`: why the members' margins are not known; nothing is predicted from such.
+    `family`: of the model, None where the caller vouches for it; nothing is predicted for a family
+    that none of the setups was of.
     """
     if family is not None and calibration.families and family not in calibration.families:
         return _nothing(_of_another_family(calibration, family))
@@ -122,7 +123,8 @@ def _at(calibration: Calibration, cell: CalibrationCell, x: np.ndarray) -> tuple
 def _unlike(calibration: Calibration, shown: Mapping[str, float]) -> list[str]:
     found = []
     for name, (low, high) in calibration.domain.items():
-        # Ranges are long at their upper end: a share of their length would take in everything below them.
+        # Ranges are long at their upper end: a share of their length would take in everything below
+        # them.
         least = low * (1 - STRETCH) if low > 0 else low - STRETCH * (high - low)
         if name in shown and not least <= shown[name] <= high + STRETCH * (high - low):
             symmetric = " (a more symmetric loss distribution)" if name == "skewness" and shown[name] < low else ""

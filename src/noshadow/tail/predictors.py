@@ -25,14 +25,18 @@ def risk_predictors(
 ) -> dict[str, float]:
     """The predictors of one model by name, for the rows of a table that `fit_calibration` takes.
 
-    From losses: `tnr` (at FNR 1e-3), `tnr_excess_0.01`, `_0.05`, `_0.1` (TNR at that FNR, minus it), `margin_shift_0.02` …
-    `_0.2` (how far the low tail of the non-members' margins −log(e^loss − 1) lies below the members', in units of the
-    members' spread; for cross-entropies), `auc_excess` (2 AUC − 1), `ks`, `skewness` (of non-member losses). From scores:
-    `margin_leverage_q0.99` and the like, quantiles over the members of leverage, margin_leverage, loo and shift.
+    From losses: `tnr` (at FNR 1e-3), `tnr_excess_0.01`, `_0.05`, `_0.1` (TNR at that FNR, minus
+    it), `margin_shift_0.02` … `_0.2` (how far the low tail of the non-members'
+    margins −log(e^loss − 1) lies below the members', in units of the members' spread; for
+    cross-entropies), `auc_excess` (2 AUC − 1), `ks`, `skewness` (of non-member losses). From
+    scores: `margin_leverage_q0.99` and the like, quantiles over the members of leverage,
+    margin_leverage, loo and shift.
 
     Args:
-        member_losses, nonmember_losses: as `model_risk`. scores: record scores of the members, or None.
-        member_margins, nonmember_margins: as `model_risk`; without them margins are those of the losses, at most 36.
+        member_losses, nonmember_losses: as `model_risk`. scores: record scores of the members, or
+            None.
+        member_margins, nonmember_margins: as `model_risk`; without them margins are those of the
+            losses, at most 36.
 
     Returns:
         Numbers by name; those of missing columns are left out.
@@ -58,8 +62,8 @@ def risk_predictors(
 def loss_predictors(members: Array, nonmembers: Array, margins: Pair | None = None) -> dict[str, float]:
     """Of two sorted loss samples: TNR, what it exceeds its level by, margin shifts, twice the AUC above ½, KS, skewness of non-members.
 
-    `tnr` is read at FNR 1e-3 (or at the one member that fewer than 1,000 can spare). margins: of both, where they are known better
-    than from the losses.
+    `tnr` is read at FNR 1e-3 (or at the one member that fewer than 1,000 can spare). margins: of
+    both, where they are known better than from the losses.
     """
     n = len(members)
     levels = (max(1e-3, 1 / n), *EXCESS_LEVELS)
@@ -85,8 +89,8 @@ def margin_shifts(members: Array, nonmembers: Array) -> dict[str, float]:
 def shifts_of_margins(inside: Array, outside: Array) -> dict[str, float]:
     """How far the low tail of the non-members' margins lies below the members', in units of the members' spread, at several levels.
 
-    (Q_level(φ_in) − Q_level(φ_out)) / ½(Q_0.84(φ_in) − Q_0.16(φ_in)) of the attack's own statistic φ = log p_y − log(1 − p_y); 0 where
-    the members' margins have no spread.
+    (Q_level(φ_in) − Q_level(φ_out)) / ½(Q_0.84(φ_in) − Q_0.16(φ_in)) of the attack's own statistic
+    φ = log p_y − log(1 − p_y); 0 where the members' margins have no spread.
     """
     low, high = np.quantile(inside, SPREAD)
     gaps = np.quantile(inside, SHIFT_LEVELS) - np.quantile(outside, SHIFT_LEVELS)

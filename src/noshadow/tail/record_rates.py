@@ -29,7 +29,8 @@ class RecordCurve:
 def shipped_curves() -> tuple[RecordCurve, ...]:
     """The curves in the package, by rising false-positive rate.
 
-    `low` and `high` are quantiles of (measured − p)/(p + offset) over tenths of the records of data sets left out.
+    `low` and `high` are quantiles of (measured − p)/(p + offset) over tenths of the records of data
+    sets left out.
     """
     source = files("noshadow.tail") / "shipped" / "records.json"
     content = json.loads(source.read_text(encoding="utf8"))
@@ -69,17 +70,19 @@ def rates_averaging_to(coefficients: tuple[float, ...], model_rate: float, z: Ar
 def record_rates(score: Array, model_rate: float, fpr: float) -> tuple[Array, Array, Array] | None:
     """Chance that LiRA finds each record at `fpr`, given the model's TPR there, with its interval; None outside of the shipped rates.
 
-    The shipped curve's chances for the record's rank by score, moved so that they average to the model's rate: what is
-    calibrated is how a rate is dealt out over records; its size comes from the model's own prediction. Between calibrated
-    false-positive rates everything is interpolated along log fpr.
+    The shipped curve's chances for the record's rank by score, moved so that they average to the
+    model's rate: what is calibrated is how a rate is dealt out over records; its size comes from
+    the model's own prediction. Between calibrated false-positive rates everything is interpolated
+    along log fpr.
 
     Args:
-        score: (n,) larger = riskier; equal scores get equal chances. model_rate: the model's TPR at `fpr`, in [0, 1].
+        score: (n,) larger = riskier; equal scores get equal chances. model_rate: the model's TPR at
+            `fpr`, in [0, 1].
         fpr: false-positive rate.
 
     Returns:
-        Chances, lower and upper ends, (n,) each. The ends are nominally 90 %, for tenths of the records by rank;
-        docs/calibration.md says how many of them they held on data sets left out.
+        Chances, lower and upper ends, (n,) each. The ends are nominally 90 %, for tenths of the
+        records by rank; docs/calibration.md says how many of them they held on data sets left out.
     """
     curves = shipped_curves()
     if not curves[0].fpr * (1 - 1e-9) <= fpr <= curves[-1].fpr * (1 + 1e-9):

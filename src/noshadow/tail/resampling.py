@@ -8,7 +8,8 @@ from noshadow.checks import Array
 from noshadow.results import Interval
 
 MOST_ATOMS = 4096
-POISSON_FROM, SUM_DEVIATIONS = 10_000, 6.0  # records; standard deviations that the Poisson sums are drawn below their number
+# records; standard deviations that the Poisson sums are drawn below their number
+POISSON_FROM, SUM_DEVIATIONS = 10_000, 6.0
 RESAMPLES_AT_ONCE = 128  # a few arrays of 128 × 4,096 numbers: 4 MB each
 
 
@@ -52,9 +53,9 @@ def tnr_at(members: Array, nonmembers: Array, misses: Array) -> Array:
 def tnr_draws(members: Array, nonmembers: Array, misses: Array, resamples: int, rng: np.random.Generator) -> Array:
     """(len(misses), resamples) TNR of resampled losses, without resampling them.
 
-    A resample of sorted losses is members[⌊n U⌋] with U uniform, a monotone map: its (j + 1)-th smallest value is the
-    image of that order statistic of n uniforms, Beta(j + 1, n − j). Given the threshold, the number of resampled
-    non-members above it is binomial.
+    A resample of sorted losses is members[⌊n U⌋] with U uniform, a monotone map: its (j + 1)-th
+    smallest value is the image of that order statistic of n uniforms, Beta(j + 1, n − j). Given the
+    threshold, the number of resampled non-members above it is binomial.
     """
     n, places = len(members), threshold_places(len(members), misses)
     uniforms = rng.beta(places + 1, n - places, size=(resamples, len(places))).T
@@ -96,7 +97,8 @@ class Atoms:
     """Neighbouring losses gathered: what resampling needs to know of each atom. Rows: members, non-members."""
 
     counts: Array  # (2, atoms)
-    width: Array  # (atoms,) from the atom's smallest loss to that of the next (the last one: to the largest loss)
+    # (atoms,) from the atom's smallest loss to that of the next (the last one: to the largest loss)
+    width: Array
     reach: Array  # (2, atoms) mean distance of its losses to the right end
     spread: Array  # (2, atoms) standard deviation of its losses
     wins: Array  # (atoms,) P(L_in < L_out) + ½ P(L_in = L_out) within the atom
@@ -134,7 +136,8 @@ def _atom_starts(steps: Steps, most: int) -> Array:
     before = np.concatenate(([0], pooled[:-1]))
     quantile = before * (most - 1) // pooled[-1]
     is_start = np.diff(quantile, prepend=-1) > 0
-    # An edge where the two distributions are farthest apart: the atoms then have the KS distance of the losses.
+    # An edge where the two distributions are farthest apart: the atoms then have the KS distance of
+    # the losses.
     is_start[int(np.abs(steps.lead()[:-1]).argmax()) + 1] = True
     return np.flatnonzero(is_start)
 
@@ -155,21 +158,24 @@ def _distance_block(atoms: Atoms, resamples: int, rng: np.random.Generator) -> A
     if atoms.spread.any():
         sums = [spread * np.sqrt(counts) * rng.standard_normal(counts.shape) for spread, counts in zip(atoms.spread, drawn, strict=True)]
         noise = sums[0] / n_in - sums[1] / n_out
-    # ∫ (F_in − F_out) over each atom: their sum is the gap of the means, the sum of their sizes the Wasserstein distance.
+    # ∫ (F_in − F_out) over each atom: their sum is the gap of the means, the sum of their sizes the
+    # Wasserstein distance.
     area = (lead - share_in + share_out) * atoms.width + share_in * atoms.reach[0] - share_out * atoms.reach[1] + noise
     return np.stack((auc, area.sum(axis=1), np.abs(lead).max(axis=1), np.abs(area).sum(axis=1)))
 
 
 def _resampled_counts(counts: Array, resamples: int, rng: np.random.Generator) -> Array:
     """(resamples, atoms) how many of counts.sum() records drawn with replacement fall into each atom."""
-    # Only atoms that hold records: rounding in the multinomial's last step would otherwise spill into empty ones.
+    # Only atoms that hold records: rounding in the multinomial's last step would otherwise spill
+    # into empty ones.
     held, n = np.flatnonzero(counts), int(counts.sum())
     drawn = np.zeros((resamples, len(counts)))
     if n < POISSON_FROM:
         drawn[:, held] = rng.multinomial(n, counts[held] / n, size=resamples)
         return drawn
-    # Poisson counts of a given sum are multinomial. Sums a little below n are drawn, and the records that lack drawn one by one: exact,
-    # whatever the sums, and twice as fast as the multinomial's chain of binomials.
+    # Poisson counts of a given sum are multinomial. Sums a little below n are drawn, and the
+    # records that lack drawn one by one: exact, whatever the sums, and twice as fast as the
+    # multinomial's chain of binomials.
     short = SUM_DEVIATIONS * n**0.5
     drawn[:, held] = rng.poisson(counts[held] * (1 - short / n), size=(resamples, len(held)))
     lacking = n - drawn.sum(axis=1).astype(np.int64)

@@ -44,47 +44,61 @@ def model_risk(
 ) -> ModelRisk:
     """Model-level membership risk: TNR of the loss attack at FNR = `fpr`, with the distances it is compared to.
 
-    τ = the smallest member loss that at most ⌊fpr · n_members⌋ member losses exceed; TNR = mean(nonmember_losses > τ).
-    Beside it: loss AUC, mean loss gap, accuracy gap, Kolmogorov–Smirnov and Wasserstein-1 distance, and TNR over a
-    grid of levels. Members and non-members are resampled with replacement, independently, for percentile intervals.
-    Predicted TPR of LiRA with K references = a · (Q₁₀(φ_in) − Q₁₀(φ_out)) / ½(Q₈₄ − Q₁₆)(φ_in), φ = −log(e^loss − 1) and Q_p the
-    p-th percentile, a fitted for each K and level to setups where the attack was run (the shipped calibration).
+    τ = the smallest member loss that at most ⌊fpr · n_members⌋ member losses exceed; TNR =
+    mean(nonmember_losses > τ). Beside it: loss AUC, mean loss gap, accuracy gap, Kolmogorov–Smirnov
+    and Wasserstein-1 distance, and TNR over a grid of levels. Members and non-members are resampled
+    with replacement, independently, for percentile intervals. Predicted TPR of LiRA with K
+    references = a · (Q₁₀(φ_in) − Q₁₀(φ_out)) / ½(Q₈₄ − Q₁₆)(φ_in), φ = −log(e^loss − 1) and Q_p the
+    p-th percentile, a fitted for each K and level to setups where the attack was run (the shipped
+    calibration).
 
     Args:
         member_losses: (n_members,) finite losses ≥ 0 of training records, n_members ≥ 2.
-        nonmember_losses: (n_nonmembers,) finite losses ≥ 0 of records drawn like them and not trained on, n_nonmembers ≥ 2.
-        scores: record scores of the members; read by a calibration of your own that uses them. The shipped one does not: on
-            data sets left out, no quantile of any score improved on the losses (docs/calibration.md).
-        fpr: "auto" = max(1e-3, 1/min(n_members, n_nonmembers)), or a level in [1/min(n_members, n_nonmembers), 1].
-        references: number K of reference models of the attack in question; 4 to 64 with the shipped calibration.
+        nonmember_losses: (n_nonmembers,) finite losses ≥ 0 of records drawn like them and not
+            trained on, n_nonmembers ≥ 2.
+        scores: record scores of the members; read by a calibration of your own that uses them. The
+            shipped one does not: on data sets left out, no quantile of any score improved on the
+                losses (docs/calibration.md).
+        fpr: "auto" = max(1e-3, 1/min(n_members, n_nonmembers)), or a level in [1/min(n_members,
+            n_nonmembers), 1].
+        references: number K of reference models of the attack in question; 4 to 64 with the shipped
+            calibration.
         seed: of the resampling; the same seed gives the same intervals.
-        member_correct: (n_members,) booleans, the model predicts the record's class; None = no accuracy gap.
+        member_correct: (n_members,) booleans, the model predicts the record's class; None = no
+            accuracy gap.
         nonmember_correct: (n_nonmembers,) likewise; both or neither.
-        member_margins: (n_members,) margins φ = f_y − log Σ_{c≠y} e^{f_c} of the members from the logits f ((2y − 1)·f for one logit),
-            in the order of the losses; None = those of the losses, which end at 36, where a loss is the rounding error of 1.
-        nonmember_margins: (n_nonmembers,) likewise; both or neither. The prediction and `extrapolated` read them.
+        member_margins: (n_members,) margins φ = f_y − log Σ_{c≠y} e^{f_c} of the members from the
+            logits f ((2y − 1)·f for one logit), in the order of the losses; None = those of the
+            losses, which end at 36, where a loss is the rounding error of 1.
+        nonmember_margins: (n_nonmembers,) likewise; both or neither. The prediction and
+            `extrapolated` read them.
         resamples: bootstrap resamples, ≥ 100.
         level: coverage of the intervals of measured figures, in (0, 1).
         calibration: one of your own from `fit_calibration`; None = the shipped one.
-        family: of the model, "linear" or "network" for those behind the shipped calibration; for any other (a name such as "random
-            forest", or "unknown") nothing is predicted. None = you vouch that the model is like the setups.
-        not_predicted: why no attack rate should be predicted; stored as `reason`. Give it for losses that are no cross-entropies
-            of hard labels (squared errors, soft targets): from the losses alone that cannot be seen.
+        family: of the model, "linear" or "network" for those behind the shipped calibration; for
+            any other (a name such as "random forest", or "unknown") nothing is predicted. None =
+            you vouch that the model is like the setups.
+        not_predicted: why no attack rate should be predicted; stored as `reason`. Give it for
+            losses that are no cross-entropies of hard labels (squared errors, soft targets): from
+            the losses alone that cannot be seen.
 
     Returns:
-        ModelRisk. `predicted_tpr` with its prediction interval comes from the calibration; `in_calibration_domain` and
-        `reason` say whether this model is like the setups behind it, or why nothing is predicted.
+        ModelRisk. `predicted_tpr` with its prediction interval comes from the calibration;
+        `in_calibration_domain` and `reason` say whether this model is like the setups behind it, or
+        why nothing is predicted.
 
     Raises:
-        InputError: losses that are negative, not finite, not 1-dimensional or fewer than two; margins that are not those of the
-            losses; a level below 1/min(n); an argument out of range.
+        InputError: losses that are negative, not finite, not 1-dimensional or fewer than two;
+            margins that are not those of the losses; a level below 1/min(n); an argument out of
+            range.
 
-    Exact when: the values always; the bootstrap of TNR and accuracy always; that of the other four up to 4,096
-        distinct losses.
-    Approximates: beyond that, losses are gathered into 4,096 atoms by pooled quantile, an atom's losses moving by a
-        Gaussian of their own variance. The interval of TNR is too short when fewer than about 5 members may exceed τ
-        (raise fpr for a firmer answer; benchmarks/tnr_coverage.py measures by how much); those of KS and
-        Wasserstein lean upwards when the two samples hardly differ.
+    Exact when: the values always; the bootstrap of TNR and accuracy always; that of the other four
+        up to 4,096 distinct losses.
+    Approximates: beyond that, losses are gathered into 4,096 atoms by pooled quantile, an atom's
+        losses moving by a Gaussian of their own variance. The interval of TNR is too short when
+        fewer than about 5 members may exceed τ (raise fpr for a firmer answer;
+        benchmarks/tnr_coverage.py measures by how much); those of KS and Wasserstein lean upwards
+        when the two samples hardly differ.
     Cost: O(n log n + resamples · min(n, 4096)); a few seconds for two million losses.
     Reference: [TAIL] §5, Eq. 4 with erratum 4, Table 1.
 

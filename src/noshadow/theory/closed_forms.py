@@ -11,10 +11,12 @@ from noshadow.theory.laws import BLOCK, GAUSS_NODES, error_rates, log_chi_square
 def expected_gap(h_bar: object, error: object, *, noise_variance: object, n: float, p: float, outputs: int = 1) -> Array:
     """Expected rise of a record's squared loss when it is left out of a least-squares fit with random Gaussian design.
 
-    E over V ~ χ²_k of (ε² + qσ²h̄/V)·h̄(2V + h̄)/(V + h̄)², k = n − p: the trapezoid rule in log V, relative error below 1e-10.
+    E over V ~ χ²_k of (ε² + qσ²h̄/V)·h̄(2V + h̄)/(V + h̄)², k = n − p: the trapezoid rule in log V,
+    relative error below 1e-10.
 
     Args:
-        h_bar: population leverage xᵀΣ⁻¹x ≥ 0 of each record; `h_bar`, `error` and `noise_variance` broadcast.
+        h_bar: population leverage xᵀΣ⁻¹x ≥ 0 of each record; `h_bar`, `error` and `noise_variance`
+            broadcast.
         error: structural error y − xᵀθ; its norm when `outputs` > 1.
         noise_variance: σ² ≥ 0 of each output.
         n: training records, this one included.
@@ -27,9 +29,11 @@ def expected_gap(h_bar: object, error: object, *, noise_variance: object, n: flo
     Raises:
         InputError: an argument is out of range, or shapes do not broadcast.
 
-    Exact when: covariates and noise are Gaussian, the fit is ordinary least squares, noise is independent of the record.
+    Exact when: covariates and noise are Gaussian, the fit is ordinary least squares, noise is
+        independent of the record.
     Approximates: a ridge fit, when p is its effective degrees of freedom.
-    Cost: about 30 nodes a record for large k, a few hundred for k ≤ 8; memory for 2²⁰ numbers at a time.
+    Cost: about 30 nodes a record for large k, a few hundred for k ≤ 8; memory for 2²⁰ numbers at a
+        time.
     Reference: [RET] Eq. (5), App. A.5 Eq. (17).
 
     Example:
@@ -77,7 +81,8 @@ def tradeoff(alpha: object, h_bar: object, error: object, *, noise_variance: obj
     """False-negative rate of the attack that calls a record a member when its loss is small, at false-positive rate `alpha`.
 
     β(α) = 1 − F_OUT(F_OUT⁻¹(α)/c²), F_OUT the law of (σ²h̄/k)·χ′²_q(‖ε‖²k/(σ²h̄)), c = k/(k + h̄).
-    h̄ = 0, or ε = 0 with σ² = 0: both losses have one law and β = 1 − α. σ² = 0 otherwise: two different points, β = 0.
+    h̄ = 0, or ε = 0 with σ² = 0: both losses have one law and β = 1 − α. σ² = 0 otherwise: two
+    different points, β = 0.
 
     Args:
         alpha: false-positive rates in (0, 1), broadcast with the record arguments.
@@ -90,8 +95,9 @@ def tradeoff(alpha: object, h_bar: object, error: object, *, noise_variance: obj
         InputError: an argument is out of range, or shapes do not broadcast.
         NumericalError: a quantile did not converge.
 
-    Exact when: k → ∞ (V is replaced by its mean k) for this attack. It is the most powerful test of the loss when the noncentrality
-        ‖ε‖²k/(σ²h̄) is at most q; above, the likelihood ratio rises before it falls in the loss and a two-sided test does better at low α.
+    Exact when: k → ∞ (V is replaced by its mean k) for this attack. It is the most powerful test of
+        the loss when the noncentrality ‖ε‖²k/(σ²h̄) is at most q; above, the likelihood ratio rises
+        before it falls in the loss and a two-sided test does better at low α.
     Cost: about 1 µs a record and α (one output), 10 µs (more outputs).
     Reference: [RET] Corollary 3.3, Eq. (4).
 
@@ -122,7 +128,8 @@ def fixed_design_tradeoff(alpha: object, leverage: object, *, outputs: int = 1) 
     Raises:
         InputError: an argument is out of range, or shapes do not broadcast.
 
-    Exact when: noise is Gaussian with one variance for all outputs and a non-member is a fresh target at the same features.
+    Exact when: noise is Gaussian with one variance for all outputs and a non-member is a fresh
+        target at the same features.
     Cost: O(records).
     Reference: [GLS] Prop. 3.3, Eq. (8).
 
@@ -142,7 +149,8 @@ def fixed_design_tradeoff(alpha: object, leverage: object, *, outputs: int = 1) 
 def fixed_design_statistic(residual: object, leverage: object, *, noise_variance: float) -> Array:
     """Log-likelihood ratio of member to non-member given a least-squares residual, design held fixed; larger = more likely a member.
 
-    S = (m/2)·ln((1 + h)/(1 − h)) − h‖r‖²/(σ²(1 − h²)). At h = 1 a member's residual is 0: S is +inf there, −inf for any other residual.
+    S = (m/2)·ln((1 + h)/(1 − h)) − h‖r‖²/(σ²(1 − h²)). At h = 1 a member's residual is 0: S is +inf
+    there, −inf for any other residual.
 
     Args:
         residual: (n,) or (n, m) target minus prediction.
@@ -181,8 +189,9 @@ def predicted_tpr(
 ) -> Array:
     """True-positive rate the small-loss attack reaches on each record of a fitted regression at false-positive rate `fpr`.
 
-    `tradeoff` with h̄ = k·h/(1 − h), ε = e/(1 − h), k = n − dof plugged in; k then only enters through σ² = RSS/(k·q).
-    Leverage 1 gives 1 (the model reproduces the target whatever it is). σ² = 0: 1 where e > 0 and h > 0, else `fpr`.
+    `tradeoff` with h̄ = k·h/(1 − h), ε = e/(1 − h), k = n − dof plugged in; k then only enters
+    through σ² = RSS/(k·q). Leverage 1 gives 1 (the model reproduces the target whatever it is).
+    σ² = 0: 1 where e > 0 and h > 0, else `fpr`.
 
     Args:
         fpr: false-positive rates in (0, 1), broadcast with the record arguments.
@@ -200,7 +209,8 @@ def predicted_tpr(
         InputError: an argument is out of range, or shapes do not broadcast.
         NotApplicable: n − dof ≤ 2.
 
-    Approximates: `tradeoff`, with estimates in the place of the population leverage, structural error and noise.
+    Approximates: `tradeoff`, with estimates in the place of the population leverage, structural
+        error and noise.
     Cost: as `tradeoff`.
     Reference: [RET] Corollary 3.3, Eq. (2) and (4).
 
@@ -228,17 +238,20 @@ def privacy_curve(
 ) -> Array:
     """LOWER BOUND on each record's privacy loss: the δ that threshold attacks on its loss already show at each ε; never a guarantee.
 
-    Largest, over thresholds t, of P_IN(ℓ < t) − e^ε·P_OUT(ℓ < t) and P_OUT(ℓ ≥ t) − e^ε·P_IN(ℓ ≥ t), not below 0, with the plug-in
-    laws of `predicted_tpr`. The thresholds form a grid; a coarser grid gives a smaller, still valid lower bound. Another attack, or a
-    model whose assumptions fail, may lose more privacy than this.
+    Largest, over thresholds t, of P_IN(ℓ < t) − e^ε·P_OUT(ℓ < t) and P_OUT(ℓ ≥ t) − e^ε·P_IN(ℓ ≥
+    t), not below 0, with the plug-in laws of `predicted_tpr`. The thresholds form a grid; a coarser
+    grid gives a smaller, still valid lower bound. Another attack, or a model whose assumptions
+    fail, may lose more privacy than this.
 
     Args:
         epsilon: (s,) values in [0, 700], nats.
-        leverage, residual_norm, noise_variance, n, dof, outputs: as in `predicted_tpr`; at most 1-dimensional.
+        leverage, residual_norm, noise_variance, n, dof, outputs: as in `predicted_tpr`; at most
+            1-dimensional.
         thresholds: grid points on each of two grids, one over the bulk of each law.
 
     Returns:
-        delta_lower_bound: (records, s) in [0, 1], non-increasing in ε; column of ε = 0 is the largest TPR − FPR. 1 at leverage 1.
+        delta_lower_bound: (records, s) in [0, 1], non-increasing in ε; column of ε = 0 is the
+            largest TPR − FPR. 1 at leverage 1.
 
     Raises:
         InputError: an argument is out of range, or shapes do not broadcast.
@@ -246,7 +259,8 @@ def privacy_curve(
 
     Approximates: the best threshold attack under the plug-in laws, from below.
     Cost: O(records·thresholds·s); with several outputs about 1 ms a record.
-    Reference: [RET] Corollary 3.3; (ε, δ) read off the trade-off curve as in f-differential privacy.
+    Reference: [RET] Corollary 3.3; (ε, δ) read off the trade-off curve as in f-differential
+        privacy.
 
     Example:
         >>> privacy_curve([0.0, 1.0], [0.01, 0.5], [1.0, 3.0], noise_variance=1.0, n=100, dof=5).round(3)

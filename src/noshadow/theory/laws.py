@@ -1,7 +1,8 @@
 """Loss laws inside and outside the training set, their quantiles and error rates.
 
-Letters: k = n − p, r = h̄/k, c = 1/(1 + r). Under OUT the loss is σ²r·χ′²_q(δ²) with δ = ‖ε‖/(σ√r); under IN it is c² times that.
-The module works with u = √(loss/(σ²r)), or w = u − δ where δ is so large that u would swallow the digits of w.
+Letters: k = n − p, r = h̄/k, c = 1/(1 + r). Under OUT the loss is σ²r·χ′²_q(δ²) with δ = ‖ε‖/(σ√r);
+under IN it is c² times that. The module works with u = √(loss/(σ²r)), or w = u − δ where δ is so
+large that u would swallow the digits of w.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,8 @@ from noshadow.checks import Array, NumericalError
 BLOCK = 1 << 20  # elements of one temporary array
 GAUSS_NODES = 20
 TINY = 1e-40  # ncx2 loses its left tail below 1e-50; raising a tail to this keeps δ a lower bound
-REACH = 9.0  # √χ′² is 1-Lipschitz in its Gaussian vector: beyond 9 of its centre lies less than 1e-18
+# √χ′² is 1-Lipschitz in its Gaussian vector: beyond 9 of its centre lies less than 1e-18
+REACH = 9.0
 UNIT_NODES, UNIT_WEIGHTS = (np.polynomial.legendre.leggauss(10)[0] + 1) / 2, np.polynomial.legendre.leggauss(10)[1] / 2
 
 
@@ -30,7 +32,8 @@ def threshold_deltas(weights: Array, growth: Array, delta: Array, drift: Array, 
     wide = _law(u * stretch, w + (w * growth + drift), delta, q)
     narrow = _law(u / stretch, (w - drift) / stretch, delta, q)
     best = np.zeros((len(w), len(weights)))
-    for member, other in ((wide, bulk), (bulk, narrow)):  # thresholds u over the OUT bulk, then c·u over the IN bulk
+    # thresholds u over the OUT bulk, then c·u over the IN bulk
+    for member, other in ((wide, bulk), (bulk, narrow)):
         for j, weight in enumerate(weights):
             gain = np.maximum(member[0] - weight * np.maximum(other[0], TINY), other[1] - weight * np.maximum(member[1], TINY))
             best[:, j] = np.maximum(best[:, j], gain.max(1))
@@ -72,7 +75,8 @@ def _near_quantile(alpha: Array, delta: Array, q: int) -> Array:
         cdf, sf, pdf = _near_law(np.exp(x), delta[i], q)
         return cdf, sf, pdf * np.exp(x)
 
-    # F ≤ (u²/2)^{q/2}/Γ(q/2 + 1); F ≥ e^{−δ²/2}·F_{χ²_q}; √χ′²_q ≤ √χ²_q + δ in law; 1e-9 covers the rounding of the bounds
+    # F ≤ (u²/2)^{q/2}/Γ(q/2 + 1); F ≥ e^{−δ²/2}·F_{χ²_q}; √χ′²_q ≤ √χ²_q + δ in law; 1e-9 covers
+    # the rounding of the bounds
     low = np.log(2) / 2 + (np.log(alpha) + special.gammaln(q / 2 + 1)) / q
     with np.errstate(over="ignore", divide="ignore"):
         inflated = np.minimum(alpha * np.exp(delta**2 / 2), 1.0)
@@ -96,7 +100,8 @@ def _central_quantile(alpha: Array, q: int) -> Array:
 def _quantile(law: Callable[[Array, Array], tuple[Array, Array, Array]], alpha: Array, low: Array, high: Array, start: Array) -> Array:
     """Newton steps on the logarithm of the smaller tail, halving the bracket wherever a step leaves it.
 
-    All records walk together: brentq takes one at a time and needs no less than eight times as long.
+    All records walk together: brentq takes one at a time and needs no less than eight times as
+    long.
     """
     x, active = np.clip(start, low, high), np.arange(len(alpha))
     low, high = low.copy(), high.copy()
@@ -145,7 +150,8 @@ def _near_law(u: Array, delta: Array, q: int) -> tuple[Array, Array, Array]:
             return cdf, sf, 2 * u * stats.ncx2.pdf(square, q, centre)
         below, above = u - delta, u + delta
         cdf = special.ndtr(below) - special.ndtr(-above)
-        small = (u <= 1) & (u * delta <= 1)  # there the difference cancels; integrate 2φ(δ)·cosh(δt)·e^{−t²/2} over [0, u] instead
+        # there the difference cancels; integrate 2φ(δ)·cosh(δt)·e^{−t²/2} over [0, u] instead
+        small = (u <= 1) & (u * delta <= 1)
         t = u[small, None] * UNIT_NODES
         cdf[small] = 2 * u[small] * _phi(delta[small]) * ((np.cosh(delta[small, None] * t) * np.exp(-(t**2) / 2)) @ UNIT_WEIGHTS)
         return cdf, special.ndtr(-below) + special.ndtr(-above), _phi(below) + _phi(above)
@@ -154,7 +160,8 @@ def _near_law(u: Array, delta: Array, q: int) -> tuple[Array, Array, Array]:
 def _far_law(w: Array, delta: Array, q: int) -> tuple[Array, Array, Array]:
     """CDF, survival function and density of √χ′²_q(δ²) − δ at w, for δ ≥ 20 + √q: relative error below 1e-11 (tested).
 
-    χ′²_q(δ²) = (Z + δ)² + Y with Y ~ χ²_{q−1}; Gauss–Laguerre quadrature over Y of the folded normal law at √(u² − Y).
+    χ′²_q(δ²) = (Z + δ)² + Y with Y ~ χ²_{q−1}; Gauss–Laguerre quadrature over Y of the folded
+    normal law at √(u² − Y).
     """
     y, weights = _laguerre_rule((q - 1) / 2)
     w, delta = w[:, None], delta[:, None]
@@ -182,9 +189,10 @@ def _laguerre_rule(shape: float, size: int = GAUSS_NODES) -> tuple[Array, Array]
 def log_chi_square_rule(k: float, h_bar: Array) -> tuple[Array, Array, Array]:
     """Nodes log V and trapezoid weights for E[f(V)] and E[f(V)/V], V ~ χ²_k, f bounded and constant for V ≪ min(h̄, 1).
 
-    x = log(V/k) has density ∝ exp((k/2)(x − eˣ + 1)); f may add up to e^{−2x}. Both ends are cut where e^{−42} is left, by
-    eˣ − 1 − x ≥ x²/2 on the right and ≥ x²/(2 + 2|x|/3) on the left. For k ≤ 8 the left end is a pure exponential
-    long before it is negligible: its infinite trapezoid sum is the geometric series folded into the first weight.
+    x = log(V/k) has density ∝ exp((k/2)(x − eˣ + 1)); f may add up to e^{−2x}. Both ends are cut
+    where e^{−42} is left, by eˣ − 1 − x ≥ x²/2 on the right and ≥ x²/(2 + 2|x|/3) on the left. For
+    k ≤ 8 the left end is a pure exponential long before it is negligible: its infinite trapezoid
+    sum is the geometric series folded into the first weight.
     """
     step = min(0.2, 0.6 * float(np.sqrt(2 / k)))
     if k > 8:

@@ -18,7 +18,8 @@ def margin_tpr(fpr: object, gap: object, deviation_in: object, deviation_out: ob
     Args:
         fpr: false-positive rates in (0, 1), broadcast with the others.
         gap: how much larger φ is with the record; measured, or a `shift` brought to scale.
-        deviation_in, deviation_out: standard deviations > 0 of φ over trainings with and without the record.
+        deviation_in, deviation_out: standard deviations > 0 of φ over trainings with and without
+            the record.
 
     Returns:
         TPR in [0, 1], of the broadcast shape.
@@ -26,8 +27,8 @@ def margin_tpr(fpr: object, gap: object, deviation_in: object, deviation_out: ob
     Raises:
         InputError: an argument is out of range, or shapes do not broadcast.
 
-    Exact when: φ is Gaussian on both sides. The likelihood-ratio test of two Gaussians with unequal deviations is two-sided and
-        reaches at least as much.
+    Exact when: φ is Gaussian on both sides. The likelihood-ratio test of two Gaussians with unequal
+        deviations is two-sided and reaches at least as much.
     Cost: O(1) a value.
     Reference: Carlini et al. 2022.
 

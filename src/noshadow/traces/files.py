@@ -20,7 +20,8 @@ def load_loss_traces(path: str | Path) -> tuple[Array, Array | None]:
     """Losses (n, recordings), float64, and ids (n,) or None, from a file that `LossTraces.save` wrote; never unpickles.
 
     Raises:
-        InputError: the file is missing, has unknown or missing keys, holds pickled objects or losses that are not finite.
+        InputError: the file is missing, has unknown or missing keys, holds pickled objects or
+            losses that are not finite.
     """
     owner = "load_loss_traces"
     require_suffix(path, owner)

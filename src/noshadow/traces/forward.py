@@ -19,15 +19,17 @@ from noshadow.views.view import Settings
 def module_losses(model: nn.Module, data: object, *, task: str, settings: Settings, last: Source | None) -> tuple[Array, Source]:
     """Loss of each record, (n,), which may be NaN when training diverged, and where the outputs were read.
 
-    The output is the one `audit` reads. Where no Linear gives it, as in transformers that pool the logits of tokens, what is
-    called its logits is taken, or the output that the caller named.
+    The output is the one `audit` reads. Where no Linear gives it, as in transformers that pool the
+    logits of tokens, what is called its logits is taken, or the output that the caller named.
 
     Args:
-        model: any nn.Module that `audit` reads, or one whose output has `.logits`, one row per record.
+        model: any nn.Module that `audit` reads, or one whose output has `.logits`, one row per
+            record.
         data: the records, as for `audit`.
         task: "auto" or a task.
         settings: how to run.
-        last: where the outputs were read before. A diverged model's head cannot be told by its output: NaN equals nothing.
+        last: where the outputs were read before. A diverged model's head cannot be told by its
+            output: NaN equals nothing.
 
     Raises:
         InputError: the model or the data cannot be read.

@@ -21,25 +21,31 @@ from noshadow.views.view import Settings
 class LossTraces:
     """Losses of every record over a training, (n, recordings); `audit(…, loss_traces=)` turns them into `lt_iqr`.
 
-    One recorder belongs to one training. Call `record(model)` before the first step and after every epoch, or
-    hand one of the callbacks to a trainer; a training without PyTorch or scikit-learn gives its own losses to
-    `append`.
+    One recorder belongs to one training. Call `record(model)` before the first step and after every
+    epoch, or hand one of the callbacks to a trainer; a training without PyTorch or scikit-learn
+    gives its own losses to `append`.
 
     Args:
-        data: the training records: (X, y), a map-style Dataset or a DataLoader, without random augmentation. They are
-            read in the data's own order even when the loader shuffles. None when only `append` is used.
+        data: the training records: (X, y), a map-style Dataset or a DataLoader, without random
+            augmentation. They are read in the data's own order even when the loader shuffles. None
+            when only `append` is used.
         task: "auto", "regression", "classification" or "binary".
-        batch_size: records in one forward pass. The audit's losses are the same to the last digit under its batch size.
-        device: where to run an nn.Module; it returns to its own device after each recording. None: where it is.
-        ids: (n,) unique integers or strings; the audit then matches records by id. None: by position.
-        layer: name of the nn.Linear to read, or "auto" for the one that produces the model's output.
-        output: of a model that returns several tensors, the name or position of its output, or "auto"; as in `audit`.
+        batch_size: records in one forward pass. The audit's losses are the same to the last digit
+            under its batch size.
+        device: where to run an nn.Module; it returns to its own device after each recording. None:
+            where it is.
+        ids: (n,) unique integers or strings; the audit then matches records by id. None: by
+            position.
+        layer: name of the nn.Linear to read, or "auto" for the one that produces the model's
+            output.
+        output: of a model that returns several tensors, the name or position of its output, or
+            "auto"; as in `audit`.
 
     Raises:
         InputError: an argument breaks a rule.
 
-    Cost: a recording is one forward pass over the data and holds the outputs of all records, not their features;
-        8 bytes a record and recording are kept.
+    Cost: a recording is one forward pass over the data and holds the outputs of all records, not
+        their features; 8 bytes a record and recording are kept.
     Reference: Pollock et al. 2025 (arXiv 2411.05743).
 
     Example:
@@ -62,7 +68,8 @@ class LossTraces:
         output: str | int = "auto",
     ) -> None:
         require_choice(task, ("auto", *TASKS), "LossTraces", "task")
-        Settings(batch_size=batch_size, output=output, owner="LossTraces")  # refuses a wrong size now, not when training starts
+        # refuses a wrong size now, not when training starts
+        Settings(batch_size=batch_size, output=output, owner="LossTraces")
         if data is not None and not (isinstance(data, (tuple, list)) and len(data) == 2):
             records_of(data, "LossTraces", "data", seed=0)
         self._data, self._task = data, task
@@ -89,14 +96,17 @@ class LossTraces:
     def record(self, model: object) -> None:
         """Add the loss of every record under the model as it is now.
 
-        The model runs in eval mode without gradients. Its training flags, its device, its BatchNorm statistics and the
-        random states of Python, NumPy and torch are afterwards as they were, also when its forward raises.
+        The model runs in eval mode without gradients. Its training flags, its device, its BatchNorm
+        statistics and the random states of Python, NumPy and torch are afterwards as they were,
+        also when its forward raises.
 
         Args:
-            model: an nn.Module whose output comes from a final nn.Linear or has `.logits`, or a fitted scikit-learn estimator.
+            model: an nn.Module whose output comes from a final nn.Linear or has `.logits`, or a
+                fitted scikit-learn estimator.
 
         Raises:
-            InputError: no data was given, the model cannot be read, or a loss is NaN or infinite; nothing is added then.
+            InputError: no data was given, the model cannot be read, or a loss is NaN or infinite;
+                nothing is added then.
 
         Exact: the audit's `loss` column for the same weights, data and batch size.
         Cost: one forward pass; the outputs of all records are held while it runs.
@@ -121,7 +131,8 @@ class LossTraces:
             losses: (n,), computed in evaluation mode on un-augmented records.
 
         Raises:
-            InputError: not one finite number a record, or not as many as in the first recording; nothing is added then.
+            InputError: not one finite number a record, or not as many as in the first recording;
+                nothing is added then.
         """
         self._add(as_array(losses, "LossTraces.append", "losses"), "LossTraces.append")
 
@@ -138,11 +149,12 @@ class LossTraces:
     def lightning_callback(self, *, module_attribute: str | None = None) -> Any:
         """A Lightning Callback that records when training starts (after any sanity check) and after each epoch.
 
-        Only global rank zero records. A recorder that already holds recordings skips the one at the start, so that
-        a training in several `fit` calls gives one column an epoch.
+        Only global rank zero records. A recorder that already holds recordings skips the one at the
+        start, so that a training in several `fit` calls gives one column an epoch.
 
         Args:
-            module_attribute: name of the sub-module whose forward gives the outputs, when the LightningModule's does not.
+            module_attribute: name of the sub-module whose forward gives the outputs, when the
+                LightningModule's does not.
 
         Raises:
             InputError: Lightning is not installed; later, inside `fit`, whatever `record` refuses.
@@ -152,11 +164,13 @@ class LossTraces:
     def transformers_callback(self) -> Any:
         """A transformers TrainerCallback that records when training begins and after each epoch.
 
-        Records on world process zero, and skips the start as `lightning_callback` does. Data come as for `record`:
-        where the Trainer has a collator, pass a DataLoader with it as `collate_fn`.
+        Records on world process zero, and skips the start as `lightning_callback` does. Data come
+        as for `record`: where the Trainer has a collator, pass a DataLoader with it as
+            `collate_fn`.
 
         Raises:
-            InputError: transformers is not installed; later, inside `train`, whatever `record` refuses.
+            InputError: transformers is not installed; later, inside `train`, whatever `record`
+                refuses.
         """
         return transformers_callback(self)
 

@@ -56,21 +56,28 @@ def view(
     """Signals of both splits with the model's head, its training's λ and its weights' digest.
 
     Args:
-        model: an nn.Module whose output comes from a final nn.Linear, or a fitted scikit-learn estimator.
-        train: the training records: (X, y), and for an nn.Module also a map-style Dataset or a DataLoader.
+        model: an nn.Module whose output comes from a final nn.Linear, or a fitted scikit-learn
+            estimator.
+        train: the training records: (X, y), and for an nn.Module also a map-style Dataset or a
+            DataLoader.
         test: records the model has not seen, in the same form; None or no records is allowed.
         task: "auto", "regression", "classification" or "binary".
-        weight_decay: ≥ 0, the optimiser's, for an nn.Module; a scikit-learn estimator holds its own penalty.
-        layer: name of the nn.Linear to read, or "auto" for the one that produces the model's output.
-        output: of a model that returns several tensors, the name or position of its output, or "auto"; as in `audit`.
+        weight_decay: ≥ 0, the optimiser's, for an nn.Module; a scikit-learn estimator holds its own
+            penalty.
+        layer: name of the nn.Linear to read, or "auto" for the one that produces the model's
+            output.
+        output: of a model that returns several tensors, the name or position of its output, or
+            "auto"; as in `audit`.
         batch_size: records in one forward pass.
-        device: where to run an nn.Module; it returns to its own device afterwards. None: where it is.
+        device: where to run an nn.Module; it returns to its own device afterwards. None: where it
+            is.
         progress: draw a bar on a terminal.
         seed: repeats random transforms of the data.
         owner: the function named in error messages.
 
     Raises:
-        InputError: the model, the data or an argument cannot be read; one sentence says which and why.
+        InputError: the model, the data or an argument cannot be read; one sentence says which and
+            why.
 
     Cost: one forward pass over each split; memory is that of the signals and one batch.
 
@@ -93,23 +100,28 @@ def collect_signals(
 ) -> Signals:
     """Features, outputs and targets of one split, in the data's own order.
 
-    Features are the inputs of the last linear layer without the bias column, outputs its raw values (logits
-    or predictions), even when the model itself ends in a softmax or a sigmoid.
+    Features are the inputs of the last linear layer without the bias column, outputs its raw values
+    (logits or predictions), even when the model itself ends in a softmax or a sigmoid.
 
     Args:
-        model: an nn.Module whose output comes from a final nn.Linear, or a fitted scikit-learn estimator.
-        data: (X, y), and for an nn.Module also a map-style Dataset or a DataLoader; at least one record.
+        model: an nn.Module whose output comes from a final nn.Linear, or a fitted scikit-learn
+            estimator.
+        data: (X, y), and for an nn.Module also a map-style Dataset or a DataLoader; at least one
+            record.
         batch_size: records in one forward pass.
-        device: where to run an nn.Module; it returns to its own device afterwards. None: where it is.
-        layer: name of the nn.Linear to read, or "auto" for the one that produces the model's output.
-        output: of a model that returns several tensors, the name or position of its output, or "auto"; as in `audit`.
+        device: where to run an nn.Module; it returns to its own device afterwards. None: where it
+            is.
+        layer: name of the nn.Linear to read, or "auto" for the one that produces the model's
+            output.
+        output: of a model that returns several tensors, the name or position of its output, or
+            "auto"; as in `audit`.
 
     Returns:
         Signals with n rows; its features are None for estimators without a linear head.
 
     Raises:
-        InputError: the model, the data or an argument cannot be read; the model returns something else than its head's output for
-            some record; one sentence says which and why.
+        InputError: the model, the data or an argument cannot be read; the model returns something
+            else than its head's output for some record; one sentence says which and why.
 
     Cost: one forward pass; memory is that of the signals and one batch.
 
@@ -141,23 +153,27 @@ def collect_outputs(
 ) -> tuple[Signals, str]:
     """Outputs and targets of one split without features, in the data's own order, and the task the model settles.
 
-    Outputs are raw logits or predictions, even when the model itself ends in a softmax or a sigmoid after its last Linear;
-    a module whose output no Linear gives is taken at its word, unless that word is probabilities. So is a record for which the
-    model says something else than its head.
+    Outputs are raw logits or predictions, even when the model itself ends in a softmax or a sigmoid
+    after its last Linear; a module whose output no Linear gives is taken at its word, unless that
+    word is probabilities. So is a record for which the model says something else than its head.
 
     Args:
         model: any nn.Module with one row of outputs per record, or a fitted scikit-learn estimator.
-        data: (X, y), and for an nn.Module also a map-style Dataset or a DataLoader; at least one record.
+        data: (X, y), and for an nn.Module also a map-style Dataset or a DataLoader; at least one
+            record.
         task: "auto", or the task, where it is known.
         transform: changes the inputs of a batch before the model sees them.
         batch_size: records in one forward pass.
-        device: where to run an nn.Module; it returns to its own device afterwards. None: where it is.
-        output: of a model that returns several tensors, the name or position of its output, or "auto"; as in `audit`.
+        device: where to run an nn.Module; it returns to its own device afterwards. None: where it
+            is.
+        output: of a model that returns several tensors, the name or position of its output, or
+            "auto"; as in `audit`.
         progress: draw a bar on a terminal.
         owner: the function named in error messages.
 
     Returns:
-        (Signals, task): n rows without features; the task, or "auto" where the model leaves it open.
+        (Signals, task): n rows without features; the task, or "auto" where the model leaves it
+            open.
 
     Raises:
         InputError: the model, the data or an argument cannot be read; an output is not finite.

@@ -57,8 +57,9 @@ def part_at(returned: object, path: Path) -> Tensor | None:
 def chosen_part(returned: object, target: object, ran: Mapping[nn.Linear, Ran], *, output: str | int, owner: str) -> Part | None:
     """The part of a model's return value that is its output for these records; None when it holds no tensor.
 
-    A single tensor is taken as it is. Of several, those count that hold one row per record. One called logits goes first;
-    then the width must fit the targets, and names, the features of another's Linear and the Linear that gives it decide.
+    A single tensor is taken as it is. Of several, those count that hold one row per record. One
+    called logits goes first; then the width must fit the targets, and names, the features of
+    another's Linear and the Linear that gives it decide.
 
     Args:
         returned: of a forward pass on a few records.
@@ -68,7 +69,8 @@ def chosen_part(returned: object, target: object, ran: Mapping[nn.Linear, Ran], 
         owner: the function named in error messages.
 
     Raises:
-        InputError: no such output, or more than one that may be meant; the sentence lists them with their shapes.
+        InputError: no such output, or more than one that may be meant; the sentence lists them with
+            their shapes.
     """
     found = parts_of(returned)
     if output != "auto":
@@ -182,7 +184,8 @@ def _given_by_linear(parts: Sequence[Part], ran: Mapping[nn.Linear, Ran]) -> Par
         return None
     _, best, _ = min(given, key=lambda one: list(ENDINGS).index(one[2]))
     rest = [part for part in parts if all(part is not one for _, one, _ in given)]
-    # Logits may come from weights that are no nn.Linear; an embedding is then the only thing that a Linear gives.
+    # Logits may come from weights that are no nn.Linear; an embedding is then the only thing that a
+    # Linear gives.
     return None if any(_width(part) < _width(best) for part in rest) else best
 
 

@@ -27,7 +27,8 @@ class Collated:
     Attributes:
         whole: as the user's collate_fn made it of all records.
         records: how many they were.
-        alone: as it made it of each record by itself, where the whole cannot be trusted; None where it can.
+        alone: as it made it of each record by itself, where the whole cannot be trusted; None where
+            it can.
         trouble: why single records could not be collated, or "".
     """
 
@@ -40,16 +41,19 @@ class Collated:
 def collated(items: list[Any], *, collate: Collate) -> Collated:
     """A batch as the user's collate_fn makes it, and each record by itself where that batch does not hold them in order.
 
-    The batch is trusted when inputs and targets of every record are the same in it as in smaller batches (padding apart). A collate_fn
-    that sorts, drops, repeats, mixes or changes records at random is not; a single record is right whatever it does.
+    The batch is trusted when inputs and targets of every record are the same in it as in smaller
+    batches (padding apart). A collate_fn that sorts, drops, repeats, mixes or changes records at
+    random is not; a single record is right whatever it does.
 
-    Cost: 2√n more calls for n records, none of which moves the random states. Runs where the loader collates: in its workers.
+    Cost: 2√n more calls for n records, none of which moves the random states. Runs where the loader
+        collates: in its workers.
     """
     if len(items) == 1:
         return Collated(collate(items), 1)
     with _random_states_kept():
         renewed = partial(_renewed, arrays=_changes_arrays(items[:2], collate))
-    kept = [renewed(item) for item in items]  # before the user's function sorts the list, or pops from its records
+    # before the user's function sorts the list, or pops from its records
+    kept = [renewed(item) for item in items]
     whole = collate(items)
     with _random_states_kept():
         if _in_order(whole, kept, collate, renewed):
@@ -64,8 +68,9 @@ def collated(items: list[Any], *, collate: Collate) -> Collated:
 def _in_order(whole: Any, items: list[Any], collate: Collate, renewed: Callable[[Any], Any]) -> bool:
     """Whether every record stands at its own place in the batch.
 
-    Two ways to cut n places into about √n groups are compared: neighbours, and every √n-th. A batch whose places hold what the groups
-    hold maps each group of both kinds onto itself, and one place is all that a group of the one kind shares with one of the other.
+    Two ways to cut n places into about √n groups are compared: neighbours, and every √n-th. A batch
+    whose places hold what the groups hold maps each group of both kinds onto itself, and one place
+    is all that a group of the one kind shares with one of the other.
     """
     count = len(items)
     size = math.ceil(math.sqrt(count)) if count > 2 else 1

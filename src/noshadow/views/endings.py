@@ -17,7 +17,8 @@ ENDINGS: Mapping[str, Callable[[Tensor], Tensor]] = {
 }
 # Below this share of a record's largest output a difference is rounding: no loss moves by it.
 ROUNDING = 1e-6
-# Of probabilities and their logarithms, which two programs round differently (float32 or float64; shorter floats).
+# Of probabilities and their logarithms, which two programs round differently (float32 or float64;
+# shorter floats).
 ENDING_ROUNDING = (1e-4, 5e-2)
 SUM_TOLERANCE = 1e-3
 
@@ -57,7 +58,8 @@ def row_differences(ending: str, raw: Tensor, own: Tensor) -> Tensor:
     Args:
         ending: a key of ENDINGS.
         raw: (n, m) output of the head.
-        own: (n, m) output of the model. Probabilities are compared relative to their size, since a loss is their logarithm.
+        own: (n, m) output of the model. Probabilities are compared relative to their size, since a
+            loss is their logarithm.
     """
     expected, given = ENDINGS[ending](raw), own
     if torch.equal(expected, given):  # the usual case, at the price of the ending alone

@@ -59,9 +59,10 @@ def forward_pass(
 def head_agreement(source: Source, passes: Mapping[str, Collected]) -> dict[str, Any]:
     """How far the outputs of the splits are those of the head, JSON-ready: what finding NS043 is drawn from.
 
-    Keys: `layer`, `ending` and `output` (the way to the model's output, "" for a lone tensor), `used` ("model", or "layer" when
-    the caller named it), `records` compared, `differing`, `largest` difference (None when shapes differ too), `first` (the
-    split and row of the first), `train_rows` (up to ten).
+    Keys: `layer`, `ending` and `output` (the way to the model's output, "" for a lone tensor),
+    `used` ("model", or "layer" when the caller named it), `records` compared, `differing`,
+    `largest` difference (None when shapes differ too), `first` (the split and row of the first),
+    `train_rows` (up to ten).
     """
     assert source.head is not None
     places = {name: np.flatnonzero(one.gaps) for name, one in passes.items()}

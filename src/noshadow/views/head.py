@@ -40,7 +40,8 @@ class Head:
 class Source:
     """Where a model's outputs are read: the way to them in what it returns, and the Linear that gives them.
 
-    `path` is None when a Linear was named and nothing that the model returns can be held against it.
+    `path` is None when a Linear was named and nothing that the model returns can be held against
+    it.
     """
 
     path: Path | None
@@ -67,12 +68,14 @@ def found_source(model: nn.Module, batch: Batch, device: torch.device, settings:
         model: in eval mode, under no_grad.
         batch: a few records.
         device: where the model is.
-        settings: `layer`, "auto" or the name of a Linear that runs; `output`, "auto" or a name or position; `owner`.
-        headless: where no Linear gives the output, "refuse", take what is called "logits" alone, or "take" any output.
+        settings: `layer`, "auto" or the name of a Linear that runs; `output`, "auto" or a name or
+            position; `owner`.
+        headless: where no Linear gives the output, "refuse", take what is called "logits" alone, or
+            "take" any output.
 
     Raises:
-        InputError: no output or more than one may be meant, no Linear gives it (the sentence names those that ran, in
-            order), or its output is not one row per record.
+        InputError: no output or more than one may be meant, no Linear gives it (the sentence names
+            those that ran, in order), or its output is not one row per record.
     """
     owner = settings.owner
     returned, ran = _probed(model, batch, device, owner)

@@ -25,8 +25,9 @@ class Layer:
 def ran_layers(model: nn.Module, run: Callable[[], object]) -> tuple[Layer, ...]:
     """The layers of a model in the order in which they last started to run.
 
-    A parameter belongs to the innermost module around it that ran: attention, say, answers for weights of submodules it
-    never calls. A parameter used by several modules belongs to the one that ran last, and is counted once.
+    A parameter belongs to the innermost module around it that ran: attention, say, answers for
+    weights of submodules it never calls. A parameter used by several modules belongs to the one
+    that ran last, and is counted once.
     """
     order: dict[nn.Module, None] = {}
 

@@ -41,7 +41,8 @@ class Records:
         batches: size → its batches, whose records stand in the data set's own order.
         chosen: groups of places → the batches of each group, read anew.
         names: what the data call the records; None where that is 0 … count − 1.
-        data_notes: what a reader must know of the data; reading_notes: of how they were read, filled while they are.
+        data_notes: what a reader must know of the data; reading_notes: of how they were read,
+            filled while they are.
         in_memory: whether the batches are held already: a second walk need not read the data.
     """
 
@@ -68,15 +69,16 @@ def records_of(data: object, owner: str, argument: str, *, seed: int) -> Records
     """The records of a split in the data set's own order, even when its loader shuffles.
 
     Args:
-        data: (X, y) with X an array, a tuple of arrays (several inputs) or a dict of arrays (named inputs);
-            a map-style Dataset; or a DataLoader, of which data set, collate_fn and workers are used;
-            or Records, which are returned as they are.
+        data: (X, y) with X an array, a tuple of arrays (several inputs) or a dict of arrays (named
+            inputs); a map-style Dataset; or a DataLoader, of which data set, collate_fn and workers
+            are used; or Records, which are returned as they are.
         owner: the function named in error messages.
         argument: the argument named in error messages.
         seed: of the workers of a loader.
 
     Raises:
-        InputError: the records have no fixed order (iterable data set, custom sampler) or no targets, or X and y do not belong together.
+        InputError: the records have no fixed order (iterable data set, custom sampler) or no
+            targets, or X and y do not belong together.
     """
     if isinstance(data, Records):
         return data
@@ -134,7 +136,8 @@ def _numeric(value: object, owner: str, argument: str) -> Array | Tensor:
 def _tensor(rows: Array | Tensor) -> Tensor:
     if isinstance(rows, Tensor):
         return rows
-    # A fresh, native, contiguous copy: torch shares memory with what it is given and warns when that is read-only.
+    # A fresh, native, contiguous copy: torch shares memory with what it is given and warns when
+    # that is read-only.
     return torch.from_numpy(np.array(rows, dtype=rows.dtype.newbyteorder("="), order="C"))
 
 

@@ -36,7 +36,8 @@ class Network:
         layers: the chosen layers, in the order in which they last started to run.
         parameters: name → float64 tensor of every chosen parameter.
         constants: name → float64 tensor of the other parameters and of floating buffers.
-        source: where the outputs are: of the Linear whose output is taken, or without one the model's own.
+        source: where the outputs are: of the Linear whose output is taken, or without one the
+            model's own.
         device: where it runs. owner: the function named in error messages.
         unvectorised: "refuse", or "loop" to go record by record where torch.func cannot.
         notes: what was left out, and why.
@@ -103,13 +104,18 @@ def network_view(
     """A network over the chosen layers, on a copy of the module that is left to itself, and the records it was trained on.
 
     Args:
-        model: an nn.Module. data: (X, y), a map-style Dataset or a DataLoader (its order is fixed by us).
-        layers: "last", "all" or the number k of last parameterised layers, by the order in which they run.
+        model: an nn.Module. data: (X, y), a map-style Dataset or a DataLoader (its order is fixed
+            by us).
+        layers: "last", "all" or the number k of last parameterised layers, by the order in which
+            they run.
         layer: name of the nn.Linear whose output counts, "auto" for the model's own.
-        output: of a model that returns several tensors, the name or position of its output, or "auto".
+        output: of a model that returns several tensors, the name or position of its output, or
+            "auto".
         batch_size: records in the forward pass that compares the model's outputs with its head's.
-        unvectorised: "refuse", or "loop" to differentiate record by record where torch.func cannot go over many at once.
-        device: where to run. seed: repeats random transforms of the data. owner: the function named in error messages.
+        unvectorised: "refuse", or "loop" to differentiate record by record where torch.func cannot
+            go over many at once.
+        device: where to run. seed: repeats random transforms of the data. owner: the function named
+            in error messages.
 
     Raises:
         InputError: no such layers, nothing trainable in them, or a model that cannot be read.
@@ -120,7 +126,8 @@ def network_view(
     settings = Settings(layer=layer, output=output, batch_size=batch_size, device=device, progress=False, seed=seed, owner=owner)
     records = _repeated(read_once(present(records_of(data, owner, "train", seed=seed), owner, "train")), seed)
     with ExitStack() as stack:
-        # A forward pass may leave things behind (caches, weight_norm's weight, counters): not in the user's own module.
+        # A forward pass may leave things behind (caches, weight_norm's weight, counters): not in
+        # the user's own module.
         with users_code(owner, "model must be copyable by copy.deepcopy"):
             model = copy.deepcopy(model)
         _with_dense_gradients(model)
@@ -226,7 +233,8 @@ def naming_the_module(network: Network) -> Iterator[None]:
     names = {module: name or "model" for name, module in network.module.named_modules()}
     running: list[nn.Module] = []
     hooks = [module.register_forward_pre_hook(lambda m, _: running.append(m)) for module in names]
-    # Only a forward pass that ends well is taken off: after an error the innermost module is still there.
+    # Only a forward pass that ends well is taken off: after an error the innermost module is still
+    # there.
     hooks += [module.register_forward_hook(lambda _, __, ___: _taken_off(running)) for module in names]
     try:
         yield

@@ -14,12 +14,14 @@ from noshadow.views.row_names import index_names
 def paired_targets(inputs: object, targets: Any, owner: str, argument: str) -> tuple[Any, tuple[str, ...]]:
     """The targets in the order of the inputs, and a note where that was not their own.
 
-    Where inputs and targets both have a pandas index, its labels say which belong together. Another order of the same labels is put
-    right. What labels cannot settle is refused: other labels, repeated ones, or plain row numbers beside the same numbers in another
-    order, which shuffled data leave behind as often as data shuffled on one side alone.
+    Where inputs and targets both have a pandas index, its labels say which belong together. Another
+    order of the same labels is put right. What labels cannot settle is refused: other labels,
+    repeated ones, or plain row numbers beside the same numbers in another order, which shuffled
+    data leave behind as often as data shuffled on one side alone.
 
     Args:
-        inputs: X, or a tuple or dict of several; targets: y. owner, argument: named in error messages.
+        inputs: X, or a tuple or dict of several; targets: y. owner, argument: named in error
+            messages.
 
     Raises:
         InputError: the indexes contradict each other, or an array is masked.
@@ -49,7 +51,8 @@ def require_index_of(records: Signals, value: object, owner: str, argument: str)
     """Refuse what belongs to records named by a data frame's index when its own index has other labels, or the same in another order.
 
     Args:
-        records: of one split, with the labels of that index as ids. value: a column with one entry per record, a Series or anything else.
+        records: of one split, with the labels of that index as ids. value: a column with one entry
+            per record, a Series or anything else.
         owner, argument: named in error messages.
     """
     own = index_names(value)

@@ -97,10 +97,11 @@ def ridge_penalty(estimator: Any) -> Penalty:
 def perceptron_penalty(estimator: Any, n: int) -> Penalty:
     """λ of an MLP from the gradient it follows: (Σ_batch g̃ δᵀ + αW)/b with δ = output − target (`_compute_loss_grad`).
 
-    b is the number of records in the batch (`sw_sum` in `_backprop`), intercepts get no α. Over all n records
-    the sum scale is λ = α·n/b, and α for lbfgs, whose batch is all of them. δ is the same for squared loss and
-    any number of outputs, although the loss value printed there is ½ the mean over outputs; the gradient of
-    ‖y − f‖² + λ‖W‖² is twice Σ g̃ δᵀ + λW, so the regression convention GᵀG + λI has this same λ.
+    b is the number of records in the batch (`sw_sum` in `_backprop`), intercepts get no α. Over all
+    n records the sum scale is λ = α·n/b, and α for lbfgs, whose batch is all of them. δ is the same
+    for squared loss and any number of outputs, although the loss value printed there is ½ the mean
+    over outputs; the gradient of ‖y − f‖² + λ‖W‖² is twice Σ g̃ δᵀ + λW, so the regression
+    convention GᵀG + λI has this same λ.
     """
     name, alpha = type(estimator).__name__, float(estimator.alpha)
     if estimator.solver == "lbfgs":

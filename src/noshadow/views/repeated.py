@@ -16,12 +16,15 @@ from noshadow.views.batch import Batch
 from noshadow.views.collating import same_values
 from noshadow.views.loading import Records
 
-# Records read again: enough to meet an augmentation that changes one record in twenty with a chance of 0.96.
+# Records read again: enough to meet an augmentation that changes one record in twenty with a chance
+# of 0.96.
 SAMPLED = 64
 # Of the spread of the outputs: a change below it moves no figure that an audit prints.
-# Another batch is summed in another order: up to 11 roundings of the largest output were measured, in networks of 1 to 30 layers.
+# Another batch is summed in another order: up to 11 roundings of the largest output were measured,
+# in networks of 1 to 30 layers.
 ROUNDINGS = 16
-# Digits that float32 products keep beyond the CPU (TF32), and where torch was allowed to round them.
+# Digits that float32 products keep beyond the CPU (TF32), and where torch was allowed to round
+# them.
 COARSE = {"highest": 2.0**-10, "high": 2.0**-10, "medium": 2.0**-8}
 
 Collect = Callable[[Records, int], Signals]
@@ -30,9 +33,10 @@ Collect = Callable[[Records, int], Signals]
 def run_again(model: nn.Module, records: Records, seen: Signals, collect: Collect, *, batch_size: int, seed: int) -> dict[str, Any]:
     """How outputs and targets of up to 64 records change when these are read once more, in other batches and after other draws.
 
-    A change counts above 1e-3 of the outputs' spread (root mean square around the columns' means) plus 16 roundings of the largest
-    output, in the coarsest precision that any module computed in: rounding in batches of another size stays far below both, a dropout or
-    an augmentation far above.
+    A change counts above 1e-3 of the outputs' spread (root mean square around the columns' means)
+    plus 16 roundings of the largest output, in the coarsest precision that any module computed in:
+    rounding in batches of another size stays far below both, a dropout or an augmentation far
+    above.
 
     Args:
         model: as `collect` runs it. records: the split. seen: its signals.
@@ -40,9 +44,11 @@ def run_again(model: nn.Module, records: Records, seen: Signals, collect: Collec
         batch_size: most records in a batch. seed: of the audit; other seeds are used here.
 
     Returns:
-        For JSON: `records` looked at, how many `changed`, the `size` of the change (root mean square of the outputs' change over their
-        spread), and its `sources`: "data" (inputs or targets differ between two readings), "model" (outputs of the same inputs in the
-        same batches differ between two runs), "batch" (neither, so outputs depend on the batch a record is in).
+        For JSON: `records` looked at, how many `changed`, the `size` of the change (root mean
+            square of the outputs' change over their
+        spread), and its `sources`: "data" (inputs or targets differ between two readings), "model"
+        (outputs of the same inputs in the same batches differ between two runs), "batch" (neither,
+        so outputs depend on the batch a record is in).
 
     Cost: two readings and two forward passes of at most 64 records.
     """
@@ -82,7 +88,8 @@ def compared(seen: Signals, rows: Array, run: Signals, rerun: Signals, *, roundi
 def sampled_groups(count: int, batch_size: int) -> list[list[int]]:
     """Up to 64 of `count` places in groups of at most `batch_size`, each group spread over all of them.
 
-    At least two records a group where there are enough: batch statistics of one record do not exist.
+    At least two records a group where there are enough: batch statistics of one record do not
+    exist.
     """
     places = np.linspace(0, count - 1, min(SAMPLED, count)).round().astype(np.int64)
     most = max(1, min(batch_size, len(places) if len(places) < 4 else (len(places) + 1) // 2))

@@ -18,7 +18,8 @@ class RowNames:
     """Ids of the records of one split, taken from the data.
 
     Attributes:
-        ids: (n,) whole numbers or text; all text where a row is taken more than once: "17", then "17#2", "17#3", ….
+        ids: (n,) whole numbers or text; all text where a row is taken more than once: "17", then
+            "17#2", "17#3", ….
         repeats: records whose row was already taken by one before them.
         origin: the data set whose rows they are, or INDEX for the labels of a data frame.
     """
@@ -85,8 +86,8 @@ def index_ids(X: object) -> Array | None:
 def name_facts(names: Mapping[str, RowNames | None]) -> dict[str, Any]:
     """What an audit keeps of the names of its splits, for JSON: how many repeat a row, and where each split's ids come from.
 
-    `ids` holds "index" or "rows" for each split, None for row numbers; rows count as such only when both splits choose from one data set,
-    since row 5 of one says nothing about row 5 of another.
+    `ids` holds "index" or "rows" for each split, None for row numbers; rows count as such only when
+    both splits choose from one data set, since row 5 of one says nothing about row 5 of another.
     """
     one_data_set = len({id(own.origin) for own in names.values() if own is not None}) == 1
     kinds = {split: None if own is None else INDEX if own.origin is INDEX else "rows" for split, own in names.items()}

@@ -13,7 +13,9 @@ from noshadow.checks import Array, NotApplicable, as_array
 from noshadow.views.token_sequences import TokenSequences
 
 PROBED = 64  # tokens of the first window whose logits are computed once more from the features
-SAME_HEAD = 1e-4  # of the largest logit, beyond two units in the last place of each: half-precision models round that far
+# of the largest logit, beyond two units in the last place of each: half-precision models round that
+# far
+SAME_HEAD = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,13 +23,16 @@ class TokenHead:
     """The output head of a language model and its input at every scored token, sequence after sequence.
 
     Attributes:
-        features: (N, d) inputs of the head where each scored token is predicted, float32 or float64.
+        features: (N, d) inputs of the head where each scored token is predicted, float32 or
+            float64.
         labels: (N,) int64, the tokens predicted there.
-        starts: (n + 1,) int64: those of sequence i are rows starts[i] … starts[i + 1] − 1, at least one.
-        weight: (m, d), the logits are weight·features + bias. bias: (m,), None for a head without one.
+        starts: (n + 1,) int64: those of sequence i are rows starts[i] … starts[i + 1] − 1, at least
+            one.
+        weight: (m, d), the logits are weight·features + bias. bias: (m,), None for a head without
+            one.
         tied: whether the weight is also the model's input embedding.
-        residual: largest difference between these logits and the model's on some tokens, beyond what its precision rounds, over
-            the largest logit.
+        residual: largest difference between these logits and the model's on some tokens, beyond
+            what its precision rounds, over the largest logit.
     """
 
     features: Array
@@ -44,7 +49,8 @@ class TokenStore:
     """Filled while the model runs; `reason` is set, and the rest let go, once its output is found not to come from its head.
 
     Attributes:
-        layer: the head. starts: as in TokenHead. places: row of each token of a sequence among its scored ones.
+        layer: the head. starts: as in TokenHead. places: row of each token of a sequence among its
+            scored ones.
         seen: the head's last input, (b, length, d).
     """
 
@@ -76,7 +82,8 @@ class TokenStore:
         """Keep what predicted the tokens at `places` of one window, the `row`-th of the batch that has just passed.
 
         Args:
-            sequence, start: which sequence, and where the window begins in it. ids: the window's tokens. logits: (length, m).
+            sequence, start: which sequence, and where the window begins in it. ids: the window's
+                tokens. logits: (length, m).
         """
         if self.reason:
             return

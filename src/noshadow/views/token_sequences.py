@@ -32,7 +32,8 @@ class TokenSequences:
 
     Attributes:
         tokens: one int64 array a sequence.
-        counts: one bool array a sequence, whether the token is scored; never the first, which nothing predicts.
+        counts: one bool array a sequence, whether the token is scored; never the first, which
+            nothing predicts.
         rows: (n,) where each sequence stands in the data set behind Subsets, or None.
     """
 
@@ -53,8 +54,9 @@ def token_sequences(data: object, vocabulary: Vocabulary, owner: str, argument: 
     """Sequences of a split, checked: integers of the vocabulary, padding at the ends only, at least one token to score each.
 
     Args:
-        data: a list of token-id sequences; an integer array (n, length); a dict with `input_ids` and optional
-            `attention_mask` and `labels`; or a map-style Dataset whose items are sequences or such dicts.
+        data: a list of token-id sequences; an integer array (n, length); a dict with `input_ids`
+            and optional `attention_mask` and `labels`; or a map-style Dataset whose items are
+            sequences or such dicts.
         vocabulary: of the model. owner, argument: named in error messages.
 
     Raises:

@@ -22,7 +22,9 @@ from noshadow.views.view import Settings
 LOGITS_AT_ONCE = 2**27  # half a gigabyte of float32 in one forward pass
 NUMBERS_AT_ONCE = 2**22  # of the float64 copy whose log-softmax is taken
 PROBE_TOKENS = 16
-SAME_LOGITS = 1e-3  # relative: attention sums a longer row in another order, and half-precision models keep three digits
+# relative: attention sums a longer row in another order, and half-precision models keep three
+# digits
+SAME_LOGITS = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +34,8 @@ class SequenceLosses:
     Attributes:
         loss: (n,) float64, nats a scored token.
         tokens: (n,) int64, tokens scored: all but the first, padding and those labelled −100.
-        windows: (n,) int64, forward passes behind the loss: 1 unless the sequence is longer than the context.
+        windows: (n,) int64, forward passes behind the loss: 1 unless the sequence is longer than
+            the context.
         context: tokens a window holds at most; None when the model has no limit and none was given.
         stride: tokens by which windows advance.
         ids: (n,) row numbers in the data set behind Subsets.
@@ -67,19 +70,22 @@ def sequence_losses(
 ) -> SequenceLosses:
     """Mean negative log-likelihood a token of every sequence under a causal language model, in nats.
 
-    ℓ_i = −(1/|S_i|) Σ_{t ∈ S_i} log p(x_t | the tokens before it), S_i the tokens of sequence i but for the first (nothing
-    predicts it), padding, and those labelled −100. A sequence longer than the context C is read in windows of C tokens
-    that advance by the stride s, the last one moved back to end with the sequence; each window scores the tokens that
-    none before it has, so that every token is scored once and all but the first C see at least C − s tokens before them.
+    ℓ_i = −(1/|S_i|) Σ_{t ∈ S_i} log p(x_t | the tokens before it), S_i the tokens of sequence i but
+    for the first (nothing predicts it), padding, and those labelled −100. A sequence longer than
+    the context C is read in windows of C tokens that advance by the stride s, the last one moved
+    back to end with the sequence; each window scores the tokens that none before it has, so that
+    every token is scored once and all but the first C see at least C − s tokens before them.
 
     Args:
         model: a causal language model of transformers, e.g. GPT2LMHeadModel.
-        data: a list of token-id sequences, an integer array (n, length), a dict with `input_ids` (and `attention_mask`,
-            `labels`), or a map-style Dataset whose items are sequences or such dicts. Padding may be on either side; without
-            a mask, the model's pad token at the ends is padding. Labels repeat `input_ids` or are −100.
+        data: a list of token-id sequences, an integer array (n, length), a dict with `input_ids`
+            (and `attention_mask`, `labels`), or a map-style Dataset whose items are sequences or
+            such dicts. Padding may be on either side; without a mask, the model's pad token at the
+            ends is padding. Labels repeat `input_ids` or are −100.
         context: C ≥ 2, at most what the model has; None: what the model has.
         stride: 1 ≤ s < C; None: ⌈C/2⌉.
-        batch_size: windows in one forward pass; fewer where their logits would exceed half a gigabyte.
+        batch_size: windows in one forward pass; fewer where their logits would exceed half a
+            gigabyte.
         device: where to run; the model returns to its own device afterwards. None: where it is.
         progress: draw a bar on a terminal. owner, argument: named in error messages.
 
@@ -87,17 +93,21 @@ def sequence_losses(
         SequenceLosses with n entries in the data's own order.
 
     Raises:
-        InputError: not a causal language model; sequences that are empty, of one token, not of the vocabulary or masked in
-            between; a loss that is not finite (how many, and the first sequence).
+        InputError: not a causal language model; sequences that are empty, of one token, not of the
+            vocabulary or masked in between; a loss that is not finite (how many, and the first
+            sequence).
 
-    Exact when: always to rounding; log-probabilities are summed in float64 from the model's own logits.
-    Cost: one forward pass over the tokens, about C/s as many for long sequences; memory of one batch of logits.
+    Exact when: always to rounding; log-probabilities are summed in float64 from the model's own
+        logits.
+    Cost: one forward pass over the tokens, about C/s as many for long sequences; memory of one
+        batch of logits.
     Reference: [TAIL] §5.3.
 
     Example:
         >>> sequence_losses("gpt2", [[1, 2, 3]])
         Traceback (most recent call last):
-        noshadow.errors.InputError: sequence_losses: model must be a causal language model of transformers; got an object of type str.
+        noshadow.errors.InputError: sequence_losses: model must be a causal language model of
+            transformers; got an object of type str.
     """
     settings = Settings(batch_size=batch_size, device=device, progress=progress, owner=owner)
     return _read(model, data, context, stride, settings, argument, max_memory=None)[0]
@@ -121,8 +131,9 @@ def sequence_features(
         max_memory: bytes the head's inputs may take.
 
     Returns:
-        (SequenceLosses, TokenHead), or in place of the second why the head could not be read: the model names none, it is no
-        Linear, the logits are not its output, or its inputs would take too much memory. The losses are there all the same.
+        (SequenceLosses, TokenHead), or in place of the second why the head could not be read: the
+        model names none, it is no Linear, the logits are not its output, or its inputs would take
+        too much memory. The losses are there all the same.
 
     Raises:
         InputError: as in `sequence_losses`.
@@ -221,7 +232,8 @@ def _vocabulary(model: Any) -> Vocabulary:
     pad = getattr(config, "pad_token_id", None)
     ends = [getattr(config, name, None) for name in ("eos_token_id", "bos_token_id")]
     text = {token for end in ends if end is not None for token in (end if isinstance(end, (list, tuple)) else (end,))}
-    # Padded embeddings may hold rows that the head does not: such a token could be read, not predicted.
+    # Padded embeddings may hold rows that the head does not: such a token could be read, not
+    # predicted.
     head = getattr(model.get_output_embeddings(), "weight", None)
     size = min(len(weight) for weight in (model.get_input_embeddings().weight, head) if weight is not None)
     return Vocabulary(size, pad if isinstance(pad, int) and 0 <= pad < size else None, pad in text)
@@ -295,7 +307,8 @@ def _logits(model: Any, rows: Sequence[Tensor], device: torch.device, owner: str
 
 def _negative_log_likelihood(logits: Tensor, places: Tensor, ids: Tensor) -> float:
     """Σ −log p of the tokens at `places`, each from the logits one place before it."""
-    wide = torch.float32 if logits.device.type == "mps" else torch.float64  # Apple's GPUs have no float64
+    # Apple's GPUs have no float64
+    wide = torch.float32 if logits.device.type == "mps" else torch.float64
     total = 0.0
     for part in torch.split(places, max(NUMBERS_AT_ONCE // logits.shape[1], 1)):
         values = logits[(part - 1).to(logits.device)].to(wide)

@@ -20,14 +20,16 @@ class View:
         head: the linear layer that was read, for people; None when the model has none.
         fit_intercept: whether the head has a bias.
         penalize_intercept: whether the training's penalty λ also acts on the bias.
-        penalty: λ of the training on the sum scale (Σ over records + λI), or why it is unknown. `damping` is its value,
-            None when unknown; `damping_source` says where it comes from, or why it is unknown.
+        penalty: λ of the training on the sum scale (Σ over records + λI), or why it is unknown.
+            `damping` is its value, None when unknown; `damping_source` says where it comes from, or
+            why it is unknown.
         sample_weight: (n,) weights of the training records, or None when all weigh the same.
         class_names: names of classes 0 … m − 1, or None.
         not_applicable: why record scores do not exist for this model, or None.
         notes: sentences a reader of the results needs to know.
         weights_sha256: hex digest of the trained parameters (of a pipeline: of its last step).
-        inputs: facts about how model and data were read that findings are drawn from, by name; JSON-ready.
+        inputs: facts about how model and data were read that findings are drawn from, by name;
+            JSON-ready.
     """
 
     train: Signals

@@ -23,9 +23,11 @@ def ready_workers(
 
     Args:
         backend: "loky", "ray" or "dask".
-        workers: how many; None for all cores, here or in the cluster, divided by `threads`. One with loky is this process.
+        workers: how many; None for all cores, here or in the cluster, divided by `threads`. One
+            with loky is this process.
         threads: of each worker's torch and BLAS.
-        address: of a running Ray or Dask cluster; None for the one already connected to, or else a new one on this machine.
+        address: of a running Ray or Dask cluster; None for the one already connected to, or else a
+            new one on this machine.
         attempts: how often Ray starts a lost worker again before it gives up.
         wording: what messages call things.
     """
@@ -64,7 +66,8 @@ def surviving_results(ready: ReadyWorkers, job: WorkerJob, tasks: Sequence[Worke
                     yield number, result
         except ready.deaths as error:
             cause = error
-        # joblib may also end early without a word when a worker dies while another's result is being taken.
+        # joblib may also end early without a word when a worker dies while another's result is
+        # being taken.
         fruitless = 0 if received else fruitless + 1
         if left and fruitless >= attempts:
             raise InputError(_deaths(left, cause, fruitless, wording)) from cause
@@ -83,7 +86,8 @@ def _deaths(left: Mapping[int, WorkerTask], cause: BaseException | None, rounds:
 
 
 def _on_loky(job: WorkerJob, tasks: Sequence[WorkerTask], workers: int, threads: int, wording: Wording) -> Results:
-    # Copy-on-write: mapped arrays can be written to by a job, as they could in this process, and nobody else sees it.
+    # Copy-on-write: mapped arrays can be written to by a job, as they could in this process, and
+    # nobody else sees it.
     with parallel_config("loky", n_jobs=workers, inner_max_num_threads=threads, mmap_mode="c"):
         stream = Parallel(return_as="generator_unordered", batch_size=1)(delayed(numbered_result)(job, task) for task in tasks)
     yield from closed_quietly(stream, wording)

@@ -44,12 +44,14 @@ def ready_dask_workers(workers: int | None, threads: int, address: str | None, w
 
         def results(job: WorkerJob, tasks: Sequence[WorkerTask]) -> Results:
             with travelling(wording):
-                # A key of its own each time: one made from the content could still be on its way out from an earlier round.
+                # A key of its own each time: one made from the content could still be on its way
+                # out from an earlier round.
                 held = client.scatter(job, hash=False)
             with parallel_config("dask", client=client):
                 backend, _ = get_active_backend()
                 backend.submit = _reporting_errors(backend.submit)
-                # joblib takes the whole cluster; fewer workers are had by giving out fewer tasks at a time.
+                # joblib takes the whole cluster; fewer workers are had by giving out fewer tasks at
+                # a time.
                 limit = "2*n_jobs" if workers is None else workers
                 stream = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch=limit)(
                     delayed(_on_dask)(held, task) for task in tasks

@@ -48,10 +48,12 @@ def ready_ray_workers(workers: int | None, threads: int, address: str | None, at
         count = _ray_workers(ray, workers, threads, owner)
         here = f"The Ray cluster offers one worker: joblib {wording.past} the {wording.item}s in this process instead."
         notes = () if count > 1 else (here,)
-        # Actors are restarted where there is room, and tasks retried until they are: a node's death is noticed only after a while,
-        # and a limited number of retries is used up before. They ask for no cores, or a restart would wait for the lost node's, but
-        # for a byte of memory: of actors that ask for nothing, each is placed by a node drawn at random, which counts nodes from the
-        # first on by itself, so that they crowd; the others are all placed by this process's node, one after the other.
+        # Actors are restarted where there is room, and tasks retried until they are: a node's death
+        # is noticed only after a while, and a limited number of retries is used up before. They ask
+        # for no cores, or a restart would wait for the lost node's, but for a byte of memory: of
+        # actors that ask for nothing, each is placed by a node drawn at random, which counts nodes
+        # from the first on by itself, so that they crowd; the others are all placed by this
+        # process's node, one after the other.
         lasting = {"num_cpus": 0, "memory": 1, "scheduling_strategy": "SPREAD", "max_restarts": attempts, "max_task_retries": -1}
 
         def results(job: WorkerJob, tasks: Sequence[WorkerTask]) -> Results:
@@ -85,7 +87,8 @@ def _start_ray(ray: Any, address: str | None, cores: int) -> None:
     if address is not None:
         ray.init(address=address, log_to_driver=False)
         return
-    # Without this switch, which Ray flips by itself on some systems only, a local cluster listens to the whole network.
+    # Without this switch, which Ray flips by itself on some systems only, a local cluster listens
+    # to the whole network.
     constants: Any = importlib.import_module("ray._private.ray_constants")
     before = constants.ENABLE_RAY_CLUSTER
     constants.ENABLE_RAY_CLUSTER = False

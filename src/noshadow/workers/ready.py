@@ -39,7 +39,8 @@ class Wording:
     """What messages call things: the function they speak for, what travels, and what is done to what.
 
     Attributes:
-        owner: "train_references". cargo: "train_fn and data". verb, past: "train", "trained". item: "model".
+        owner: "train_references". cargo: "train_fn and data". verb, past: "train", "trained". item:
+            "model".
         kept: what becomes of results that have arrived when the run gives up.
     """
 

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 import torch
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-# A worker process may run tasks in several threads (Dask); torch's and NumPy's random states and thread counts are the process's.
+# A worker process may run tasks in several threads (Dask); torch's and NumPy's random states and
+# thread counts are the process's.
 _ONE_AT_A_TIME = threading.RLock()
 
 

@@ -1,8 +1,9 @@
 """The curvature of a softmax head: pair sums over records, a grounded Laplacian over classes, its inverse.
 
-𝓗 = Σ_j W_j ⊗ g̃_jg̃_jᵀ + λI is a Laplacian over classes: its blocks sum to zero along class shifts. So the sums
-Σ_j p_u p_v g̃g̃ᵀ over pairs u < v are all that is accumulated, in one matrix product over records, and 𝓗 is factored in
-contrasts to one class, where it is not singular. Any curvature Σ_j w_j a_ja_jᵀ ⊗ g̃_jg̃_jᵀ with Σ_c a_jc = 0 goes the same way.
+𝓗 = Σ_j W_j ⊗ g̃_jg̃_jᵀ + λI is a Laplacian over classes: its blocks sum to zero along class shifts.
+So the sums Σ_j p_u p_v g̃g̃ᵀ over pairs u < v are all that is accumulated, in one matrix product
+over records, and 𝓗 is factored in contrasts to one class, where it is not singular. Any curvature
+Σ_j w_j a_ja_jᵀ ⊗ g̃_jg̃_jᵀ with Σ_c a_jc = 0 goes the same way.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +17,8 @@ from noshadow.linalg import PairForms, SpdInverse, pair_form_values, pair_forms,
 from noshadow.progress import tracked
 from noshadow.scores.last_layer.design import Design
 
-# Records at a time when panels of rows are multiplied out: a panel of 512 products each then stays in the third-level cache.
+# Records at a time when panels of rows are multiplied out: a panel of 512 products each then stays
+# in the third-level cache.
 PANEL_RECORDS = 2048
 
 
@@ -112,8 +114,9 @@ def pair_sums(
 def grounded_laplacian(total: torch.Tensor, m: int, penalty: torch.Tensor) -> tuple[Array, torch.Tensor]:
     """The Laplacian with pair weights `total`, without the row and column of the class with most curvature.
 
-    Leaving out one class fixes the shift shared by all logits. For weights that sum to zero over classes, ‖Θ‖² of
-    their differences δ to that class is δᵀ(I − 11ᵀ/m)δ, which is how the penalty is carried along.
+    Leaving out one class fixes the shift shared by all logits. For weights that sum to zero over
+    classes, ‖Θ‖² of their differences δ to that class is δᵀ(I − 11ᵀ/m)δ, which is how the penalty
+    is carried along.
     """
     r, pair = len(penalty), _pair_index(m)
     u, v = torch.triu_indices(m, m, 1)
@@ -151,7 +154,8 @@ def _vech_index(r: int) -> torch.Tensor:
 def difference_forms(contrast: ContrastInverse, m: int, r: int, dtype: torch.dtype) -> PairForms:
     """Quadratic forms g ↦ D_uv(g) for all pairs u < v, from the inverse curvature.
 
-    With R the covariance of differences to the reference class c: D_uv = R_uu + R_vv − 2R_uv and D_uc = R_uu.
+    With R the covariance of differences to the reference class c: D_uv = R_uu + R_vv − 2R_uv and
+    D_uc = R_uu.
     """
     covariance = torch.from_numpy(contrast.inverse.matrix).view(m - 1, r, m - 1, r)
     pair, others = _pair_index(m), contrast.others
@@ -159,7 +163,8 @@ def difference_forms(contrast: ContrastInverse, m: int, r: int, dtype: torch.dty
     coefficients = covariance.new_zeros((m * (m - 1) // 2, len(i)))
     own = covariance.new_zeros((m, len(i)))
     for row, c in enumerate(others):
-        crossed = covariance[row, :, row:].transpose(0, 1)  # (m−1−row, r, r): with itself, then with later classes
+        # (m−1−row, r, r): with itself, then with later classes
+        crossed = covariance[row, :, row:].transpose(0, 1)
         forms = crossed[:, i, j] + crossed[:, j, i]
         forms[:, i == j] /= 2
         own[c] = forms[0]

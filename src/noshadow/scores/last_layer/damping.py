@@ -17,8 +17,9 @@ RELATIVE_DAMPING = 1e-6
 def resolved_damping(damping: float | str | Damping, mean_curvature: float, source: str | None) -> Damping:
     """λ and where it comes from; a Damping is taken as it is, `source` replaces its sentence.
 
-    "auto" means that the training's own λ is not known here: 10⁻⁶ of the mean eigenvalue of the undamped curvature,
-    enough for a safe factorisation and too little to move well-determined directions.
+    "auto" means that the training's own λ is not known here: 10⁻⁶ of the mean eigenvalue of the
+    undamped curvature, enough for a safe factorisation and too little to move well-determined
+    directions.
     """
     if isinstance(damping, str):
         if damping != "auto":
@@ -70,10 +71,11 @@ class HeadFit:
     """How well the assumptions behind the scores hold for this head.
 
     Attributes:
-        stationarity: ‖Σ_j ∇ℓ_j + λΘ‖ over the root mean square of the records' gradient norms. Newton and
-            influence assume 0; below 1 the left-over gradient is less than one typical record's.
-        residual: root mean square of outputs − GΘ̂ relative to the outputs' spread; 0 when the outputs are a
-            linear function of the features, as a last layer's are.
+        stationarity: ‖Σ_j ∇ℓ_j + λΘ‖ over the root mean square of the records' gradient norms.
+            Newton and influence assume 0; below 1 the left-over gradient is less than one typical
+            record's.
+        residual: root mean square of outputs − GΘ̂ relative to the outputs' spread; 0 when the
+            outputs are a linear function of the features, as a last layer's are.
     """
 
     stationarity: float
@@ -83,7 +85,8 @@ class HeadFit:
 def head_fit(design: Design, outputs: Array, targets: Array, sample_weight: Array | None, *, task: str, damping: float) -> HeadFit:
     """Stationarity and linearity of the trained head, from features and outputs alone.
 
-    Θ̂ is the least-squares head that maps features to outputs (for softmax up to class shifts, which no score sees).
+    Θ̂ is the least-squares head that maps features to outputs (for softmax up to class shifts,
+    which no score sees).
 
     Cost: two passes of O(ndm), float64.
     """
@@ -116,8 +119,8 @@ def head_sums(
 ) -> dict[str, torch.Tensor]:
     """What `fit_of_sums` needs, summed over records.
 
-    cross: (d, m) shifted rows × outputs. slope: (d, m) shifted rows × ∂ℓ/∂f. squares: Σ‖∇ℓ_j‖². size: Σ‖outputs‖².
-    spread: Σ‖outputs − centre‖².
+    cross: (d, m) shifted rows × outputs. slope: (d, m) shifted rows × ∂ℓ/∂f. squares: Σ‖∇ℓ_j‖².
+    size: Σ‖outputs‖². spread: Σ‖outputs − centre‖².
     """
     n, m = outputs.shape
     d = design.whitening.shape[1]
@@ -155,7 +158,8 @@ def fit_of_sums(
     design: Design, sums: dict[str, torch.Tensor], theta: torch.Tensor, off: float, *, n: int, task: str, damping: float
 ) -> HeadFit:
     """Stationarity and residual of n records from their `head_sums` and what Θ̂ leaves `unexplained`."""
-    penalty = damping * (2.0 if task == "regression" else 1.0)  # λ stands beside GᵀG, half the squared loss' curvature
+    # λ stands beside GᵀG, half the squared loss' curvature
+    penalty = damping * (2.0 if task == "regression" else 1.0)
     left_over = float((design.unwhitening @ (design.whitening @ sums["slope"] + penalty * design.penalty @ theta)).norm())
     typical = (float(sums["squares"]) / n) ** 0.5
     stationarity = left_over / typical if typical > 0 else (np.inf if left_over > 0 else 0.0)

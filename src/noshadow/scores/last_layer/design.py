@@ -1,9 +1,10 @@
 """The last layer's design matrix, streamed in whitened coordinates.
 
-Everything a linear head can see lies in the row space of G = [features, 1]. We walk it in coordinates
-g′ = A g̃ in which Σ g′g′ᵀ = nI: a change of basis, exact for every score because the penalty is carried
-along as λ·Π. Means are taken off first when there is a bias to carry them. It brings the rounding error
-from κ(G)² down to about κ(G), as in Cholesky-QR2, and lets the large products run in float32.
+Everything a linear head can see lies in the row space of G = [features, 1]. We walk it in
+coordinates g′ = A g̃ in which Σ g′g′ᵀ = nI: a change of basis, exact for every score because the
+penalty is carried along as λ·Π. Means are taken off first when there is a bias to carry them. It
+brings the rounding error from κ(G)² down to about κ(G), as in Cholesky-QR2, and lets the large
+products run in float32.
 """
 
 from dataclasses import dataclass, replace
@@ -14,13 +15,17 @@ import torch
 from noshadow.blocks import block_length, blocks
 from noshadow.checks import Array, refuse
 
-# Below this ratio of eigenvalues the second moments have lost too many digits: singular values are taken from a QR instead.
+# Below this ratio of eigenvalues the second moments have lost too many digits: singular values are
+# taken from a QR instead.
 TRUSTED_RATIO = 1e-9
-# Means to the last digits, in two rounds: what they miss of a constant column would pass for a feature.
+# Means to the last digits, in two rounds: what they miss of a constant column would pass for a
+# feature.
 MEAN_ROUNDS = 2
-# A direction whose second moment is this share of the penalty has at most this leverage, and would cost the others their digits.
+# A direction whose second moment is this share of the penalty has at most this leverage, and would
+# cost the others their digits.
 FAINT = 1e-10
-# Whitened rows that more than two passes read are kept up to this size: to make them again costs a pass a tenth of its time.
+# Whitened rows that more than two passes read are kept up to this size: to make them again costs a
+# pass a tenth of its time.
 KEPT_BYTES = 2.5e8
 Directions = tuple[torch.Tensor, torch.Tensor]
 
@@ -32,10 +37,12 @@ class Design:
     Attributes:
         features: (n, p) float, the user's array, or an isometric copy with n columns when p > n.
         fit_intercept: whether a column of ones is appended (d = p + 1, else p).
-        shift: (d,) column means taken off before anything else when there is a bias to carry them, else 0.
+        shift: (d,) column means taken off before anything else when there is a bias to carry them,
+            else 0.
         whitening: (r, d) float64, A, for shifted rows; r is the numerical rank of G.
         unwhitening: (d, r) maps a gradient in whitened coordinates back to the head's own weights.
-        penalty: (r, r) float64, Π: ‖θ‖² of the penalised weights, least over those with equal predictions.
+        penalty: (r, r) float64, Π: ‖θ‖² of the penalised weights, least over those with equal
+            predictions.
         all_penalised: whether the penalty acts on every weight, the bias too.
         width: d before the isometric reduction.
         faint: directions that the features have and `damped_design` left out.
@@ -102,8 +109,8 @@ def raw_rows(features: Array, start: int, stop: int, fit_intercept: bool) -> tor
 def whitened_design(features: Array, *, fit_intercept: bool, penalize_intercept: bool, owner: str) -> Design:
     """Build the whitened design of a head.
 
-    With more features than records the rows are first expressed in their own span (X = RᵀQᵀ, rows of Rᵀ):
-    inner products and the isotropic penalty are unchanged, so nothing is approximated.
+    With more features than records the rows are first expressed in their own span (X = RᵀQᵀ, rows
+    of Rᵀ): inner products and the isotropic penalty are unchanged, so nothing is approximated.
 
     Cost: one pass, 2nd² flops, and an eigendecomposition of a d × d matrix, d ≤ n + 1.
     """
@@ -206,10 +213,12 @@ def framed(
 def damped_design(design: Design, damping: float, n: int, largest_weight: float = 1.0) -> Design:
     """The design without directions that the penalty λ reduces to nothing; itself where there is none.
 
-    A unit that training has all but switched off has features of, say, 1e-13: whitened, its penalty λ/σ² is 1e26 beside curvatures
-    of n, and no factorisation keeps the digits of the others. Left out are directions (singular vectors of the shifted features)
-    whose second moment nσ², times the largest weight of a record, is below 1e-10 of λ, and σ² below 1e-10 of the largest: no
-    leverage moves by more than their ratio. Where the bias is penalised the direction's own mean counts beside σ.
+    A unit that training has all but switched off has features of, say, 1e-13: whitened, its penalty
+    λ/σ² is 1e26 beside curvatures of n, and no factorisation keeps the digits of the others. Left
+    out are directions (singular vectors of the shifted features) whose second moment nσ², times the
+    largest weight of a record, is below 1e-10 of λ, and σ² below 1e-10 of the largest: no leverage
+    moves by more than their ratio. Where the bias is penalised the direction's own mean counts
+    beside σ.
 
     Cost: nothing where no direction is that faint, else an SVD of a d × r matrix.
     """
@@ -241,14 +250,16 @@ def _whitening(
     kept = values > 0
     whitening = (vectors[:, kept] / values[kept].sqrt()).T / unit
     unwhitening = unit[:, None] * vectors[:, kept] * values[kept].sqrt()
-    unwhitening = unwhitening + torch.outer(shift, unwhitening[-1])  # the shift goes back into the bias' weight
+    # the shift goes back into the bias' weight
+    unwhitening = unwhitening + torch.outer(shift, unwhitening[-1])
     root = penalised.sqrt()
     weights = _unshifted(whitening, shift) * root
     dead = _unshifted(vectors[:, ~kept].T / unit, shift) * root
     lengths = dead.norm(dim=1)
     dead = dead[lengths > 0] / lengths[lengths > 0, None]
     if len(dead):
-        # Directions no record can see are free: the penalty is least where the weights are orthogonal to them.
+        # Directions no record can see are free: the penalty is least where the weights are
+        # orthogonal to them.
         basis = torch.linalg.qr(dead.T)[0]
         for _ in range(2):  # twice is enough for orthogonality to rounding
             weights = weights - (weights @ basis) @ basis.T

@@ -1,13 +1,14 @@
 """EK-FAC of a softmax head: columns of every record when (classes × features)² does not fit into memory.
 
-One orthonormal basis of class contrasts u_b and one of features in which both Σ g̃g̃ᵀ and the penalty are diagonal; in their
-product basis only the diagonal of the curvature is kept, and it is exact: Λ_ab = Σ_j (u_bᵀW_ju_b) z_ja² + λD_a. An
-unpenalised intercept is a zero in D.
+One orthonormal basis of class contrasts u_b and one of features in which both Σ g̃g̃ᵀ and the
+penalty are diagonal; in their product basis only the diagonal of the curvature is kept, and it is
+exact: Λ_ab = Σ_j (u_bᵀW_ju_b) z_ja² + λD_a. An unpenalised intercept is a zero in D.
 
-Leaving record i out is done where it is safe. Λ minus the record's own share approximates everybody else and stays
-positive, so H₋ᵢ = U diag_b(Σ_a z_ia²/(Λ_ab − (u_bᵀW_iu_b)z_ia²)) Uᵀ gives newton, loo and shift at once; the record's own
-curvature W_i is then added back exactly for leverage and influence, H_ii = H₋ᵢ(I + W_iH₋ᵢ)⁻¹. The other way round, taking
-W_i exactly out of an approximation of everybody, leaves an indefinite rest as soon as a class has fewer records than features.
+Leaving record i out is done where it is safe. Λ minus the record's own share approximates everybody
+else and stays positive, so H₋ᵢ = U diag_b(Σ_a z_ia²/(Λ_ab − (u_bᵀW_iu_b)z_ia²)) Uᵀ gives newton,
+loo and shift at once; the record's own curvature W_i is then added back exactly for leverage and
+influence, H_ii = H₋ᵢ(I + W_iH₋ᵢ)⁻¹. The other way round, taking W_i exactly out of an approximation
+of everybody, leaves an indefinite rest as soon as a class has fewer records than features.
 """
 
 from collections.abc import Callable
@@ -27,7 +28,8 @@ from noshadow.scores.last_layer.softmax import move_columns
 
 # Where all others together hold less than this share of a direction, the record is interpolated.
 _INTERPOLATED = {torch.float64: 1e-11, torch.float32: 1e-6}
-# Terms of 1/(Λ − x) = Σ x^k/Λ^(k+1), each a matrix product; records for which the rest may matter are divided out one by one.
+# Terms of 1/(Λ − x) = Σ x^k/Λ^(k+1), each a matrix product; records for which the rest may matter
+# are divided out one by one.
 _TERMS = 4
 _SERIES_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
 # Classes beside the likeliest one for which a record's own curvature is added back exactly.
@@ -42,7 +44,8 @@ class EkfacCurvature:
 
     Attributes:
         classes: (m, m−1) float64, orthonormal contrasts u_b in columns.
-        rotation: (r, d) float64, z = rotation·(g̃ − shift): coordinates with Σ zzᵀ = nI and a diagonal penalty.
+        rotation: (r, d) float64, z = rotation·(g̃ − shift): coordinates with Σ zzᵀ = nI and a
+            diagonal penalty.
         eigenvalues: (r, m−1) float64, Λ. penalty: (r,) float64, λD.
     """
 
@@ -70,8 +73,8 @@ def softmax_shares(problem: SoftmaxProblem, start: int, stop: int, basis: torch.
 def class_variances(probabilities: torch.Tensor, basis: torch.Tensor) -> torch.Tensor:
     """u_bᵀ(diag(p) − ppᵀ)u_b for each row of probabilities, (b, m−1), in the precision of the basis.
 
-    Written around the most probable class, so that nothing cancels as its probability goes to one. Rounding may leave it
-    below zero; in sums that is better than a bias.
+    Written around the most probable class, so that nothing cancels as its probability goes to one.
+    Rounding may leave it below zero; in sums that is better than a bias.
     """
     top = probabilities.argmax(1, keepdim=True)
     others = probabilities.scatter(1, top, 0.0)
@@ -107,7 +110,8 @@ def ekfac_curvature(
 ) -> EkfacCurvature:
     """The EK-FAC approximation of Σ_j C_j ⊗ g̃_jg̃_jᵀ + λI, from Σ C_j over a block and u_bᵀC_ju_b.
 
-    Exact when: the curvature is a Kronecker product, for instance all C_j equal. Cost: two passes of n·m(3m + d) + 2nd² flops.
+    Exact when: the curvature is a Kronecker product, for instance all C_j equal. Cost: two passes
+        of n·m(3m + d) + 2nd² flops.
     """
     design, m = problem.design, problem.classes
     total = torch.zeros((m, m), dtype=torch.float64)
@@ -158,7 +162,8 @@ def left_out_variances(curvature: EkfacCurvature, squares: torch.Tensor, shares:
 
     Args:
         squares: (b, r) z². shares: (b, m−1) u_bᵀC_iu_b, same dtype.
-    Cost: eight flops a record, feature and class; one division each for records that dominate a class.
+    Cost: eight flops a record, feature and class; one division each for records that dominate a
+        class.
     """
     scale = curvature.eigenvalues.amin(0)
     inverse = (scale / curvature.eigenvalues).to(squares.dtype)
@@ -170,7 +175,8 @@ def left_out_variances(curvature: EkfacCurvature, squares: torch.Tensor, shares:
         powers, weights = powers * squares, weights * inverse
         term = (powers @ weights) * ratio**k
         total = total + term
-    # Σ_a ρ_a^K of the shares ρ that are the record's own bounds the largest, and with it what the series left out.
+    # Σ_a ρ_a^K of the shares ρ that are the record's own bounds the largest, and with it what the
+    # series left out.
     largest = (term * ratio) ** (1 / _TERMS)
     settled = ((largest < 1) & (term * largest <= _SERIES_TOLERANCE[squares.dtype] * (1 - largest) * total)).all(1)
     variances = total / scale.to(squares.dtype)
@@ -181,7 +187,8 @@ def left_out_variances(curvature: EkfacCurvature, squares: torch.Tensor, shares:
 
 def _divided_out(curvature: EkfacCurvature, squares: torch.Tensor, shares: torch.Tensor, least: float) -> torch.Tensor:
     others = torch.addr(curvature.eigenvalues, squares, shares, alpha=-1).clamp_(min=0.0)
-    others = torch.maximum(others, curvature.penalty[:, None])  # rounding apart, what is left is at least the penalty
+    # rounding apart, what is left is at least the penalty
+    others = torch.maximum(others, curvature.penalty[:, None])
     alone = ((others <= least * curvature.eigenvalues) & (squares[:, None] > 0)).any(0)
     return torch.where(alone, torch.inf, squares @ others.clamp(min=torch.finfo(torch.float64).tiny).reciprocal())
 
@@ -197,7 +204,8 @@ def ekfac_block_columns(
     shares = softmax_shares(problem, start, stop, basis)
     variances = left_out_variances(curvature, squares, shares)
     interpolated = variances.isinf().any(1)
-    # Beyond a share of 1 − 1e-6 leverage and influence no longer change: a number in place of infinity.
+    # Beyond a share of 1 − 1e-6 leverage and influence no longer change: a number in place of
+    # infinity.
     variances = torch.where(variances.isinf(), 1e6 / shares, variances)
     coordinates = residuals.to(dtype) @ basis
     move = (coordinates * variances) @ basis.T
@@ -215,8 +223,8 @@ def ekfac_block_columns(
 class OwnCurvature:
     """What adding W_i back to H₋ᵢ takes, for a block: all in one dtype.
 
-    probabilities: (b, m). weights: (b,) s. basis: (m, m−1). variances: (b, m−1) diagonal of H₋ᵢ in it. coordinates: (b, m−1)
-    residuals in it. move: (b, m) H₋ᵢ times the residuals.
+    probabilities: (b, m). weights: (b,) s. basis: (m, m−1). variances: (b, m−1) diagonal of H₋ᵢ in
+    it. coordinates: (b, m−1) residuals in it. move: (b, m) H₋ᵢ times the residuals.
     """
 
     probabilities: torch.Tensor
@@ -230,8 +238,9 @@ class OwnCurvature:
 def own_curvature_sums(own: OwnCurvature) -> tuple[torch.Tensor, torch.Tensor]:
     """(Tr(WH(I + WH)⁻¹), gᵀHW(I + HW)⁻¹Hg) with H = H₋ᵢ of each record, (b,) each: leverage, and newton minus influence.
 
-    Exact for the eight likeliest classes beside the top one; the others add what they add when H is taken as diagonal over classes,
-    for which both are sums in closed form. Exact when: m ≤ 9. Approximates: else, within a few hundredths.
+    Exact for the eight likeliest classes beside the top one; the others add what they add when H is
+    taken as diagonal over classes, for which both are sums in closed form. Exact when: m ≤ 9.
+    Approximates: else, within a few hundredths.
     Cost: 2m² flops a record for the diagonal and O(m) beside it.
     """
     kept = min(_LEADING_CLASSES, own.probabilities.shape[1] - 1)
@@ -252,8 +261,9 @@ def _diagonal_sums(
     """The two sums of `own_curvature_sums` for diagonal H, by Sherman–Morrison around the top class: nothing cancels as its p → 1.
 
     Args:
-        others: (b, c) probabilities of classes other than the top one, which has what is left. diagonal: (b, c) and at_top: (b, 1)
-            H of these and of the top class. moved: (b, c) moves against the top class. weights: (b, 1) s.
+        others: (b, c) probabilities of classes other than the top one, which has what is left.
+            diagonal: (b, c) and at_top: (b, 1) H of these and of the top class. moved: (b, c) moves
+                against the top class. weights: (b, 1) s.
     """
     p_top = 1.0 - others.sum(1, keepdim=True)
     load, load_top = weights * others * diagonal, weights * p_top * at_top
@@ -270,7 +280,8 @@ def _diagonal_sums(
 def _leading_sums(own: OwnCurvature, values: torch.Tensor, classes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Tr M(I + M)⁻¹ and cᵀ(I + M)⁻¹c with M = RᵀHR, c = RᵀHg and W = RRᵀ on the given classes, the top one first.
 
-    Against the top class W = diag(u) − uuᵀ for the probabilities u of the others, so R = diag(√u)(I − √u√uᵀ/(1 + √(1 − Σu))).
+    Against the top class W = diag(u) − uuᵀ for the probabilities u of the others, so R =
+    diag(√u)(I − √u√uᵀ/(1 + √(1 − Σu))).
     """
     root = values[:, 1:].sqrt()
     shrink = 1.0 / (1.0 + (1.0 - values[:, 1:].sum(1)).clamp(min=0.0).sqrt())
@@ -290,9 +301,11 @@ def ekfac_columns(
 ) -> dict[str, Array]:
     """leverage, influence, newton, loo and shift of every record by EK-FAC, float64 (n,) each.
 
-    Approximates: the curvature of everybody else, by its diagonal in a Kronecker basis. Exact when: that is diagonal there.
+    Approximates: the curvature of everybody else, by its diagonal in a Kronecker basis. Exact when:
+        that is diagonal there.
     Cost: n·m(10m + 10d) flops; memory O(m² + md) and blocks.
-    Reference: [RET] Props. B.3–B.4 and [GLS] Prop. C.2 for the columns; George et al. 2018 for EK-FAC; leaving a record out: ours.
+    Reference: [RET] Props. B.3–B.4 and [GLS] Prop. C.2 for the columns; George et al. 2018 for
+        EK-FAC; leaving a record out: ours.
     """
     n, m = len(problem.design), problem.classes
     columns: dict[str, Array] = {}
@@ -306,7 +319,8 @@ def ekfac_columns(
 def ekfac_margin_leverages(problem: SoftmaxProblem, *, dtype: torch.dtype, block_size: int | None, progress: bool, owner: str) -> Array:
     """Margin leverage of every record by EK-FAC, float64 (n,) in [0, 1].
 
-    With everybody else approximated, h = h₋/(1 + h₋) for h₋ = w·xᵀ(Σ_{j≠i} w_jx_jx_jᵀ + λI)⁻¹x: the record's own part is exact.
+    With everybody else approximated, h = h₋/(1 + h₋) for h₋ = w·xᵀ(Σ_{j≠i} w_jx_jx_jᵀ + λI)⁻¹x: the
+    record's own part is exact.
 
     Cost: n·m(5m + 10d) flops.
     Reference: ours.

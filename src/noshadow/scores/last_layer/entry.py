@@ -48,46 +48,55 @@ def record_scores(
 ) -> RecordScores:
     """Last-layer membership scores of every training record, exact from one factorisation wherever that fits into memory.
 
-    With g̃ = [g; 1], H_ii = (I ⊗ g̃_iᵀ)𝓗⁻¹(I ⊗ g̃_i), W_i = diag(p) − ppᵀ and r_i = p − y for softmax:
-    leverage Tr(W_iH_ii), influence r_iᵀH_ii r_i, newton r_iᵀH_ii(I − W_iH_ii)⁻¹r_i, loo the true loss at the
-    Newton leave-one-out logits minus the loss, shift the fall of φ = log p_y − log Σ_{c≠y} p_c on the way,
-    margin_leverage the leverage in the problem of φ itself. Regression: h, 2‖e‖²h, 2‖e‖²h/(1−h),
-    ‖e‖²(2h−h²)/(1−h)², ‖e‖h/(1−h).
+    With g̃ = [g; 1], H_ii = (I ⊗ g̃_iᵀ)𝓗⁻¹(I ⊗ g̃_i), W_i = diag(p) − ppᵀ and r_i = p − y for
+    softmax: leverage Tr(W_iH_ii), influence r_iᵀH_ii r_i, newton r_iᵀH_ii(I − W_iH_ii)⁻¹r_i, loo
+    the true loss at the Newton leave-one-out logits minus the loss, shift the fall of φ = log p_y −
+    log Σ_{c≠y} p_c on the way, margin_leverage the leverage in the problem of φ itself. Regression:
+    h, 2‖e‖²h, 2‖e‖²h/(1−h), ‖e‖²(2h−h²)/(1−h)², ‖e‖h/(1−h).
 
     Args:
         features: (n, d−1) inputs of the last layer, without the bias column.
         outputs: (n, m) logits or predictions; (n,) for one output.
-        targets: (n,) labels or floats, (n, q) floats, or (n, m) rows of probabilities (soft labels).
+        targets: (n,) labels or floats, (n, q) floats, or (n, m) rows of probabilities (soft
+            labels).
         task: "regression", "classification" (softmax), "binary" (one logit) or "auto".
-        damping: λ ≥ 0 added to the **sum** of curvatures (GᵀG for squared loss), or "auto"; a Damping
-            also says where it comes from.
+        damping: λ ≥ 0 added to the **sum** of curvatures (GᵀG for squared loss), or "auto"; a
+            Damping also says where it comes from.
         fit_intercept: append the bias column. penalize_intercept: λ applies to it too.
         sample_weight: (n,) ≥ 0, scales each record's loss, gradient and curvature.
         columns: names to compute, all by default.
         damping_source: sentence stored beside λ.
-        output_scale: what a classifier's outputs are, "logits" or "probabilities", whose logarithms are taken with a note; "auto"
-            recognises rows of probabilities, and asks where one column within [0, 1] could be either.
-        method: "exact"; "ekfac" (softmax heads too big to factor, λ > 0: everybody else's curvature kept on the diagonal of a
-            Kronecker basis, the record's own exact); "auto" takes "ekfac", with a note, when the exact curvature exceeds max_memory.
-        refine: with "ekfac", how many records, those of largest EK-FAC shift, get exact influence, newton, loo and shift by
-            conjugate gradients. `exact` marks those that converged; leverage and margin_leverage stay approximated. On them the
-            median error of EK-FAC is measured (`errors`); the other records keep its values.
-        precision: "float64", "mixed" (float32 products, checked) or "auto" (mixed for large softmax heads;
-            falls back to float64, with a note, when the measured error exceeds 1e-4).
-        block_size: records per block; chosen from the shapes by default. No effect on values beyond rounding.
-        max_memory: bytes the curvature may take. progress: draw bars on a terminal. owner: named in errors.
+        output_scale: what a classifier's outputs are, "logits" or "probabilities", whose logarithms
+            are taken with a note; "auto" recognises rows of probabilities, and asks where one
+            column within [0, 1] could be either.
+        method: "exact"; "ekfac" (softmax heads too big to factor, λ > 0: everybody else's curvature
+            kept on the diagonal of a Kronecker basis, the record's own exact); "auto" takes
+            "ekfac", with a note, when the exact curvature exceeds max_memory.
+        refine: with "ekfac", how many records, those of largest EK-FAC shift, get exact influence,
+            newton, loo and shift by conjugate gradients. `exact` marks those that converged;
+            leverage and margin_leverage stay approximated. On them the median error of EK-FAC is
+            measured (`errors`); the other records keep its values.
+        precision: "float64", "mixed" (float32 products, checked) or "auto" (mixed for large softmax
+            heads; falls back to float64, with a note, when the measured error exceeds 1e-4).
+        block_size: records per block; chosen from the shapes by default. No effect on values beyond
+            rounding.
+        max_memory: bytes the curvature may take. progress: draw bars on a terminal. owner: named in
+            errors.
 
     Returns:
         RecordScores.
 
     Raises:
-        InputError: a rule on the arguments is broken. NumericalError: the curvature cannot be factored.
+        InputError: a rule on the arguments is broken. NumericalError: the curvature cannot be
+            factored.
 
-    Exact when: the last layer alone is refitted from a minimum: `loo` equals the refit for (ridge) least squares
-        and is one Newton step from it for cross-entropy. Approximates: retraining the whole network.
-    Cost: softmax n·m²d²/2 flops twice and ((m−1)d)³; otherwise 4nd². Memory about 3·8·((m−1)d)² bytes plus blocks.
-        EK-FAC n·m(20m + 20d) flops, memory O(m² + md), and for each refined record two systems of about ten (with inner
-        iterations of as much again) to a hundred products of 4nmd flops.
+    Exact when: the last layer alone is refitted from a minimum: `loo` equals the refit for (ridge)
+        least squares and is one Newton step from it for cross-entropy. Approximates: retraining the
+        whole network.
+    Cost: softmax n·m²d²/2 flops twice and ((m−1)d)³; otherwise 4nd². Memory about 3·8·((m−1)d)²
+        bytes plus blocks. EK-FAC n·m(20m + 20d) flops, memory O(m² + md), and for each refined
+        record two systems of about ten (with inner iterations of as much again) to a hundred
+        products of 4nmd flops.
     Reference: [RET] Eqs. (7)–(10), Props. B.1–B.4; [GLS] Props. C.1–C.2.
 
     Example:

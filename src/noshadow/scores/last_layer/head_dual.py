@@ -1,7 +1,8 @@
 """Heads with about as many dimensions as records, or more, solved over the records.
 
-There records are nearly interpolated as λ → 0. In the curvature over weights 1 − h is then the difference of two numbers near one, of
-which float64 keeps eps/(1 − h); over records it is λC_ii, to all digits.
+There records are nearly interpolated as λ → 0. In the curvature over weights 1 − h is then the
+difference of two numbers near one, of which float64 keeps eps/(1 − h); over records it is λC_ii, to
+all digits.
 """
 
 from dataclasses import dataclass
@@ -45,7 +46,8 @@ def over_records(design: Design, damping: float, *, outputs: int, max_memory: fl
     rows = raw_rows(design.features, 0, n, design.fit_intercept and not free_bias)
     kernel = rows @ rows.T
     if free_bias:
-        # What a free bias sees is taken off again whatever its size; of the size of the others it keeps the kernel well conditioned.
+        # What a free bias sees is taken off again whatever its size; of the size of the others it
+        # keeps the kernel well conditioned.
         kernel += kernel.diagonal().mean()
     return HeadDual(kernel, free_bias)
 
@@ -68,10 +70,12 @@ def single_over_records(head: HeadDual, weights: Array | None, damping: float, o
 class ContrastRoots:
     """W_i = A_iA_iᵀ of softmax records with A_i (m, m−1), in contrasts to each record's likeliest class t.
 
-    With u = √p off t: rows c ≠ t of A are those of R = √s·diag(u)(I − uuᵀ/(1 + √p_t)), row t is −√(s·p_t)·uᵀ. No entry is a difference.
+    With u = √p off t: rows c ≠ t of A are those of R = √s·diag(u)(I − uuᵀ/(1 + √p_t)), row t
+    is −√(s·p_t)·uᵀ. No entry is a difference.
 
     Attributes:
-        top: (n, 1) t. others: (n, m−1) the other classes. u: (n, m−1). root_top: (n, 1) √p_t. scale: (n, 1) √s.
+        top: (n, 1) t. others: (n, m−1) the other classes. u: (n, m−1). root_top: (n, 1) √p_t.
+            scale: (n, 1) √s.
     """
 
     top: torch.Tensor
@@ -115,8 +119,9 @@ def contrast_roots(problem: SoftmaxProblem) -> ContrastRoots:
 def softmax_over_records(head: HeadDual, problem: SoftmaxProblem, owner: str) -> Solved:
     """leverage, influence, newton, loo and shift of a softmax head, in the dual of m − 1 contrasts a record.
 
-    With E_i = R_iᵀH_iiR_i = [K_RC]_ii, I − E_i = λC_ii of `dual_inverse` and the residual g = R_it_i: leverage is the trace of E_i,
-    influence tᵀE_it, and the move of the record's own logits R⁻ᵀE_i(λC_ii)⁻¹t.
+    With E_i = R_iᵀH_iiR_i = [K_RC]_ii, I − E_i = λC_ii of `dual_inverse` and the residual g =
+    R_it_i: leverage is the trace of E_i, influence tᵀE_it, and the move of the record's own logits
+    R⁻ᵀE_i(λC_ii)⁻¹t.
 
     Raises:
         NumericalError: the kernel plus λ cannot be factored in float64.

@@ -38,7 +38,8 @@ def head_inputs(
     """Check features, outputs, targets and weights of a head against each other and against the task.
 
     Raises:
-        InputError: not finite, of different lengths, fewer than two records or classes, or not what the task or `output_scale` wants.
+        InputError: not finite, of different lengths, fewer than two records or classes, or not what
+            the task or `output_scale` wants.
     """
     x, out, raw = plain_arrays(features, outputs, targets, owner)
     n = require_same_length(owner, features=x, outputs=out, targets=raw)

@@ -23,11 +23,12 @@ class GeneralizedLeverage:
     """Generalized leverage scores (GLS): the response of a record's own prediction to its own label.
 
     Attributes:
-        matrix: (k, m, m) float64. trace, frobenius, spectral: (k,) its trace, Frobenius norm and largest singular value.
+        matrix: (k, m, m) float64. trace, frobenius, spectral: (k,) its trace, Frobenius norm and
+            largest singular value.
         records: (k,) row numbers. space: "probability" or "logit".
         damping_used, damping_source: λ on the sum over records and where it comes from.
-        converged, negative_curvature: (k,) bool, residual: (k,) relative, iterations: (k,), of the iterative solves of
-            `generalized_leverage`; None when solved exactly.
+        converged, negative_curvature: (k,) bool, residual: (k,) relative, iterations: (k,), of the
+            iterative solves of `generalized_leverage`; None when solved exactly.
         layers: names of the layers differentiated; empty for the last layer's closed form.
         curvature: "gauss_newton" (the same as the Hessian for a last layer) or "hessian".
         passes: over the training data, of the iterative solves.
@@ -69,16 +70,18 @@ def leverage_matrices(
 ) -> GeneralizedLeverage:
     """GLS matrix of each chosen record: W_iH_ii in probability space, H_ii in logit space.
 
-    H_ii = (I ⊗ g̃_iᵀ)𝓗⁻¹(I ⊗ g̃_i). For softmax, logit space is reported in the basis of class contrasts (rows and
-    columns sum to zero); the full matrix adds 11ᵀ‖g̃‖²/(mλ). Regression: h·I. One logit: h, or h/w in logit space.
+    H_ii = (I ⊗ g̃_iᵀ)𝓗⁻¹(I ⊗ g̃_i). For softmax, logit space is reported in the basis of class
+    contrasts (rows and columns sum to zero); the full matrix adds 11ᵀ‖g̃‖²/(mλ). Regression: h·I.
+    One logit: h, or h/w in logit space.
 
     Args:
-        features, outputs, targets, task, damping, fit_intercept, penalize_intercept, sample_weight, output_scale, max_memory: as in
-            `record_scores`.
+        features, outputs, targets, task, damping, fit_intercept, penalize_intercept, sample_weight,
+            output_scale, max_memory: as in `record_scores`.
         records: row numbers; all by default (n·m² numbers).
         space: "probability" or "logit".
 
-    Exact when: the last layer alone responds to the label. Cost: as `record_scores` without the gaps, float64.
+    Exact when: the last layer alone responds to the label. Cost: as `record_scores` without the
+        gaps, float64.
     Reference: [GLS] Definition 4.1, Props. 4.5, C.1 and C.2 (probability space: erratum 3).
 
     Example:
@@ -147,7 +150,8 @@ def _softmax_matrices(problem: SoftmaxProblem, chosen: Array, space: str, max_me
         square = square_differences(differences, m)[0]
         p = torch.softmax(torch.from_numpy(problem.outputs[i].astype(np.float64)), 0)
         top = int(p.argmax())
-        # Covariances against the most probable class: the huge variance of a rare class stays in its own row and column.
+        # Covariances against the most probable class: the huge variance of a rare class stays in
+        # its own row and column.
         covariance = 0.5 * (square[:, top, None] + square[top] - square)
         if space == "logit":
             matrices[k] = (centring @ covariance @ centring).numpy()

@@ -1,25 +1,29 @@
 """How loss and margin change when a record's own logits move, to full relative precision for any logits and any step.
 
-Everything is log Σ_c q_c e^{u_c} for probabilities q and moves u measured against the label's own: neither the loss before nor the loss
-after is formed, so that nothing cancels when both are tiny, and nothing overflows when one is huge.
+Everything is log Σ_c q_c e^{u_c} for probabilities q and moves u measured against the label's own:
+neither the loss before nor the loss after is formed, so that nothing cancels when both are tiny,
+and nothing overflows when one is huge.
 """
 
 import torch
 import torch.nn.functional as F
 
-# Between these, log(1 + t) is taken from t; beyond, the logarithm is of order one and may be taken as it is.
+# Between these, log(1 + t) is taken from t; beyond, the logarithm is of order one and may be taken
+# as it is.
 LEAST_CHANGE, LARGEST_CHANGE = -0.5, 1.0
 
 
 def log_mean_exp(log_weights: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
     """log Σ_c q_c e^{u_c} of weights that sum to one, (b, m) and (b, m) → (b,).
 
-    With t = Σ_c q_c(e^{u_c} − 1), each term to its last digits: log1p(t) where t is small, log Σ e^{log q_c + u_c} elsewhere.
+    With t = Σ_c q_c(e^{u_c} − 1), each term to its last digits: log1p(t) where t is small, log Σ
+    e^{log q_c + u_c} elsewhere.
 
     Args:
         log_weights: log q, −inf where q is zero. steps: u; infinite ones may be given.
 
-    Exact when: all steps have one sign: to a few 1e-16·max(1, |log q|, |u|), relative. Steps of both signs may cancel in t, and the
+    Exact when: all steps have one sign: to a few 1e-16·max(1, |log q|, |u|), relative. Steps of
+        both signs may cancel in t, and the
     error is relative to the larger side then.
     """
     absent = torch.isneginf(log_weights)

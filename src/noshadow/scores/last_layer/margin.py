@@ -41,12 +41,13 @@ def margin_leverages(
 ) -> MarginLeverages:
     """h_i = w_i x_iᵀ(Σ_j w_j x_jx_jᵀ + λI)⁻¹x_i with x = (∂φ/∂f) ⊗ g̃, in [0, 1].
 
-    Solved in the contrasts ((m−1)·r) or over the records (n), whichever is smaller; both are exact. The dual
-    needs every coordinate penalised, so an unpenalised intercept takes the first way. For soft targets the
-    label is the most probable class.
+    Solved in the contrasts ((m−1)·r) or over the records (n), whichever is smaller; both are exact.
+    The dual needs every coordinate penalised, so an unpenalised intercept takes the first way. For
+    soft targets the label is the most probable class.
 
     Args:
-        dtype: of the products over records in the contrasts. float32 is measured, as `newton_error` does; the dual is always in float64.
+        dtype: of the products over records in the contrasts. float32 is measured, as `newton_error`
+            does; the dual is always in float64.
 
     Cost: min(n, (m−1)r)³ flops beside building the matrix.
     Reference: ours; the one-output Gauss–Newton problem of φ, restricted to the last layer.
@@ -75,7 +76,8 @@ def margin_columns(problem: SoftmaxProblem, forms: PairForms, *, dtype: torch.dt
     leverage = np.empty(len(problem.design))
     for start, stop, differences in difference_blocks(problem, forms, dtype=dtype, block_size=block_size, progress=progress):
         found = (margin_pairs(problem, start, stop, dtype) * differences).sum(0)
-        leverage[start:stop] = found.double().clamp(0.0, 1.0).numpy()  # outside [0, 1] by rounding only
+        # outside [0, 1] by rounding only
+        leverage[start:stop] = found.double().clamp(0.0, 1.0).numpy()
     return leverage
 
 

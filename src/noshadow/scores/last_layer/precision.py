@@ -13,7 +13,8 @@ from noshadow.scores.last_layer.curvature import ContrastInverse, SoftmaxProblem
 from noshadow.scores.last_layer.design import of_records
 from noshadow.scores.last_layer.loss_changes import margin_falls
 
-# Where rounding, eps times the condition, may be more than this share of 1 − h, somebody has to look.
+# Where rounding, eps times the condition, may be more than this share of 1 − h, somebody has to
+# look.
 DOUBTFUL_SHARE = 1e-6
 
 
@@ -57,10 +58,10 @@ def shift_error(shift: Array, rounding: Array) -> float:
 def newton_error(problem: SoftmaxProblem, contrast: ContrastInverse, probes: Array, directions: torch.Tensor, newton: Array) -> float:
     """Largest relative error of the Newton gap over the probed records, to first order.
 
-    For record i let x = g_i ⊗ g̃_i and v = 𝓗⁻¹(direction_i ⊗ g̃_i), the step taken with the approximate
-    inverse. With the residual ρ = x − 𝓗₋ᵢv against the float64 curvature, the exact gap is
-    xᵀv + vᵀρ + O(‖ρ‖²); its distance from the reported gap covers the curvature, the inverse, the
-    products and the m × m solve at once.
+    For record i let x = g_i ⊗ g̃_i and v = 𝓗⁻¹(direction_i ⊗ g̃_i), the step taken with the
+    approximate inverse. With the residual ρ = x − 𝓗₋ᵢv against the float64 curvature, the exact gap
+    is xᵀv + vᵀρ + O(‖ρ‖²); its distance from the reported gap covers the curvature, the inverse,
+    the products and the m × m solve at once.
 
     Args:
         directions: (k, m) (I − WH)⁻¹g of the probed records. newton: (k,) reported gaps.
@@ -129,8 +130,9 @@ def first_order_error(own: SoftmaxProblem, steps: torch.Tensor, products: torch.
 def refined_shift_error(own: SoftmaxProblem, contrast: ContrastInverse, steps: torch.Tensor, products: torch.Tensor, shift: Array) -> float:
     """Largest relative distance of the reported shifts from those after one more step of refinement.
 
-    With ρ = x − 𝓗₋ᵢv as in `newton_error` the own logits still lack L𝓗₋ᵢ⁻¹ρ = (I − H_iiW_i)⁻¹L𝓗⁻¹ρ, L the map from weights to the record's
-    logits: what rounding did to each class, also to one that hardly occurs and adds nothing to the gap.
+    With ρ = x − 𝓗₋ᵢv as in `newton_error` the own logits still lack L𝓗₋ᵢ⁻¹ρ = (I − H_iiW_i)⁻¹L𝓗⁻¹ρ,
+    L the map from weights to the record's logits: what rounding did to each class, also to one that
+    hardly occurs and adds nothing to the gap.
     """
     k, m, r = steps.shape
     rows = own.design.rows(0, k, torch.float64).T

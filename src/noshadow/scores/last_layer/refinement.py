@@ -1,10 +1,12 @@
 """Exact influence, newton, loo and shift of a few records of a head too big to factor, by conjugate gradients.
 
-The unknowns are heads in the coordinates of EK-FAC, scaled so that its approximation of the curvature is the identity: the norm
-of a residual there is, up to the quality of that approximation, the error in the norm that newton gaps are measured in. What
-conditions the iteration is the curvature of each class alone, which knows where the records of a class lie; all right-hand sides
-go through one product together, each with its own record left out. Where one product over all records is expensive, an inner
-iteration on the same curvature with small probabilities left out stands before it, so that a handful of full products is enough.
+The unknowns are heads in the coordinates of EK-FAC, scaled so that its approximation of the
+curvature is the identity: the norm of a residual there is, up to the quality of that approximation,
+the error in the norm that newton gaps are measured in. What conditions the iteration is the
+curvature of each class alone, which knows where the records of a class lie; all right-hand sides go
+through one product together, each with its own record left out. Where one product over all records
+is expensive, an inner iteration on the same curvature with small probabilities left out stands
+before it, so that a handful of full products is enough.
 """
 
 from collections.abc import Sequence
@@ -42,7 +44,8 @@ INNER_ITERATIONS = 60
 LEAST_PROBABILITY = 1e-3
 # Not worth it where more than this share of all probabilities is that large.
 LARGEST_SHARE = 0.05
-# The blocks of the classes condition the iteration where they take at most this share of the memory.
+# The blocks of the classes condition the iteration where they take at most this share of the
+# memory.
 BLOCKS_SHARE = 0.6
 
 
@@ -51,8 +54,9 @@ class Refinement:
     """Exact columns of some records.
 
     Attributes:
-        records: (k,) row numbers. columns: the exact values, (k,) each. converged: (k,) whether every system of the record was
-            solved to the tolerance. residual: (k,) the largest relative residual. iterations: (k,) products spent on the record.
+        records: (k,) row numbers. columns: the exact values, (k,) each. converged: (k,) whether
+            every system of the record was solved to the tolerance. residual: (k,) the largest
+                relative residual. iterations: (k,) products spent on the record.
     """
 
     records: Array
@@ -101,14 +105,16 @@ def refined(
     """Exact influence (𝓗v = x) and newton, loo, shift (𝓗₋ᵢv = x) of the given records, x = r_i ⊗ g̃_i.
 
     Args:
-        records: (k,) row numbers. wanted: column names; the systems behind other columns are not solved. before: what `conditioning`
-            returned, for several calls; None: made here.
+        records: (k,) row numbers. wanted: column names; the systems behind other columns are not
+            solved. before: what `conditioning` returned, for several calls; None: made here.
 
-    Exact when: converged: to about 1e-8, or 1e-4 with float32 products, the relative residual measured in float64. A record that
-        does not get there in `MAX_ITERATIONS` steps is reported as not converged.
-    Cost: 4·n·m·d flops a product, one system a record for newton, loo and shift and one for influence; about twenty products a system
-        in float64 and ten in float32 with blocks of the classes, several times as many where these do not fit into the memory, and
-        about eight once a product takes more than 2·10¹⁰ flops and an inner iteration pays.
+    Exact when: converged: to about 1e-8, or 1e-4 with float32 products, the relative residual
+        measured in float64. A record that does not get there in `MAX_ITERATIONS` steps is reported
+        as not converged.
+    Cost: 4·n·m·d flops a product, one system a record for newton, loo and shift and one for
+        influence; about twenty products a system in float64 and ten in float32 with blocks of the
+        classes, several times as many where these do not fit into the memory, and about eight once
+        a product takes more than 2·10¹⁰ flops and an inner iteration pays.
     """
     deletion = bool({"newton", "loo", "shift"} & set(wanted))
     kinds = [True] * deletion + [False] * ("influence" in wanted)
@@ -183,7 +189,8 @@ def _inner_solution(product: Product, before: Product | None, owner: str) -> Pro
             verified=False,
             owner=owner,
         )
-        # A column that rounding stopped at its first step is left as it is: the outer iteration needs a positive definite guess.
+        # A column that rounding stopped at its first step is left as it is: the outer iteration
+        # needs a positive definite guess.
         found_it = (right * found.solution).sum((1, 2)) > 0
         return torch.where(found_it[:, None, None], found.solution.double(), right)
 

@@ -1,6 +1,7 @@
 """Products with the curvature of a softmax head too big to factor, and what conditions an iteration on them.
 
-Heads are in the coordinates of EK-FAC, scaled so that its approximation of the curvature is the identity, S𝓗S with S = Λ^{−½}.
+Heads are in the coordinates of EK-FAC, scaled so that its approximation of the curvature is the
+identity, S𝓗S with S = Λ^{−½}.
 """
 
 from collections.abc import Callable
@@ -13,7 +14,8 @@ from noshadow.scores.last_layer.curvature import SoftmaxProblem
 from noshadow.scores.last_layer.ekfac import EkfacCurvature
 
 _BATCH_NUMBERS = 1 << 25
-# Blocks of a class are summed in float32: what rounding may take from an eigenvalue, a dimension, is given back before they are factored.
+# Blocks of a class are summed in float32: what rounding may take from an eigenvalue, a dimension,
+# is given back before they are factored.
 _JITTER, _SMALLEST = 2 * torch.finfo(torch.float32).eps, 1e-12
 Product = Callable[[torch.Tensor], torch.Tensor]
 
@@ -31,7 +33,8 @@ def full_product(problem: SoftmaxProblem, curvature: EkfacCurvature, left_out: t
         columns = heads.flatten(1).any(1).nonzero()[:, 0]
         scaled = heads[columns] * scale
         image = scaled * curvature.penalty
-        weights = ((curvature.classes @ scaled) @ curvature.rotation).to(dtype).flatten(0, 1)  # (k·m, d)
+        # (k·m, d)
+        weights = ((curvature.classes @ scaled) @ curvature.rotation).to(dtype).flatten(0, 1)
         total = torch.zeros(weights.shape, dtype=torch.float64)
         for start, stop in blocks(len(design), block_length(len(weights), low=16, numbers=_BATCH_NUMBERS)):
             rows = design.shifted(start, stop).to(dtype)
@@ -55,8 +58,8 @@ def full_product(problem: SoftmaxProblem, curvature: EkfacCurvature, left_out: t
 class LikelyClasses:
     """Probabilities that matter, class by class: entries offsets[c] … offsets[c+1] belong to class c.
 
-    records: (z,) row numbers. probabilities: (z,) float32, all ≥ the least but for a record's top class. rest: (m,) float32, the sum
-    of those left out, times their weights.
+    records: (z,) row numbers. probabilities: (z,) float32, all ≥ the least but for a record's top
+    class. rest: (m,) float32, the sum of those left out, times their weights.
     """
 
     offsets: list[int]
@@ -83,7 +86,8 @@ def likely_classes(problem: SoftmaxProblem, least: float) -> LikelyClasses:
 def likely_product(problem: SoftmaxProblem, curvature: EkfacCurvature, left_out: torch.Tensor, likely: LikelyClasses) -> Product:
     """As `full_product`, from the likely classes and, in place of the others, their sum spread over all directions alike; float32.
 
-    Cost: 4·z·d flops a column for z probabilities kept, and two readings of their z rows for all columns together.
+    Cost: 4·z·d flops a column for z probabilities kept, and two readings of their z rows for all
+        columns together.
     """
     design, width = problem.design, problem.design.features.shape[1]
     scale, classes = curvature.eigenvalues.T.rsqrt().float(), curvature.classes.float()
@@ -101,7 +105,8 @@ def likely_product(problem: SoftmaxProblem, curvature: EkfacCurvature, left_out:
         scaled = heads[columns]
         whitened = classes @ (scaled * scale)  # (k, m, r)
         steps = whitened @ rotation  # (k, m, d)
-        level = steps[:, :, width:].sum(2) - steps @ shift  # what bias and shift add to every record, (k, m)
+        # what bias and shift add to every record, (k, m)
+        level = steps[:, :, width:].sum(2) - steps @ shift
         moves = steps.new_empty((len(likely.records), len(columns)))
         for c, (low, high) in enumerate(spans):
             torch.addmm(level[:, c], rows_of(low, high), steps[:, c, :width].T, out=moves[low:high])
@@ -131,8 +136,9 @@ def class_blocks_bytes(problem: SoftmaxProblem) -> int:
 def class_blocks(problem: SoftmaxProblem, curvature: EkfacCurvature, least: float) -> torch.Tensor:
     """T_c with (T_cᵀT_c)⁻¹ = Σ_j s·p_jc(1 − p_jc) z_jz_jᵀ + λD, the curvature of each class alone, (m, r, r) float32.
 
-    Approximates: records with p(1 − p) below `least` count in their sum alone, as if spread over all directions alike; a block that
-        rounding made indefinite keeps its diagonal alone. It conditions an iteration: what that converges to is not touched.
+    Approximates: records with p(1 − p) below `least` count in their sum alone, as if spread over
+        all directions alike; a block that rounding made indefinite keeps its diagonal alone. It
+        conditions an iteration: what that converges to is not touched.
     Cost: 2·r² flops for each of the other records and classes, r³ a class.
     """
     design, m, r = problem.design, problem.classes, problem.design.rank
@@ -164,7 +170,8 @@ def class_blocks(problem: SoftmaxProblem, curvature: EkfacCurvature, least: floa
 def class_blocks_solution(curvature: EkfacCurvature, factors: torch.Tensor) -> Product:
     """Y ↦ the heads whose curvature, class by class alone, is Y: in scaled EK-FAC coordinates, between contrasts.
 
-    Positive definite whatever is rounded, as a square. Columns of zeros are skipped. Cost: 4·m·r(m + r) flops a column.
+    Positive definite whatever is rounded, as a square. Columns of zeros are skipped. Cost:
+    4·m·r(m + r) flops a column.
     """
     size, classes = curvature.eigenvalues.T.sqrt().float(), curvature.classes.float()
 

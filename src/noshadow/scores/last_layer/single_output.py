@@ -89,10 +89,12 @@ def regression_columns(
     """Leverage h, influence 2‖e‖²h, newton 2‖e‖²h/(1−h), loo ‖e‖²(2h−h²)/(1−h)², shift ‖e‖h/(1−h).
 
     Args:
-        residuals: (n, q) e = y − f. self_influence: (n,) q_i. sample_weight: (n,) s scaling the loss, h = s·q.
+        residuals: (n, q) e = y − f. self_influence: (n,) q_i. sample_weight: (n,) s scaling the
+            loss, h = s·q.
         gaps: (n,) 1 − h where it is known to more digits than the difference has.
 
-    Exact when: the head minimises the (weighted) squared loss with this penalty; then `loo` is the refit's gap.
+    Exact when: the head minimises the (weighted) squared loss with this penalty; then `loo` is the
+        refit's gap.
     Reference: [RET] Eq. (9), Props. B.1–B.2; [GLS] Prop. C.1.
     """
     weight = np.ones(len(residuals)) if sample_weight is None else sample_weight
@@ -113,11 +115,13 @@ def binary_columns(
 ) -> dict[str, Array]:
     """Columns of a one-logit head, written without dividing by w = p(1−p).
 
-    With q = g̃ᵀ(GᵀWG + λI)⁻¹g̃, h = w·q and e = p − y: influence e²q, newton e²q/(1−h), leave-one-out logit
-    z + q·e/(1−h), from which loo (the true loss re-evaluated) and shift of φ = (2y − 1)z.
+    With q = g̃ᵀ(GᵀWG + λI)⁻¹g̃, h = w·q and e = p − y: influence e²q, newton e²q/(1−h),
+    leave-one-out logit z + q·e/(1−h), from which loo (the true loss re-evaluated) and shift of φ =
+    (2y − 1)z.
 
     Args:
-        logits: (n,). targets: (n,) in [0, 1]. self_influence: (n,). sample_weight: (n,) s scaling ℓ, e and w.
+        logits: (n,). targets: (n,) in [0, 1]. self_influence: (n,). sample_weight: (n,) s scaling
+            ℓ, e and w.
         gaps: (n,) 1 − h where it is known to more digits than the difference has.
 
     Reference: [RET] Eq. (10); [GLS] Prop. 4.5.

@@ -2,10 +2,11 @@
 
 What the inverse curvature says about record i is
 
-    D_uv = (e_u − e_v)ᵀ H_ii (e_u − e_v),   aᵀH_ii b = −½ Σ_uv a_u b_v D_uv  for a, b that sum to zero.
+    D_uv = (e_u − e_v)ᵀ H_ii (e_u − e_v),   aᵀH_ii b = −½ Σ_uv a_u b_v D_uv  for a, b that sum to
+    zero.
 
-D is non-negative and each entry is accurate on its own: a class that hardly ever occurs has a huge variance, and in
-this form it cannot drown the others, which is what allows float32.
+D is non-negative and each entry is accurate on its own: a class that hardly ever occurs has a huge
+variance, and in this form it cannot drown the others, which is what allows float32.
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,8 @@ from noshadow.scores.baselines import block_residuals
 from noshadow.scores.last_layer.curvature import SoftmaxProblem
 from noshadow.scores.last_layer.loss_changes import log_mean_exp, log_others, margin_falls, softmax_loss_changes
 
-# Columns beside the scores: how far rounding may have moved `shift`, and the smallest pivot of I − W^½HW^½, which is 1 − h of one logit.
+# Columns beside the scores: how far rounding may have moved `shift`, and the smallest pivot of I −
+# W^½HW^½, which is 1 − h of one logit.
 SHIFT_ROUNDING, LEFT_OUT_GAP = "shift_rounding", "left_out_gap"
 # Pivots of I − W^½HW^½ below this mean spectral radius 1: an interpolated record.
 _INTERPOLATED = {torch.float64: 1e-11, torch.float32: 1e-5}
@@ -39,10 +41,11 @@ def square_differences(differences: torch.Tensor, m: int) -> torch.Tensor:
 class NewtonStep:
     """One Newton step of leaving each record of a block out.
 
-    leverage: (b,) Tr(W_iH_ii). influence: (b,) g_iᵀH_ii g_i. direction: (b, m) (I − W_iH_ii)⁻¹g_i. logits: (b, m) H_ii
-    times that, the move of the record's own logits (up to a shift shared by all classes). rounding: (b, m) how far
-    rounding of D may have moved each of them. gap: (b,) smallest pivot of I − W^½HW^½. interpolated: (b,) where that is 0 up to
-    rounding, the spectral radius of W_iH_ii is 1.
+    leverage: (b,) Tr(W_iH_ii). influence: (b,) g_iᵀH_ii g_i. direction: (b, m) (I − W_iH_ii)⁻¹g_i.
+    logits: (b, m) H_ii times that, the move of the record's own logits (up to a shift shared by all
+    classes). rounding: (b, m) how far rounding of D may have moved each of them. gap: (b,) smallest
+    pivot of I − W^½HW^½. interpolated: (b,) where that is 0 up to rounding, the spectral radius of
+    W_iH_ii is 1.
     """
 
     leverage: torch.Tensor
@@ -57,10 +60,10 @@ class NewtonStep:
 def newton_step(square: torch.Tensor, probabilities: torch.Tensor, residuals: torch.Tensor, weights: torch.Tensor) -> NewtonStep:
     """Solve (I − WH)x = g for every record of a block, symmetrically.
 
-    Logits are measured against the record's most probable class c. There W = RRᵀ in closed form with
-    R = diag(√s·u)(I − uuᵀ/(1 + √p_c)), u = √p off c, so that (I − WH)⁻¹g = g + R(I − RᵀHR)⁻¹RᵀHg and the
-    matrix I − RᵀHR = I − E + uvᵀ + vuᵀ, E = −½·diag(√s·u)·D·diag(√s·u), is symmetric positive definite below
-    spectral radius 1.
+    Logits are measured against the record's most probable class c. There W = RRᵀ in closed form
+    with R = diag(√s·u)(I − uuᵀ/(1 + √p_c)), u = √p off c, so that (I − WH)⁻¹g = g + R(I −
+    RᵀHR)⁻¹RᵀHg and the matrix I − RᵀHR = I − E + uvᵀ + vuᵀ, E = −½·diag(√s·u)·D·diag(√s·u), is
+    symmetric positive definite below spectral radius 1.
 
     Args:
         square: (b, m, m) D. probabilities: (b, m). residuals: (b, m) s·(p − y). weights: (b,) s.
@@ -72,7 +75,8 @@ def newton_step(square: torch.Tensor, probabilities: torch.Tensor, residuals: to
     c = 1.0 / (1.0 + probabilities.gather(1, top).sqrt())
     u = probabilities.sqrt().scatter(1, top, 0.0)
     a = root * u
-    images = square @ torch.stack([residuals, probabilities, a * u], 2)  # one pass over D for all three
+    # one pass over D for all three
+    images = square @ torch.stack([residuals, probabilities, a * u], 2)
     leverage = 0.5 * weights * (probabilities * images[:, :, 1]).sum(1)
     influence = -0.5 * (residuals * images[:, :, 0]).sum(1)
 
@@ -95,7 +99,8 @@ def newton_step(square: torch.Tensor, probabilities: torch.Tensor, residuals: to
     back = a * projected(solved)
     direction = residuals + back.scatter(1, top, -back.sum(1, keepdim=True))
     move = gauged((square @ direction[:, :, None])[:, :, 0])
-    # D of a class that hardly occurs is huge and nearly the same against all others: its move is a difference of such terms.
+    # D of a class that hardly occurs is huge and nearly the same against all others: its move is a
+    # difference of such terms.
     rounding = torch.finfo(square.dtype).eps * square[rows, top[:, 0]] * direction.abs().sum(1, keepdim=True)
     return NewtonStep(leverage, influence, direction, move, rounding, pivots, interpolated)
 
@@ -105,7 +110,8 @@ def block_columns(
 ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
     """Score columns of one block, `SHIFT_ROUNDING` and `LEFT_OUT_GAP` beside them, and the Newton directions (b, m).
 
-    Reference: leverage [GLS] Prop. C.2 in probability space (erratum 3); influence and newton [RET] Props. B.3–B.4.
+    Reference: leverage [GLS] Prop. C.2 in probability space (erratum 3); influence and newton [RET]
+        Props. B.3–B.4.
     """
     dtype = differences.dtype
     logits = block_tensor(problem.outputs, start, stop)
@@ -120,7 +126,8 @@ def block_columns(
     labels = targets if targets.ndim == 1 else targets.argmax(1)
     others_after = torch.log_softmax(log_others(logits, labels) + move, 1)
     columns = {
-        "leverage": step.leverage.double().clamp(max=problem.classes - 1.0),  # above by rounding only
+        # above by rounding only
+        "leverage": step.leverage.double().clamp(max=problem.classes - 1.0),
         "influence": step.influence.double(),
         SHIFT_ROUNDING: log_mean_exp(others_after, step.rounding.double()),
         LEFT_OUT_GAP: step.gap.double(),

@@ -63,9 +63,9 @@ def softmax_columns(
 ) -> Solved:
     """All wanted columns of a softmax head that need the curvature.
 
-    precision "auto" takes float32 products for large problems, measures what they did to the largest Newton
-    gaps, and starts again in float64 when that is more than `ROUNDING_TOLERANCE`; "mixed" and "float64" are taken
-    as they are.
+    precision "auto" takes float32 products for large problems, measures what they did to the
+    largest Newton gaps, and starts again in float64 when that is more than `ROUNDING_TOLERANCE`;
+    "mixed" and "float64" are taken as they are.
     """
     require_memory(problem, max_memory, owner, instead=f"pass {advice(owner, 'method', 'ekfac')}, or score a narrower representation")
     chosen = _automatic_precision(problem) if precision == "auto" else precision
@@ -232,7 +232,8 @@ def _ekfac_solved(
     curvature = ekfac_curvature(problem, softmax_class_sums, softmax_shares, dtype=dtype, progress=progress, owner=owner)
     columns = ekfac_columns(problem, curvature, dtype=dtype, block_size=block_size, progress=progress)
     error = None if dtype == torch.float64 else _rounding_error(problem, curvature, columns)
-    # Diagonal in its basis: scaled to unit diagonal there is nothing left to condition, and nothing was factored.
+    # Diagonal in its basis: scaled to unit diagonal there is nothing left to condition, and nothing
+    # was factored.
     nothing = SpdInverse(np.empty((0, 0)), 0.0, 1.0)
     solved = Solved(columns, nothing, float(columns["leverage"].sum()), "float64" if error is None else "mixed", error)
     if "margin_leverage" not in wanted:

@@ -1,7 +1,8 @@
 """Score columns of many layers from what the inverse curvature says about each record.
 
-Every problem here has curvature Σ_j J_jᵀ R_jR_jᵀ J_j + λI with W_j = R_jR_jᵀ. With H_ii = J_i𝓗⁻¹J_iᵀ the columns need
-M_i = H_iiR_i and I − R_iᵀH_iiR_i only; the dual gives both without a difference of large numbers.
+Every problem here has curvature Σ_j J_jᵀ R_jR_jᵀ J_j + λI with W_j = R_jR_jᵀ. With H_ii =
+J_i𝓗⁻¹J_iᵀ the columns need M_i = H_iiR_i and I − R_iᵀH_iiR_i only; the dual gives both without a
+difference of large numbers.
 """
 
 from dataclasses import dataclass
@@ -31,7 +32,8 @@ class SelfResponse:
 class Roots:
     """R_i = diag(scale)·mixing of a block, R_iR_iᵀ = W_i: scale (b, c), mixing (b, c, c) or None for the identity.
 
-    Squared loss: √s·I. Margin: √w. Softmax: √s·diag(√p)(I − √p√pᵀ), whose second factor is a projection.
+    Squared loss: √s·I. Margin: √w. Softmax: √s·diag(√p)(I − √p√pᵀ), whose second factor is a
+    projection.
     """
 
     scale: Tensor
@@ -61,26 +63,30 @@ def roots(problem: NetworkProblem, start: int, stop: int) -> Roots:
 def one_output_columns(problem: NetworkProblem, self_influence: Array, gaps: Array) -> dict[str, Array]:
     """Columns of a problem with one number a record from q_i = H_ii (n,) and 1 − h_i (n,).
 
-    Regression: as `regression_columns`. Margin: the record's loss is softplus(−φ), one logit with label 1, so
-    influence (1 − p)²q, newton (1 − p)²q/(1 − h), shift (1 − p)q/(1 − h), and loo the loss at φ − shift minus the loss.
+    Regression: as `regression_columns`. Margin: the record's loss is softplus(−φ), one logit with
+    label 1, so influence (1 − p)²q, newton (1 − p)²q/(1 − h), shift (1 − p)q/(1 − h), and loo the
+    loss at φ − shift minus the loss.
     """
     if problem.kind == "regression":
         return regression_columns(problem.targets - problem.outputs, self_influence, problem.sample_weight, gaps=gaps)
     columns = binary_columns(*problem.one_logit(), self_influence, problem.sample_weight, gaps=gaps)
     if problem.task == "classification":
-        del columns["leverage"]  # of a softmax it is the trace over all logits, which the margin does not give
+        # of a softmax it is the trace over all logits, which the margin does not give
+        del columns["leverage"]
     return columns
 
 
 def many_output_columns(problem: NetworkProblem, start: int, stop: int, response: SelfResponse) -> dict[str, Tensor]:
     """Columns of a block of records with several outputs.
 
-    With the residual g_i = R_it_i the leave-one-out move of the record's own outputs is M_i(I − R_iᵀH_iiR_i)⁻¹t_i.
-    Leverage is Tr(W_iH_ii), divided by q in a regression so that it stays in [0, 1].
+    With the residual g_i = R_it_i the leave-one-out move of the record's own outputs is M_i(I −
+    R_iᵀH_iiR_i)⁻¹t_i. Leverage is Tr(W_iH_ii), divided by q in a regression so that it stays in [0,
+    1].
     """
     own, c = residuals(problem, start, stop), problem.columns
     root = roots(problem, start, stop)
-    # g sums to zero over classes, so dividing by the scale undoes R: the projection leaves what is left as it is.
+    # g sums to zero over classes, so dividing by the scale undoes R: the projection leaves what is
+    # left as it is.
     lifted = own / root.scale
     factor, failed = torch.linalg.cholesky_ex(response.gaps)
     interpolated = (failed > 0) | (factor.diagonal(dim1=1, dim2=2).amin(1) ** 2 <= INTERPOLATED)
@@ -93,7 +99,8 @@ def many_output_columns(problem: NetworkProblem, start: int, stop: int, response
     else:
         gaps = _squared_loss_gaps(problem, start, stop, own, move)
         leverage = leverage / c
-        influence = 0.5 * influence  # ∂ℓ/∂f is 2(f − y) and its curvature 2, where the columns count 2eᵀHe with JᵀJ
+        # ∂ℓ/∂f is 2(f − y) and its curvature 2, where the columns count 2eᵀHe with JᵀJ
+        influence = 0.5 * influence
     infinite = torch.full_like(influence, torch.inf)
     gaps = {name: torch.where(interpolated, infinite, value) for name, value in gaps.items()}
     return {"leverage": leverage, "influence": influence} | gaps

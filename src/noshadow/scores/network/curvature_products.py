@@ -1,7 +1,8 @@
 """Products with the summed curvature of a network's loss, many vectors in one pass over the data.
 
-One scale: curvature of Σ_j ℓ_j for cross-entropy and of half of it for the squared loss, so that Gauss–Newton is
-Σ_j J_jᵀW_jJ_j and JᵀJ. Vectors are rows (c, p) over the chosen parameters, in the order of `Network.parameters`.
+One scale: curvature of Σ_j ℓ_j for cross-entropy and of half of it for the squared loss, so that
+Gauss–Newton is Σ_j J_jᵀW_jJ_j and JᵀJ. Vectors are rows (c, p) over the chosen parameters, in the
+order of `Network.parameters`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -27,9 +28,11 @@ from noshadow.views.walk import walked
 
 CURVATURES = ("gauss_newton", "hessian")
 PRECISIONS = {"float64": torch.float64, "float32": torch.float32}
-# Copies of what a backward pass keeps that one vector needs: tangents forward, cotangents back, and room to work.
+# Copies of what a backward pass keeps that one vector needs: tangents forward, cotangents back, and
+# room to work.
 COPIES = 4
-# Bytes of activations beyond which more vectors at once only cost time (measured on convolutions, half to twice that is as good).
+# Bytes of activations beyond which more vectors at once only cost time (measured on convolutions,
+# half to twice that is as good).
 CACHED = 1e8
 
 Tree = dict[str, Tensor]
@@ -49,8 +52,8 @@ def curvature_product(
 ) -> Product:
     """The map V (c, p) → V·C with C the undamped curvature summed over the records; rows of zeros cost nothing.
 
-    "gauss_newton": C = Σ_j J_jᵀW_jJ_j, by v ↦ Jv and u ↦ Jᵀu. "hessian": the second derivative itself, by the derivative
-    of the gradient.
+    "gauss_newton": C = Σ_j J_jᵀW_jJ_j, by v ↦ Jv and u ↦ Jᵀu. "hessian": the second derivative
+    itself, by the derivative of the gradient.
 
     Args:
         precision: "float64", or "float32" for faster and rougher derivatives, summed in float64.

@@ -61,7 +61,8 @@ def scaled_kernel(kernel: Tensor, problem: NetworkProblem) -> Tensor:
 class DualInverse:
     """What every column is made of: C with I − R_iᵀH_iiR_i = λC_ii, and what unpenalised weights add to R_iᵀH_iiR_i = [K_RC]_ii.
 
-    matrix: (N, N) C. free, lift: (N, f) and (f, N), whose product is added to K_RC; None without unpenalised weights.
+    matrix: (N, N) C. free, lift: (N, f) and (f, N), whose product is added to K_RC; None without
+    unpenalised weights.
     """
 
     matrix: Tensor
@@ -89,7 +90,8 @@ def dual_columns(kernel: Tensor, problem: NetworkProblem, *, damping: float, own
     Args:
         kernel: (nc, nc) K_R, left as it is. damping: λ > 0.
 
-    Exact when: the network is linear in the chosen parameters around the trained ones, and they are at a minimum.
+    Exact when: the network is linear in the chosen parameters around the trained ones, and they are
+        at a minimum.
     Cost: (nc)³ flops; one further matrix of the kernel's size.
     """
     inverse = dual_inverse(kernel, damping, owner)
@@ -122,7 +124,8 @@ def dual_inverse(kernel: Tensor, damping: float, owner: str, *, free: Tensor | N
         free: (N, f) Z = RᵀJ of weights without a penalty; None: there are none.
 
     Raises:
-        NumericalError: M, or the curvature of the unpenalised weights, cannot be factored in float64.
+        NumericalError: M, or the curvature of the unpenalised weights, cannot be factored in
+            float64.
     """
     inverse = _damped_inverse(kernel, damping, owner)
     if inverse.jitter > 0:

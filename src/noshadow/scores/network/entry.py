@@ -59,41 +59,57 @@ def network_scores(
     """Leave-one-out scores of every training record over many layers: one Gauss–Newton step without the record.
 
     With J the Jacobian (n × p) of one output a record, K = JJᵀ, K_w = w^½Kw^½ and C = (K_w + λI)⁻¹:
-    h_i = [K_wC]_ii = 1 − λC_ii, q_i = h_i/w_i. Regression (w = 1): leverage h and the gaps of `record_scores` with this
-    h. Classification: the output is the margin φ = log p_y − log Σ_{c≠y} p_c, whose loss is softplus(−φ) exactly,
-    w = p_y(1 − p_y): margin_leverage h, influence (1 − p_y)²q, newton (1 − p_y)²q/(1 − h), shift (1 − p_y)q/(1 − h), loo
-    the loss at φ − shift minus the loss. With outputs="all", and for several outputs of a regression, the nm × nm problem of
-    all outputs is solved instead: H_ii = J_i𝓗⁻¹J_iᵀ is then m × m and the columns are those of `record_scores`.
+    h_i = [K_wC]_ii = 1 − λC_ii, q_i = h_i/w_i. Regression (w = 1): leverage h and the gaps of
+    `record_scores` with this h. Classification: the output is the margin φ = log p_y − log Σ_{c≠y}
+    p_c, whose loss is softplus(−φ) exactly, w = p_y(1 − p_y): margin_leverage h, influence (1 −
+    p_y)²q, newton (1 − p_y)²q/(1 − h), shift (1 − p_y)q/(1 − h), loo the loss at φ − shift minus
+    the loss. With outputs="all", and for several outputs of a regression, the nm × nm problem of
+    all outputs is solved instead: H_ii = J_i𝓗⁻¹J_iᵀ is then m × m and the columns are those of
+    `record_scores`.
 
     Args:
-        model: any nn.Module with one row of outputs per record, run in eval mode; frozen parameters are left out.
+        model: any nn.Module with one row of outputs per record, run in eval mode; frozen parameters
+            are left out.
         train: its training records, (X, y), a map-style Dataset or a DataLoader.
         task: "auto", "regression", "classification" or "binary".
-        layers: "last", "all", or the number k of last layers with trainable parameters, in the order in which they run.
-        damping: λ > 0 on the sum over records, or "auto": that of `weight_decay`, else 10⁻⁶ of the mean curvature.
+        layers: "last", "all", or the number k of last layers with trainable parameters, in the
+            order in which they run.
+        damping: λ > 0 on the sum over records, or "auto": that of `weight_decay`, else 10⁻⁶ of the
+            mean curvature.
         weight_decay: of the training objective mean(loss) + (wd/2)‖θ‖².
-        method: "dual" (exact, n² numbers twice), "projected" (approximate, any n) or "auto" (dual where it fits).
+        method: "dual" (exact, n² numbers twice), "projected" (approximate, any n) or "auto" (dual
+            where it fits).
         outputs: "margin", "all" or "auto" (margin for hard labels, all otherwise).
-        dimension: of the projected gradients. layer: name of the nn.Linear whose output counts; "auto": the model's own output.
-        output: of a model that returns several tensors, the name or position of its output, or "auto"; as in `audit`.
+        dimension: of the projected gradients. layer: name of the nn.Linear whose output counts;
+            "auto": the model's own output.
+        output: of a model that returns several tensors, the name or position of its output, or
+            "auto"; as in `audit`.
         sample_weight: (n,) ≥ 0, scales each record's loss, gradient and curvature.
-        unvectorised: "refuse" models that torch.func cannot run over many records at once, or "loop" over records.
-        batch_size: records in one pass. device: where to run. max_memory: bytes for the kernel and its inverse.
-        progress: draw bars on a terminal. seed: of the projections and of data transforms. owner: named in errors.
+        unvectorised: "refuse" models that torch.func cannot run over many records at once, or
+            "loop" over records.
+        batch_size: records in one pass. device: where to run. max_memory: bytes for the kernel and
+            its inverse.
+        progress: draw bars on a terminal. seed: of the projections and of data transforms. owner:
+            named in errors.
 
     Returns:
-        RecordScores with `layers`, `parameters` and `method`; under "projected", `dimensions`, and `errors` holds the relative
-        error of each column: the larger of how far two independent projections differ and of what half the dimensions lack (at most 1:
+        RecordScores with `layers`, `parameters` and `method`; under "projected", `dimensions`, and
+        `errors` holds the relative
+        error of each column: the larger of how far two independent projections differ and of what
+            half the dimensions lack (at most 1:
         nothing is known of the size then).
 
     Raises:
-        InputError: an argument breaks a rule, the kernel would not fit, or torch.func cannot run the model (which module).
+        InputError: an argument breaks a rule, the kernel would not fit, or torch.func cannot run
+            the model (which module).
         NumericalError: the factorisation failed.
 
-    Exact when: (dual) the network is linear in the chosen parameters around the trained ones and at a minimum; for
-        layers="last" of a regression it is the exact refit. Approximates: retraining without the record.
-    Cost: dual: the kernel, n²(Σ (d_in + d_out) of linear layers + other parameters) flops (of a lookup table its width for
-        every two records that share a row) and a backward pass, then n³; projected: a backward pass and 8·n·D² flops.
+    Exact when: (dual) the network is linear in the chosen parameters around the trained ones and at
+        a minimum; for layers="last" of a regression it is the exact refit. Approximates: retraining
+        without the record.
+    Cost: dual: the kernel, n²(Σ (d_in + d_out) of linear layers + other parameters) flops (of a
+        lookup table its width for every two records that share a row) and a backward pass, then n³;
+        projected: a backward pass and 8·n·D² flops.
     Reference: ours; the dual of the Gauss–Newton problem behind [RET] Eq. (8), over all layers.
 
     Example:
@@ -148,8 +164,10 @@ def damping_sweep(
         factors: multiples of λ, each > 0. Others as in `network_scores`.
 
     Returns:
-        One row a factor: factor, damping, effective_dof (Σ leverage), largest_leverage, interpolated (records with leverage
-        1), condition (of the factored matrix: beyond 1e12 numbers lose their digits), spearman (order of `shift` against factor 1).
+        One row a factor: factor, damping, effective_dof (Σ leverage), largest_leverage,
+            interpolated (records with leverage
+        1), condition (of the factored matrix: beyond 1e12 numbers lose their digits), spearman
+        (order of `shift` against factor 1).
 
     Cost: one kernel or projection for all factors, and one factorisation a factor.
 

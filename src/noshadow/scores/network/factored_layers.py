@@ -1,7 +1,8 @@
 """Layers whose gradients are kept in factors instead of being formed: plain linear layers and plain lookup tables.
 
-A linear layer that runs once on one row a record has the outer product of what came in and of the slope of what came out as its
-gradient. A table of embeddings that is looked up once has the slopes in the rows it was asked for, and zeros in all others.
+A linear layer that runs once on one row a record has the outer product of what came in and of the
+slope of what came out as its gradient. A table of embeddings that is looked up once has the slopes
+in the rows it was asked for, and zeros in all others.
 """
 
 from collections.abc import Callable
@@ -37,7 +38,8 @@ class Factors:
 class Lookups:
     """Gradients of one lookup table: Σ_t e_{rows_t} ⊗ Δ_t, a row may be asked for more than once.
 
-    rows: (b, T) whole numbers. slopes: (b, T, d) Δ, zero where padding was asked for. size: rows of the table.
+    rows: (b, T) whole numbers. slopes: (b, T, d) Δ, zero where padding was asked for. size: rows of
+    the table.
     """
 
     rows: Tensor
@@ -86,7 +88,8 @@ Plain = PlainLinear | PlainLookup
 def candidates(network: Network, few: Batch) -> tuple[Plain, ...]:
     """Layers among the chosen ones that run once, on one row of inputs a record, and whose weight is trainable and their own.
 
-    A table of no more rows than a record asks for is left out: its gradient is no larger than its factors.
+    A table of no more rows than a record asks for is left out: its gradient is no larger than its
+    factors.
     """
     runs: dict[nn.Module, list[Any]] = {}
 

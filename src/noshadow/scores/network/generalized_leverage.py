@@ -26,8 +26,10 @@ class NetworkInfluence:
     """Influence of records on their own loss over many layers of a network, by iterative solves.
 
     Attributes:
-        influence: (k,) float64 ≥ 0 where the curvature is positive definite; NaN where no solve could begin.
-        converged: (k,) bool. residual: (k,) relative, of the solve as it ended. iterations: (k,) steps taken.
+        influence: (k,) float64 ≥ 0 where the curvature is positive definite; NaN where no solve
+            could begin.
+        converged: (k,) bool. residual: (k,) relative, of the solve as it ended. iterations: (k,)
+            steps taken.
         negative_curvature: (k,) bool, whether a direction of curvature ≤ 0 stopped the solve.
         records: (k,) row numbers in the points given. layers: names of the layers differentiated.
         curvature: "gauss_newton" or "hessian". passes: over the training data.
@@ -76,48 +78,62 @@ def generalized_leverage(
 ) -> GeneralizedLeverage:
     """GLS matrix of each chosen record over the chosen layers: how its prediction answers to its own label.
 
-    With J_i the Jacobian (m × p) of the outputs and 𝓗 = C + λI: H_ii = J_i𝓗⁻¹J_iᵀ in logit space, W_iH_ii in probability
-    space; a regression has H_ii in both. C is Σ_j J_jᵀW_jJ_j ("gauss_newton") or the second derivative of the summed
-    cross-entropy, or of half the summed squared loss ("hessian"). 𝓗Z = J_iᵀ is solved by conjugate gradients.
-    The published damping stands beside the Hessian of the mean loss: (1/n)J_i(∇²𝓛 + λ′I)⁻¹J_iᵀ is the above with
-    λ = nλ′, and for the squared loss (2/n)J_i(∇²𝓛 + λ′I)⁻¹J_iᵀ with λ = nλ′/2. Pass such a λ′ with damping_scale="mean".
-    Softmax in logit space is reported between class contrasts (rows and columns sum to zero), as in `leverage_matrices`.
+    With J_i the Jacobian (m × p) of the outputs and 𝓗 = C + λI: H_ii = J_i𝓗⁻¹J_iᵀ in logit space,
+    W_iH_ii in probability space; a regression has H_ii in both. C is Σ_j J_jᵀW_jJ_j
+    ("gauss_newton") or the second derivative of the summed cross-entropy, or of half the summed
+    squared loss ("hessian"). 𝓗Z = J_iᵀ is solved by conjugate gradients. The published damping
+    stands beside the Hessian of the mean loss: (1/n)J_i(∇²𝓛 + λ′I)⁻¹J_iᵀ is the above with λ = nλ′,
+    and for the squared loss (2/n)J_i(∇²𝓛 + λ′I)⁻¹J_iᵀ with λ = nλ′/2. Pass such a λ′ with
+    damping_scale="mean". Softmax in logit space is reported between class contrasts (rows and
+    columns sum to zero), as in `leverage_matrices`.
 
     Args:
-        model: any nn.Module with one row of outputs per record, run in eval mode; frozen parameters are left out.
+        model: any nn.Module with one row of outputs per record, run in eval mode; frozen parameters
+            are left out.
         train: its training records, (X, y), a map-style Dataset or a DataLoader.
-        points: k records to score, usually training records, in the same forms; their targets are not used.
-        damping: λ ≥ 0 (> 0 for softmax), or "auto": that of `weight_decay`, which must then be given.
+        points: k records to score, usually training records, in the same forms; their targets are
+            not used.
+        damping: λ ≥ 0 (> 0 for softmax), or "auto": that of `weight_decay`, which must then be
+            given.
         task: "auto", "regression", "classification" or "binary".
-        layers: "last", "all", or the number k of last layers with trainable parameters, in the order in which they run.
+        layers: "last", "all", or the number k of last layers with trainable parameters, in the
+            order in which they run.
         tolerance: of ‖𝓗z − b‖/‖b‖, > 0. max_iterations: steps of each solve at most.
         space: "probability" or "logit".
         curvature: "gauss_newton", never negative, or "hessian", which away from a minimum may be.
         damping_scale: "sum" over records, or "mean" as published.
         weight_decay: of the training objective mean(loss) + (wd/2)‖θ‖².
         layer: name of the nn.Linear whose output counts, "auto" for the model's own.
-        output: of a model that returns several tensors, the name or position of its output, or "auto"; as in `audit`.
-        precision: "float64", or "float32" for the products of the iteration (convolutions run several times faster); whether
-            a solve converged is judged in float64 all the same.
-        preconditioner_rank: random vectors with which the Gauss–Newton curvature is sketched to speed the solves up, "auto" for
-            up to 128 by their number, 0 for plain conjugate gradients as published; it changes when a solve ends, not where.
-        unvectorised: "refuse" models that torch.func cannot run over many vectors at once, or "loop" over vectors.
-        batch_size: records in one pass. max_memory: bytes, half for activations, half for vectors and the preconditioner.
-        device: where to run. progress: draw bars on a terminal. seed: of random transforms of the data.
+        output: of a model that returns several tensors, the name or position of its output, or
+            "auto"; as in `audit`.
+        precision: "float64", or "float32" for the products of the iteration (convolutions run
+            several times faster); whether a solve converged is judged in float64 all the same.
+        preconditioner_rank: random vectors with which the Gauss–Newton curvature is sketched to
+            speed the solves up, "auto" for up to 128 by their number, 0 for plain conjugate
+            gradients as published; it changes when a solve ends, not where.
+        unvectorised: "refuse" models that torch.func cannot run over many vectors at once, or
+            "loop" over vectors.
+        batch_size: records in one pass. max_memory: bytes, half for activations, half for vectors
+            and the preconditioner.
+        device: where to run. progress: draw bars on a terminal. seed: of random transforms of the
+            data.
 
     Returns:
-        GeneralizedLeverage with `converged`, `residual`, `iterations`, `negative_curvature` (k,), worst over a record's
-        columns. A solve that meets a direction of curvature ≤ 0 stops there: the record is flagged, not converged, and its
-        matrix is that of the iterate reached, NaN if there is none. Notes say how many, and which damping was too small.
+        GeneralizedLeverage with `converged`, `residual`, `iterations`, `negative_curvature` (k,),
+        worst over a record's columns. A solve that meets a direction of curvature ≤ 0 stops there:
+        the record is flagged, not converged, and its matrix is that of the iterate reached, NaN if
+        there is none. Notes say how many, and which damping was too small.
 
     Raises:
         InputError: an argument breaks a rule, or torch.func cannot run the model (which module).
         NumericalError: derivatives are not finite.
 
-    Exact when: solved to the end, for the answer of the trained minimum to its labels; on the last layer it is
-        `leverage_matrices`. Approximates: that answer to `tolerance`, and by Gauss–Newton without second derivatives of f.
-    Cost: (iterations + 1) passes over the training data for each group of vectors that fits `max_memory` (p numbers a vector,
-        k·m vectors) and one for the preconditioner; a pass is about two backward passes per vector, whichever the curvature.
+    Exact when: solved to the end, for the answer of the trained minimum to its labels; on the last
+        layer it is `leverage_matrices`. Approximates: that answer to `tolerance`, and by
+            Gauss–Newton without second derivatives of f.
+    Cost: (iterations + 1) passes over the training data for each group of vectors that fits
+        `max_memory` (p numbers a vector, k·m vectors) and one for the preconditioner; a pass is
+        about two backward passes per vector, whichever the curvature.
     Reference: [GLS] Algorithms 1–2, Definition 4.1, Prop. 4.2, §5.2 (probability space: erratum 3).
 
     Example:
@@ -184,14 +200,17 @@ def network_influence(
 ) -> NetworkInfluence:
     """Influence ∇ℓ_iᵀ(∇²Σℓ + penalty)⁻¹∇ℓ_i of each chosen record on its own loss over the chosen layers.
 
-    Cross-entropy: ∇ℓ_iᵀ𝓗⁻¹∇ℓ_i; squared loss: ½∇ℓ_iᵀ𝓗⁻¹∇ℓ_i, as 𝓗 = C + λI is half the curvature there. On the last
-    layer that is the column `influence` of `record_scores`. Influence by the Hessian of the mean loss is n times this.
+    Cross-entropy: ∇ℓ_iᵀ𝓗⁻¹∇ℓ_i; squared loss: ½∇ℓ_iᵀ𝓗⁻¹∇ℓ_i, as 𝓗 = C + λI is half the curvature
+    there. On the last layer that is the column `influence` of `record_scores`. Influence by the
+    Hessian of the mean loss is n times this.
 
     Args:
-        points: k records to score, usually training records; (X, y), a map-style Dataset or a DataLoader.
+        points: k records to score, usually training records; (X, y), a map-style Dataset or a
+            DataLoader.
         damping: λ ≥ 0, or "auto": that of `weight_decay`, which must then be given.
-        model, train, task, layers, tolerance, max_iterations, curvature, damping_scale, weight_decay, layer, output, precision,
-            preconditioner_rank, unvectorised, batch_size, max_memory, device, progress, seed: as in `generalized_leverage`.
+        model, train, task, layers, tolerance, max_iterations, curvature, damping_scale,
+            weight_decay, layer, output, precision, preconditioner_rank, unvectorised, batch_size,
+                max_memory, device, progress, seed: as in `generalized_leverage`.
 
     Returns:
         NetworkInfluence: `influence` (k,), and of each record whether and how its solve ended.
@@ -200,7 +219,8 @@ def network_influence(
         InputError: an argument breaks a rule, or torch.func cannot run the model (which module).
         NumericalError: derivatives are not finite.
 
-    Exact when: solved to the end, for the first-order change of the loss. Approximates: the loss gap of leaving i out.
+    Exact when: solved to the end, for the first-order change of the loss. Approximates: the loss
+        gap of leaving i out.
     Cost: as `generalized_leverage` with one vector a record.
     Reference: [RET] Eq. (7), App. D.1, over all layers.
 
@@ -239,7 +259,8 @@ def network_influence(
 def _label_basis(m: int, task: str, space: str) -> Tensor:
     """Orthonormal columns in which the labels move: all of them, class contrasts before the shift of all classes.
 
-    The curvature knows next to nothing of that shift, so columns that mix it with contrasts converge more slowly.
+    The curvature knows next to nothing of that shift, so columns that mix it with contrasts
+    converge more slowly.
     """
     if task != "classification":
         return torch.eye(m, dtype=torch.float64)

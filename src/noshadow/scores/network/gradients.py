@@ -1,7 +1,7 @@
 """Gradients of each record's outputs, one vmapped pass of torch.func over a batch of records.
 
-A plain layer (`factored_layers`) is not differentiated at all: the factors of its gradient are kept instead. They are read off by
-adding zeros to the layer's output and differentiating in those.
+A plain layer (`factored_layers`) is not differentiated at all: the factors of its gradient are kept
+instead. They are read off by adding zeros to the layer's output and differentiating in those.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,17 +41,20 @@ Differentiated = Callable[[Batch, Tensor], list[RecordGradients]]
 def record_differentiation(network: Network, probe: Batch) -> Iterator[tuple[Differentiated, tuple[Plain, ...]]]:
     """A function (batch, cotangents (b, c, m)) → c RecordGradients of Σ_k cotangent_k·output_k, and the layers it takes in factors.
 
-    Which layers are plain is tried on a few records, not guessed: a layer whose factors do not give the full gradient is
-    differentiated in full. So is it tried that records do not depend on each other, unless they go through one by one.
+    Which layers are plain is tried on a few records, not guessed: a layer whose factors do not give
+    the full gradient is differentiated in full. So is it tried that records do not depend on each
+    other, unless they go through one by one.
 
     Args:
         network: the chosen layers. probe: some records.
 
     Raises:
-        InputError: torch.func cannot run the model (the module is named), or a record's output depends on the others'.
+        InputError: torch.func cannot run the model (the module is named), or a record's output
+            depends on the others'.
     """
     few = first_records(probe, COMPARED, network)
-    # Record by record a layer may run a different number of times for each, so none is taken in factors there.
+    # Record by record a layer may run a different number of times for each, so none is taken in
+    # factors there.
     tried = candidates(network, few) if network.unvectorised == "refuse" else ()
     differentiate = _function(network, tried)
     with torch.random.fork_rng(devices=[]), naming_the_module(network):
@@ -96,11 +99,13 @@ def _function(network: Network, plain: tuple[Plain, ...]) -> Differentiated:
 
     def slopes(zeros: dict[str, Tensor], args: Any, kwargs: Any, cotangents: Tensor) -> Any:
         def pulled(unused: Tensor) -> Any:
-            # One forward pass for all cotangents: with few layers at the end of a deep network it is nearly all the work.
+            # One forward pass for all cotangents: with few layers at the end of a deep network it
+            # is nearly all the work.
             _, pull, inputs = vjp(lambda free, probes: value(free, probes, args, kwargs), free, zeros, has_aux=True)  # type: ignore[misc]
             return unused, ([pull(cotangent) for cotangent in cotangents], inputs)
 
-        # The pulls run inside a differentiation: outside of one, parts of derivatives (weight norm's) have no batching rule in torch.
+        # The pulls run inside a differentiation: outside of one, parts of derivatives (weight
+        # norm's) have no batching rule in torch.
         *_, found = vjp(pulled, cotangents.new_zeros(()), has_aux=True)
         return found
 

@@ -23,7 +23,8 @@ from noshadow.views.walk import Said, walked
 VECTORS = 10
 # Relative difference of uᵀHv and vᵀHu above which the Hessian is not one.
 ASYMMETRY = 1e-8
-# Of the tolerance: what rounding may add between the residual of the recurrence and the one that is checked.
+# Of the tolerance: what rounding may add between the residual of the recurrence and the one that is
+# checked.
 SLACK = 1.1
 
 
@@ -42,7 +43,8 @@ class InverseResponses:
     """Answers of k records to c directions each, and how the solves behind them ended.
 
     Attributes:
-        responses: (k, c, m) J_i(C + λI)⁻¹J_iᵀu; NaN where curvature ≤ 0 was met before the first step.
+        responses: (k, c, m) J_i(C + λI)⁻¹J_iᵀu; NaN where curvature ≤ 0 was met before the first
+            step.
         converged, residual, iterations, negative_curvature: (k, c).
         least_curvature: smallest vᵀ(C + λI)v/vᵀv met. passes: over the training data.
     """
@@ -60,7 +62,8 @@ def points_of(network: Network, points: object, problem: NetworkProblem, *, seed
     """The records to be scored and their outputs.
 
     Raises:
-        InputError: there are none, the model does not take them, or its outputs for them are not finite.
+        InputError: there are none, the model does not take them, or its outputs for them are not
+            finite.
     """
     owner = network.owner
     records = records_of(points, owner, "points", seed=seed)
@@ -97,11 +100,12 @@ def inverse_responses(
         records, problem: what C is summed over. points: the records i. directions: (k, c, m).
 
     Raises:
-        InputError: a record's output depends on the others in its batch, or torch.func cannot run the model.
+        InputError: a record's output depends on the others in its batch, or torch.func cannot run
+            the model.
         NumericalError: derivatives are not finite.
 
-    Cost: (iterations + 1) products for each group of right-hand sides that fits a quarter of `solver.max_memory`, and one
-        for the preconditioner.
+    Cost: (iterations + 1) products for each group of right-hand sides that fits a quarter of
+        `solver.max_memory`, and one for the preconditioner.
     """
     require_independent(network, first_records(next(iter(records.batches(COMPARED))), COMPARED, network))
     k, c, m = directions.shape

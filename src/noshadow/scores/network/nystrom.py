@@ -7,7 +7,8 @@ from torch import Tensor
 
 from noshadow.scores.network.curvature_products import Product
 
-# Sketched curvature below this share of the largest is rounding: of products in single and in double precision.
+# Sketched curvature below this share of the largest is rounding: of products in single and in
+# double precision.
 ROUNDING = {"float32": 1e-5, "float64": 1e-12}
 # A sketch worth two steps of the solves it speeds up, and no more than this.
 LARGEST_RANK = 128
@@ -28,8 +29,9 @@ def nystrom_preconditioner(
 ) -> Callable[[Tensor], Tensor] | None:
     """X ↦ P⁻¹X with P ≈ C + λI on the directions in which C is largest, and the identity elsewhere; None if C vanishes.
 
-    With Ω random and orthonormal, C ≈ CΩᵀ(ΩCΩᵀ)⁺ΩC = UΛUᵀ, and P⁻¹ = (Λ_min + λ)U(Λ + λ)⁻¹Uᵀ + (I − UUᵀ). P is positive
-    definite whatever the sketch missed, so it changes how fast a solve ends and not where.
+    With Ω random and orthonormal, C ≈ CΩᵀ(ΩCΩᵀ)⁺ΩC = UΛUᵀ, and P⁻¹ = (Λ_min + λ)U(Λ + λ)⁻¹Uᵀ + (I −
+    UUᵀ). P is positive definite whatever the sketch missed, so it changes how fast a solve ends and
+    not where.
 
     Args:
         product: V ↦ VC, C positive semidefinite. size: p. rank: random vectors, ≤ p.

@@ -30,7 +30,8 @@ from noshadow.views.torch import require_fitting_task, require_logits
 from noshadow.views.walk import Said, collected, walked
 
 OUTPUTS = ("auto", "margin", "all")
-# Weights below this change nothing that float64 can show; above zero they let h/w stay a ratio of numbers.
+# Weights below this change nothing that float64 can show; above zero they let h/w stay a ratio of
+# numbers.
 SMALLEST_WEIGHT = 1e-100
 
 
@@ -41,7 +42,8 @@ class NetworkProblem:
     Attributes:
         outputs: (n, m) float64. targets: as `task_targets` returns them. task: resolved.
         sample_weight: (n,) s or None.
-        kind: "margin" (one number φ a record), "softmax" (all m logits) or "regression" (all q outputs).
+        kind: "margin" (one number φ a record), "softmax" (all m logits) or "regression" (all q
+            outputs).
         batch_size: records in one pass.
     """
 
@@ -95,10 +97,12 @@ def network_problem(
     """Run the network over its records once and settle task, targets and what is differentiated.
 
     Args:
-        task: as in `audit`. outputs: "margin", "all" or "auto" (margin for classification, all for regression).
+        task: as in `audit`. outputs: "margin", "all" or "auto" (margin for classification, all for
+            regression).
 
     Raises:
-        InputError: outputs are not finite, targets do not fit, or a margin is asked of a regression or of soft labels.
+        InputError: outputs are not finite, targets do not fit, or a margin is asked of a regression
+            or of soft labels.
     """
     owner = network.owner
     require_choice(outputs, OUTPUTS, owner, "outputs")
@@ -168,7 +172,8 @@ def stationarity(network: Network, records: Records, problem: NetworkProblem, *,
             part = slope(network.parameters, args, kwargs, along)
         for name, value in part.items():
             total[name] += value
-    penalty = damping * (2.0 if problem.task == "regression" else 1.0)  # λ stands beside JᵀJ, half the squared loss' curvature
+    # λ stands beside JᵀJ, half the squared loss' curvature
+    penalty = damping * (2.0 if problem.task == "regression" else 1.0)
     left_over = sum(float(((total[name] + penalty * value) ** 2).sum()) for name, value in network.parameters.items()) ** 0.5
     typical = float(np.sqrt((gradient_norms**2).mean()))
     return left_over / typical if typical > 0 else (np.inf if left_over > 0 else 0.0)

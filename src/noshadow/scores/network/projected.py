@@ -1,9 +1,11 @@
 """Many layers and many records: the primal problem on randomly projected gradients.
 
-Each layer's gradient is a matrix (outputs × inputs) a record; it is projected from both sides, inputs and output slopes
-separately, so that plain linear layers and lookup tables never form it. Two independent projections are drawn in the same pass over the
-records, and a third to half as many dimensions. The mean of the two is reported. Their difference says how far chance moved it; what both
-have in common, that too few dimensions make every record look safer, shows in how much is gained from half the dimensions to all.
+Each layer's gradient is a matrix (outputs × inputs) a record; it is projected from both sides,
+inputs and output slopes separately, so that plain linear layers and lookup tables never form it.
+Two independent projections are drawn in the same pass over the records, and a third to half as many
+dimensions. The mean of the two is reported. Their difference says how far chance moved it; what
+both have in common, that too few dimensions make every record look safer, shows in how much is
+gained from half the dimensions to all.
 """
 
 from dataclasses import dataclass
@@ -35,7 +37,8 @@ ROWS = 2048
 class Sketch:
     """Projections of one layer's gradient: left (k_out, d_out) and right (k_in, d_in); None keeps that side as it is.
 
-    Of a plain layer the factors are projected, those of a linear one with a column of ones where it has a bias.
+    Of a plain layer the factors are projected, those of a linear one with a column of ones where it
+    has a bias.
     """
 
     name: str
@@ -120,7 +123,8 @@ def projected_features(
 ) -> ProjectedFeatures:
     """Projected gradients of every record under each set of sketches, in one pass.
 
-    Cost: c backward passes over the records and, a layer, two thin products a draw; 4·draws·n·c·D bytes.
+    Cost: c backward passes over the records and, a layer, two thin products a draw; 4·draws·n·c·D
+        bytes.
     """
     n, c = len(problem), problem.columns
     draws = [torch.empty((n * c, sum(sketch.width for sketch in sketch_list)), dtype=torch.float32) for sketch_list in drawn]
@@ -203,7 +207,8 @@ def all_sketches(network: Network, plain: tuple[Plain, ...], *, dimension: int, 
 def projected_columns(features: ProjectedFeatures, problem: NetworkProblem, *, damping: float, owner: str) -> ProjectedColumns:
     """Columns of the weighted primal problem on projected gradients: the mean of the draws, and how far it may be off.
 
-    Approximates: the dual form, with an error that falls as the dimension grows; Σ leverage cannot exceed the dimension.
+    Approximates: the dual form, with an error that falls as the dimension grows; Σ leverage cannot
+        exceed the dimension.
     Cost: draws · (4·n·c·D² + D³) flops, and an eighth more for the coarser draw.
     """
     solved = [_draw_columns(draw, problem, damping, owner) for draw in features.draws]
@@ -229,8 +234,9 @@ def projected_columns(features: ProjectedFeatures, problem: NetworkProblem, *, d
 def _median_apart(first: Array, second: Array, size: Array) -> float:
     """Median of |first − second|/size over records for which all three are finite and the size is not zero.
 
-    With `second` from half the dimensions and `size` its own, this is the relative error of `first`: one over a score is about linear in
-    one over the dimension, so that exact/first = 1/(2 − first/second), until nothing can be said from a doubling on.
+    With `second` from half the dimensions and `size` its own, this is the relative error of
+    `first`: one over a score is about linear in one over the dimension, so that exact/first =
+    1/(2 − first/second), until nothing can be said from a doubling on.
     """
     usable = np.isfinite(first) & np.isfinite(second) & (size > 0)
     return float(np.median(np.abs(first[usable] - second[usable]) / size[usable])) if usable.any() else 0.0

@@ -43,7 +43,8 @@ class NetworkSettings:
 class PreparedNetwork:
     """Everything but λ: the kernel K_R or the projected features, and what they were made of.
 
-    inner: (n, c, c) exact J_iJ_iᵀ of each record. mean_curvature: trace of the undamped curvature over its rank at most.
+    inner: (n, c, c) exact J_iJ_iᵀ of each record. mean_curvature: trace of the undamped curvature
+    over its rank at most.
     """
 
     network: Network

@@ -1,8 +1,9 @@
 """The empirical tangent kernel K = JJᵀ of the chosen layers, built in place without ever holding J.
 
-A plain linear layer adds (AAᵀ + 1) ∘ ΔΔᵀ from its two factors, a lookup table the inner products of the slopes of records that asked
-for the same row; other parameters add the inner products of their gradients.
-What is kept at a time is bounded: when factors and gradients of all layers do not fit, the records are walked several times.
+A plain linear layer adds (AAᵀ + 1) ∘ ΔΔᵀ from its two factors, a lookup table the inner products of
+the slopes of records that asked for the same row; other parameters add the inner products of their
+gradients. What is kept at a time is bounded: when factors and gradients of all layers do not fit,
+the records are walked several times.
 """
 
 import itertools
@@ -28,7 +29,8 @@ LEAST_NUMBERS = 1 << 22
 class Part:
     """What one pass keeps of one layer, and how many numbers a row of the kernel that is.
 
-    A linear layer's factors; columns start … stop of a table's slopes, or of a parameter's flat gradient.
+    A linear layer's factors; columns start … stop of a table's slopes, or of a parameter's flat
+    gradient.
     """
 
     name: str
@@ -48,7 +50,8 @@ def kernel_parts(network: Network, plain: tuple[Plain, ...], *, rows: int, numbe
         if isinstance(layer, PlainLinear):
             parts.append(Part(layer.name, modules[layer.name].in_features + modules[layer.name].out_features, plain=layer))
         else:
-            # For as many rows of the table as the first records asked for, and the numbers of those rows.
+            # For as many rows of the table as the first records asked for, and the numbers of those
+            # rows.
             parts += [
                 Part(layer.name, layer.asked * (stop - start + 1), start, stop, layer)
                 for start, stop in blocks(layer.width, max(widest // layer.asked - 1, 1))
@@ -77,7 +80,8 @@ def tangent_kernel(
 ) -> Tensor:
     """K (nc, nc), float64: rows and columns are records, and within them the differentiated outputs. Exact.
 
-    Cost: passes · c backward passes over the records, and n²c²(Σ (d_in + d_out) + Σ other parameters) flops; beside K as many
+    Cost: passes · c backward passes over the records, and n²c²(Σ (d_in + d_out) + Σ other
+        parameters) flops; beside K as many
     numbers as K has.
     """
     size = len(problem) * problem.columns

@@ -63,37 +63,47 @@ def sharded_record_scores(
 ) -> RecordScores:
     """Exact last-layer membership scores of records that lie in files, by workers that each walk a share of them.
 
-    The columns of `record_scores`, from the same functions: sums over shards give the whitened coordinates, the curvature and the
-    head's fit, one process inverts the curvature, and a last pass gives every record its columns. Workers open the files
-    themselves, memory-mapped, so **every worker has to see them under the same path**: on a cluster, a shared file system. A worker
-    that dies costs its shard of the current pass, which is given out again.
+    The columns of `record_scores`, from the same functions: sums over shards give the whitened
+    coordinates, the curvature and the head's fit, one process inverts the curvature, and a last
+    pass gives every record its columns. Workers open the files themselves, memory-mapped, so
+    **every worker has to see them under the same path**: on a cluster, a shared file system. A
+    worker that dies costs its shard of the current pass, which is given out again.
 
     Args:
-        features: path of a .npy file (n, d−1), or a list of paths, consecutive parts of one array; an array or memory map for
-            what is small, which travels to the workers.
-        outputs, targets, sample_weight: likewise, as `record_scores` takes them; parts need not match those of the features.
-        task: as `record_scores`. damping, fit_intercept, penalize_intercept, columns, damping_source, max_memory: likewise.
-        output_scale: what a classifier's outputs are, "logits" or "probabilities"; "auto" asks where all rows could be probabilities.
+        features: path of a .npy file (n, d−1), or a list of paths, consecutive parts of one array;
+            an array or memory map for what is small, which travels to the workers.
+        outputs, targets, sample_weight: likewise, as `record_scores` takes them; parts need not
+            match those of the features.
+        task: as `record_scores`. damping, fit_intercept, penalize_intercept, columns,
+            damping_source, max_memory: likewise.
+        output_scale: what a classifier's outputs are, "logits" or "probabilities"; "auto" asks
+            where all rows could be probabilities.
         precision: "float64", "mixed" (float32 products, checked) or "auto", as `record_scores`.
-        shards: into how many about equal runs of records the work is cut; by default four for each worker.
-        workers: how many; None: all cores, here or in the cluster, divided by `threads`; 1 with loky: this process.
+        shards: into how many about equal runs of records the work is cut; by default four for each
+            worker.
+        workers: how many; None: all cores, here or in the cluster, divided by `threads`; 1 with
+            loky: this process.
         threads: of torch and BLAS in each worker.
         backend: "loky", "ray" or "dask". address: of a running Ray or Dask cluster.
         attempts: rounds in a row in which workers die and no shard arrives before the run gives up.
         progress: draw bars on a terminal.
 
     Returns:
-        RecordScores, in the order of the records; in float64 the numbers of `record_scores` to 1e-10, whatever the shards, workers
-        and backend; with float32 products to their measured `precision_error`.
+        RecordScores, in the order of the records; in float64 the numbers of `record_scores` to
+        1e-10, whatever the shards, workers and backend; with float32 products to their measured
+        `precision_error`.
 
     Raises:
-        InputError: a rule on the arguments is broken, a file cannot be opened by a worker, or workers keep dying.
+        InputError: a rule on the arguments is broken, a file cannot be opened by a worker, or
+            workers keep dying.
         NumericalError: the curvature cannot be factored.
 
-    Exact when: as `record_scores`. Not for heads that only EK-FAC can take, nor for more features than records.
-    Cost: five reads of the features (six with checked float32 products, seven for nearly collinear features) and the flops of
-        `record_scores`, both divided by the workers; here ((m−1)d)³ for the inverse, and O(m²d²) numbers from each shard. Memory: a
-        worker holds one stretch of its shard and 8·m²d²/4 bytes of sums; this process about 3·8·((m−1)d)² bytes, sums that wait for
+    Exact when: as `record_scores`. Not for heads that only EK-FAC can take, nor for more features
+        than records.
+    Cost: five reads of the features (six with checked float32 products, seven for nearly collinear
+        features) and the flops of `record_scores`, both divided by the workers; here ((m−1)d)³ for
+        the inverse, and O(m²d²) numbers from each shard. Memory: a worker holds one stretch of its
+        shard and 8·m²d²/4 bytes of sums; this process about 3·8·((m−1)d)² bytes, sums that wait for
         their neighbours (about half as many as workers), and 8 bytes for each record and column.
     Reference: those of `record_scores`.
 
@@ -171,7 +181,8 @@ def _common_task(records: HeadRecords, task: str) -> str:
             found.add(resolved_task(task, outputs, records.targets.part(i), OWNER))
         except InputError as error:
             refusals.append(error)
-    # Floats that look like labels in one part are numbers when another part has others; integers must be labels everywhere.
+    # Floats that look like labels in one part are numbers when another part has others; integers
+    # must be labels everywhere.
     if refusals and (not found or records.targets.kind in "biu"):
         raise refusals[0]
     (common,) = found

@@ -91,7 +91,8 @@ def solved_head(
     settled = resolved_damping(damping, scale if isinstance(damping, str) else 0.0, damping_source)
     value = settled.value
     if isinstance(damping, str) and (damped := _damped(head, value)) is not head:
-        # λ was not known before the pass; features this faint are rare enough to read the records once more.
+        # λ was not known before the pass; features this faint are rare enough to read the records
+        # once more.
         head = damped
         sums = head.curvature_sums(problems, DTYPES[chosen], fit=True)
     curvature = {name: sums.pop(name) for name in problems}
@@ -153,7 +154,8 @@ def _softmax(
             given["margin"] = packed_forms(difference_forms(margin, head.classes, head.design.rank, torch.float64))
             del margin
         except NumericalError as error:
-            # Its curvature has rank one a record and may be singular where the cross-entropy's is not.
+            # Its curvature has rank one a record and may be singular where the cross-entropy's is
+            # not.
             absent = {"margin_leverage": Absent("not available", str(error))}
     contrast = _contrast(head, curvature.pop("cross_entropy"), damping, owner)
     solved, off = _at_precision(head, contrast, given, damping, chosen)

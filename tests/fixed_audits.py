@@ -12,8 +12,8 @@ from torch import nn
 
 import noshadow as ns
 from noshadow.reference import train_references
+from noshadow.reference.attack_list import AttackOptions
 from noshadow.reference.ground_truth import with_ground_truth
-from noshadow.reference.truth import AttackOptions
 from tiny_language_models import CONTEXT, gpt2, ragged
 
 RECORDS, FEATURES = 40, 5

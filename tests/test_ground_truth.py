@@ -18,9 +18,9 @@ from noshadow._audit import reference_columns
 from noshadow.checks import InputError
 from noshadow.losses import record_margins
 from noshadow.reference import load_references, rmia_probabilities, train_references
+from noshadow.reference.attack_list import AttackOptions
 from noshadow.reference.ground_truth import audited_rows, ground_truth, with_ground_truth
 from noshadow.reference.rmia_probabilities import probabilities_of, reference_probabilities
-from noshadow.reference.truth import AttackOptions
 from noshadow.results import GroundTruth
 from noshadow.storage import safetensors_files
 from noshadow.storage.safetensors_files import write_safetensors

@@ -25,8 +25,8 @@ from noshadow.joins import (
     loss_floor,
 )
 from noshadow.reference import train_references
+from noshadow.reference.attack_list import AttackOptions
 from noshadow.reference.ground_truth import with_ground_truth
-from noshadow.reference.truth import AttackOptions
 
 RNG = np.random.default_rng(17)
 N = 60

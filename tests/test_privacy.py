@@ -278,7 +278,7 @@ import numpy as np
 import noshadow as ns
 from noshadow.reference import train_references
 from noshadow.reference.ground_truth import with_ground_truth
-from noshadow.reference.truth import AttackOptions
+from noshadow.reference.attack_list import AttackOptions
 out = Path(sys.argv[1])
 rng = np.random.default_rng(0)
 x, y = rng.integers(0, 3, (160, 3)).astype(float), rng.integers(0, 3, 160)

@@ -23,9 +23,10 @@ from noshadow._audit import reference_columns
 from noshadow.attacks import attack_success, lira_scores
 from noshadow.metrics import agreement_table
 from noshadow.reference import train_references
+from noshadow.reference.attack_list import AttackOptions
 from noshadow.reference.ground_truth import ground_truth, with_ground_truth
 from noshadow.reference.parity import loss_parity
-from noshadow.reference.truth import AttackOptions, record_truth
+from noshadow.reference.truth import record_truth
 from noshadow.scores.last_layer import softmax_solver
 from noshadow.scores.last_layer.precision import probe_records, shift_error
 from noshadow.scores.last_layer.single_output import regression_columns

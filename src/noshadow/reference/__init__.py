@@ -1,5 +1,6 @@
 """Reference models: who is in (plan), training (run, recipe), what they leave behind (store), and the attacks that use it."""
 
+from noshadow.reference.attack_list import AttackOptions
 from noshadow.reference.dropout import SeededDropout
 from noshadow.reference.ground_truth import ground_truth, with_ground_truth
 from noshadow.reference.plan import Plan, plan
@@ -8,7 +9,6 @@ from noshadow.reference.recipe import Recipe
 from noshadow.reference.run import train_references
 from noshadow.reference.status import Status, status
 from noshadow.reference.store import References, load_references
-from noshadow.reference.truth import AttackOptions
 
 __all__ = [
     "AttackOptions",

@@ -1,7 +1,7 @@
 """Ground truth for an audit: what the attacks found, and how closely each score ranks records as they do."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,10 @@ from noshadow.joins import Held, held_by, join, loss_floor, require_agreement
 from noshadow.losses import hard_labels
 from noshadow.metrics import agreement_table, noise_ceiling
 from noshadow.outcomes import Absent, not_applicable
+from noshadow.reference.attack_list import ATTACKS, AttackOptions
 from noshadow.reference.store import References
 from noshadow.reference.target_attacks import attacks_on_references, attacks_on_target, resolved_levels
-from noshadow.reference.truth import AttackOptions, RecordTruth, audited_models, record_truth
+from noshadow.reference.truth import RecordTruth, audited_models, record_truth
 from noshadow.results import Audit, Evidence, GroundTruth
 from noshadow.storage.versions import versions_of
 
@@ -67,13 +68,13 @@ def ground_truth(
     elif references.member.all():
         absent["attacks on the target"] = not_applicable("the pool holds no non-members of the target (train_references(…, pool='train'))")
     else:
-        attacks = attacks_on_target(references, truth, chosen, levels) + attacks
+        attacks = attacks_on_target(truth, levels) + attacks
     agreement, ceiling, targets = _agreement(references, truth, audit, rows, absent, chosen.seed)
     found = GroundTruth(
         models=references.plan.models,
         records=references.plan.records,
         fraction=references.plan.fraction,
-        variants=_variants(references, truth, chosen),
+        variants={attack.name: attack.choices(truth.scene) for attack in ATTACKS if attack.choices is not None},
         attacks=attacks,
         agreement=agreement,
         ceiling=ceiling,
@@ -179,13 +180,3 @@ def _sentences(references: References, rows: Array | None) -> tuple[str, ...]:
 
 def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
-
-
-def _variants(references: References, truth: RecordTruth, options: AttackOptions) -> dict[str, Any]:
-    statistic = "signed residual" if references.task == "regression" else "margin log p_y − log Σ p_c of the other classes"
-    chosen = asdict(options) | {"variance": truth.lira.variance}
-    return {
-        "LiRA": {"statistic": statistic, "queries": ", ".join(references.queries)}
-        | {k: chosen[k] for k in ("variant", "variance", "center", "floor")},
-        "RMIA": {k: chosen[k] for k in ("variant", "gamma")} | ({"a": options.a} if options.variant == "offline" else {}),
-    }

@@ -5,13 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.stats import t as student
 
-from noshadow.attacks import lira_scores, loss_scores, rmia_scores
-from noshadow.attacks.shokri import shokri_scores
 from noshadow.checks import Array, refuse
 from noshadow.metrics import auc, auc_interval, error_budget, tpr_at_fpr, tpr_interval
-from noshadow.reference.rmia_probabilities import probabilities_of
+from noshadow.reference.attack_list import ATTACKS
 from noshadow.reference.store import References
-from noshadow.reference.truth import AttackOptions, RecordTruth
+from noshadow.reference.truth import RecordTruth
 from noshadow.results import MeasuredAttack, MeasuredRate
 
 LEVELS = (1e-3, 1e-2, 1e-1)
@@ -33,40 +31,26 @@ def resolved_levels(references: References, asked: Sequence[float] | None = None
     return tuple(asked)
 
 
-def attacks_on_target(
-    references: References, truth: RecordTruth, options: AttackOptions, levels: Sequence[float]
-) -> tuple[MeasuredAttack, ...]:
-    """LiRA, RMIA, Shokri and LOSS on the target with all reference models, over its members and non-members in the pool."""
-    target, inside = references.target, references.member
-    assert target is not None
-    scores: dict[str, Array] = {
-        "LiRA": lira_scores(
-            target.statistic,
-            references.statistic,
-            references.membership,
-            variant=options.variant,
-            variance=truth.lira.variance,
-            center=options.center,
-            floor=options.floor,
-        ),
-        "RMIA": _rmia(references, truth.probabilities, options),
-    }
-    if truth.shokri is not None:
-        scores["Shokri"] = shokri_scores(
-            target.outputs, references.targets, references.all_outputs, references.membership, task=references.task, seed=options.seed
-        )
-    scores["LOSS"] = loss_scores(target.loss)
-    return tuple(_measured(name, values[inside], values[~inside], levels, options.seed) for name, values in scores.items())
+def attacks_on_target(truth: RecordTruth, levels: Sequence[float]) -> tuple[MeasuredAttack, ...]:
+    """Every attack that applies, on the target with all reference models.
+
+    Rates are over its members and non-members in the pool.
+    """
+    inside, seed = truth.scene.references.member, truth.scene.options.seed
+    scores = {attack.name: attack.on_target(truth.scene) for attack in ATTACKS if attack.name in truth.found}
+    return tuple(_measured(name, values[inside], values[~inside], levels, seed) for name, values in scores.items())
 
 
 def attacks_on_references(truth: RecordTruth, levels: Sequence[float]) -> tuple[MeasuredAttack, ...]:
-    """The mean AUC and TPR over the reference models, each attacked with the others, with Student intervals over models."""
+    """Mean AUC and TPR over the reference models, each attacked with the others.
+
+    Intervals are Student's, over models.
+    """
     found = []
-    for name, result in (("LiRA", truth.lira), ("RMIA", truth.rmia), ("LOSS", truth.loss)):
-        rates = tuple(MeasuredRate(level, *_mean(result.model_tpr[:, k])) for k, level in enumerate(levels))
-        found.append(_over_models(name, result.model_auc, rates))
-    if truth.shokri is not None:
-        found.append(_over_models("Shokri", truth.shokri.model_auc, ()))
+    for name, result in truth.found.items():
+        measured = () if result.tpr is None else tuple(enumerate(levels))
+        rates = tuple(MeasuredRate(level, *_mean(result.tpr[:, k])) for k, level in measured if result.tpr is not None)
+        found.append(_over_models(name, result.auc, rates))
     return tuple(found)
 
 
@@ -88,21 +72,3 @@ def _measured(name: str, members: Array, others: Array, levels: Sequence[float],
         low, high = tpr_interval(members, others, level, level=LEVEL_OF_INTERVALS, seed=seed)
         rates.append(MeasuredRate(float(level), tpr_at_fpr(members, others, level), low, high))
     return MeasuredAttack(name, "target", auc(members, others), auc_interval(members, others, level=LEVEL_OF_INTERVALS), tuple(rates), 1)
-
-
-def _rmia(references: References, probabilities: Array, options: AttackOptions) -> Array:
-    """RMIA with the target's own non-members as the population; `probabilities` are those of the reference models, (r, n)."""
-    assert references.target is not None
-    own, _ = probabilities_of(references.target.statistic, references.member, references.task, references.residuals)
-    outside = ~references.member
-    return rmia_scores(
-        own,
-        probabilities,
-        references.membership,
-        own[outside],
-        probabilities[:, outside],
-        gamma=options.gamma,
-        variant=options.variant,
-        a=options.a,
-        population_membership=references.membership[:, outside],
-    )

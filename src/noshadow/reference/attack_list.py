@@ -1,0 +1,214 @@
+"""The attacks that a set of reference models is scored with, one entry each.
+
+A new attack is its formula in `noshadow.attacks`, an entry of `ATTACKS` here, and its columns in
+`noshadow.columns`. Tables, pages and agreement with the scores follow from these.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from noshadow.attacks import attack_success, lira_scores, loss_scores, rmia_scores
+from noshadow.attacks.shokri import shokri_scores, shokri_success
+from noshadow.checks import Array, InputError
+from noshadow.outcomes import Absent, not_applicable
+from noshadow.reference.rmia_probabilities import probabilities_of, reference_probabilities
+from noshadow.reference.store import References
+
+EVERY_MODEL = slice(None)
+
+
+@dataclass(frozen=True)
+class AttackOptions:
+    """The named choices behind the attacks, as recorded in the result."""
+
+    variant: str = "online"
+    variance: str = "auto"
+    center: str = "mean"
+    floor: float = 0.0
+    gamma: float = 2.0
+    a: float = 0.3
+    shokri: bool = True
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """What every attack is run on.
+
+    Attributes:
+        references: a complete set. options: the attacks' choices.
+        levels: false-positive rates at which each attacked model's TPR is measured.
+        settled: choices that a first run settled for all later ones, e.g. LiRA's variance.
+        kept: what several attacks share and one of them computed.
+    """
+
+    references: References
+    options: AttackOptions
+    levels: Sequence[float] = ()
+    progress: bool = False
+    settled: dict[str, Any] = field(default_factory=dict)
+    kept: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def probabilities(self) -> tuple[Array, int]:
+        """RMIA's p(x | θ), (r, n), memory-mapped, and how many were raised off zero."""
+        if "probabilities" not in self.kept:  # computed once for this scene and its variants
+            self.kept["probabilities"] = reference_probabilities(self.references)
+        found: tuple[Array, int] = self.kept["probabilities"]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class OverModels:
+    """What one attack found when every reference model was attacked with the others.
+
+    Attributes:
+        columns: name → (n,) for the record table.
+        auc: (models,) of each attacked model. tpr: (models, levels), None where it is not measured.
+        settled: choices that later runs must share.
+    """
+
+    columns: dict[str, Array]
+    auc: Array
+    tpr: Array | None
+    settled: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One attack, as functions of a scene.
+
+    Attributes:
+        name: as pages show it.
+        over_models: (scene, rows of the models) → what it found; `Absent` where it does not apply.
+        on_target: scene → (n,) score of every record of the pool under the target.
+        of_some_models: whether it is measured again with a part of the models, for the noise
+            ceiling and for agreement over audited models.
+        choices: scene → the named choices behind it, None where it has none.
+    """
+
+    name: str
+    over_models: Callable[[Scene, slice], OverModels | Absent]
+    on_target: Callable[[Scene], Array]
+    of_some_models: bool = False
+    choices: Callable[[Scene], dict[str, Any]] | None = None
+
+
+def _lira_settings(scene: Scene) -> dict[str, Any]:
+    chosen = {name: getattr(scene.options, name) for name in ("variant", "variance", "center", "floor")}
+    return chosen | scene.settled
+
+
+def _lira_over_models(scene: Scene, rows: slice) -> OverModels:
+    references = scene.references
+    found = attack_success(
+        references.statistic[rows],
+        references.membership[rows],
+        attack="lira",
+        # A signed residual has no member-like direction: the members' side differs by record.
+        direction="either" if references.task == "regression" else "larger",
+        levels=scene.levels,
+        progress=scene.progress,
+        **_lira_settings(scene),
+    )
+    columns = {"lira_success": found.success, "lira_d": found.d_prime, "lira_tpr": found.tpr}
+    return OverModels(columns, found.model_auc, found.model_tpr, {"variance": found.variance})
+
+
+def _lira_on_target(scene: Scene) -> Array:
+    references = scene.references
+    assert references.target is not None
+    return lira_scores(references.target.statistic, references.statistic, references.membership, **_lira_settings(scene))
+
+
+def _lira_choices(scene: Scene) -> dict[str, Any]:
+    references = scene.references
+    statistic = "signed residual" if references.task == "regression" else "margin log p_y − log Σ p_c of the other classes"
+    return {"statistic": statistic, "queries": ", ".join(references.queries)} | _lira_settings(scene)
+
+
+def _rmia_over_models(scene: Scene, rows: slice) -> OverModels:
+    found = attack_success(
+        scene.probabilities[0][rows], scene.references.membership[rows], attack="rmia", levels=scene.levels, **_rmia_settings(scene)
+    )
+    return OverModels({"rmia_success": found.success}, found.model_auc, found.model_tpr)
+
+
+def _rmia_settings(scene: Scene) -> dict[str, Any]:
+    return {name: getattr(scene.options, name) for name in ("variant", "gamma", "a")}
+
+
+def _rmia_on_target(scene: Scene) -> Array:
+    """RMIA with the target's own non-members as the population."""
+    references, probabilities = scene.references, scene.probabilities[0]
+    assert references.target is not None
+    own, _ = probabilities_of(references.target.statistic, references.member, references.task, references.residuals)
+    outside = ~references.member
+    population = (own[outside], probabilities[:, outside])
+    among = references.membership[:, outside]
+    return rmia_scores(own, probabilities, references.membership, *population, population_membership=among, **_rmia_settings(scene))
+
+
+def _rmia_choices(scene: Scene) -> dict[str, Any]:
+    chosen = _rmia_settings(scene)
+    return chosen if scene.options.variant == "offline" else {name: chosen[name] for name in ("variant", "gamma")}
+
+
+def _loss_over_models(scene: Scene, rows: slice) -> OverModels:
+    references = scene.references
+    found = attack_success(references.loss[rows], references.membership[rows], attack="loss", levels=scene.levels)
+    return OverModels({"out_loss": losses_without(references)}, found.model_auc, found.model_tpr)
+
+
+def _loss_on_target(scene: Scene) -> Array:
+    assert scene.references.target is not None
+    return loss_scores(scene.references.target.loss)
+
+
+def losses_without(references: References) -> Array:
+    """(n,) mean loss of every record under the models that were not trained on it."""
+    total, count = np.zeros(references.plan.records), np.zeros(references.plan.records)
+    for losses, inside in zip(references.loss, references.membership, strict=True):
+        total += np.where(inside, 0.0, losses)
+        count += ~inside
+    found: Array = total / count
+    return found
+
+
+def _shokri_over_models(scene: Scene, rows: slice) -> OverModels | Absent:
+    references = scene.references
+    if not scene.options.shokri:
+        return Absent("not available", "it was not asked for")
+    if not references.has_outputs:
+        return not_applicable("the outputs were not kept (train_references(…, keep_outputs=False))")
+    folds = min(4, references.plan.models)
+    try:
+        found = shokri_success(
+            references.all_outputs,
+            references.targets,
+            references.membership,
+            task=references.task,
+            folds=folds,
+            seed=scene.options.seed,
+        )
+    except InputError as error:
+        return not_applicable(error)
+    return OverModels({"shokri_success": found.success}, found.model_auc, None)
+
+
+def _shokri_on_target(scene: Scene) -> Array:
+    references = scene.references
+    assert references.target is not None
+    given = (references.target.outputs, references.targets, references.all_outputs, references.membership)
+    return shokri_scores(*given, task=references.task, seed=scene.options.seed)
+
+
+ATTACKS = (
+    Attack("LiRA", _lira_over_models, _lira_on_target, of_some_models=True, choices=_lira_choices),
+    Attack("RMIA", _rmia_over_models, _rmia_on_target, of_some_models=True, choices=_rmia_choices),
+    Attack("LOSS", _loss_over_models, _loss_on_target),
+    Attack("Shokri", _shokri_over_models, _shokri_on_target),
+)

@@ -16,20 +16,18 @@ from owners import RAISED, SPOKEN, owner_expression, owners, speakers
 from source_tree import Scope, callee, mentions, program, reached
 
 # Owners that are not public: functions for our benchmarks (`noshadow._lood`), parts of public things whose errors say what is broken in
-# them, and "", whose errors are caught where they are raised.
+# them, functions of `noshadow.views` for whoever adds a family, and "", whose errors are caught where they are raised.
 INTERNAL = {
+    *("out_of_bag_outputs", "register_reader", "stage_outputs"),
     *("kernel_flatness", "least_stationary_record", "likelihood_ratio_auc", "likelihood_ratio_tpr", "query_lood", "self_query_gradient"),
-    *("sine_toy", "fitted_curve", "TnrCurve", "collect_outputs", "weights_sha256", "load_loss_traces", "loss_trace_iqr", "collate_fn", ""),
+    *("fitted_curve", "TnrCurve", "collect_outputs", "weights_sha256", "load_loss_traces", "loss_trace_iqr", "collate_fn", ""),
 }
 # (module, owner) → arguments that the walk thinks `owner` advises there, and why it cannot.
 NEVER = {
-    ("noshadow.scores.network_problem", "generalized_leverage"): {"outputs"},  # always asks for all outputs, which need no hard labels
-    ("noshadow.scores.network_problem", "network_influence"): {"outputs"},
+    ("noshadow.scores.network.problem", "generalized_leverage"): {"outputs"},  # always asks for all outputs, which need no hard labels
+    ("noshadow.scores.network.problem", "network_influence"): {"outputs"},
     ("noshadow.views.chosen_output", "audit_signals"): {"output"},  # takes arrays: no model runs
     ("noshadow.views.head", "audit_signals"): {"layer"},
-    ("noshadow.views.torch", "audit_signals"): {"layer", "layers"},
-    ("noshadow.views.torch", "LossTraces"): {"layers"},  # has losses alone; the reason why record scores are absent is an audit's
-    ("noshadow.views.torch", "LossTraces.record"): {"layers"},
 }
 # Functions that raise the message of another again, with a word on where.
 SAYS_AGAIN = {"head"}

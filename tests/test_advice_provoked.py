@@ -95,6 +95,8 @@ AUDIT = functools.partial(ns.audit, progress=False)
 ARRAYS = functools.partial(ns.audit_signals, progress=False)
 # (function named at the start, call): every call raises.
 ERRORS = [
+    ("Evidence", lambda: ns.Evidence("mine", {"guess": np.zeros(3)})),
+    ("Evidence", lambda: ns.Evidence("", {})),
     ("audit", lambda: AUDIT("a model", TRAIN, TEST)),
     ("audit", lambda: AUDIT(network(), X, TEST)),
     ("audit", lambda: AUDIT(network(), TRAIN, TEST, layer="no.such")),

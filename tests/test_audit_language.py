@@ -93,7 +93,7 @@ def test_what_sequences_do_not_have_is_not_applicable(audited):
     for name in ("newton", "loo", "shift", "margin_leverage"):
         assert audited.not_applicable[name].startswith("not applicable: a sequence has a margin at every token")
     assert not {*SCORED, "rank"} & set(audited.not_applicable)
-    assert "no calibration" in audited.not_applicable["predicted_tpr"] and "one entropy a token" in audited.not_applicable["entropy"]
+    assert "no calibration" in audited.not_applicable["predicted_tpr"] and "one entropy per token" in audited.not_applicable["entropy"]
 
 
 def test_findings_speak_of_sequences(audited):

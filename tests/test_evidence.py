@@ -87,7 +87,7 @@ def test_the_digest_tells_columns_apart(audit):
     ("made", "says"),
     [
         (lambda: Evidence("", {}), "source must be a name"),
-        (lambda: Evidence("mine", {"guess": np.zeros(40)}), "registered in noshadow.columns"),
+        (lambda: Evidence("mine", {"guess": np.zeros(40)}), "be registered, and"),
         (lambda: Evidence("mine", {"id": np.arange(40)}), "no identity or rank"),
         (lambda: Evidence("mine", {"rank": np.arange(40)}), "no identity or rank"),
         (lambda: Evidence("scores", {"shift": np.zeros((40, 1))}), "one number per record"),

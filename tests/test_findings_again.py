@@ -17,7 +17,7 @@ from torch import nn
 from torch.utils.data import Subset, TensorDataset
 
 import noshadow as ns
-from noshadow._audit import entry, gather, risks
+from noshadow._audit import entry, evidence, risks
 from noshadow._audit import language as sequences
 from noshadow._findings import RULES
 from noshadow._lood import with_lood
@@ -189,7 +189,7 @@ class Audits(dict):
 
     def __missing__(self, name):
         with pytest.MonkeyPatch.context() as patch:
-            results = spied(patch, (entry, "view"), (gather, "record_scores"), (entry, "network_scores"), (risks, "model_risk"))
+            results = spied(patch, (entry, "view"), (evidence, "record_scores"), (entry, "network_scores"), (risks, "model_risk"))
             results = spied(patch, (sequences, "sequence_scores"), (sequences, "model_risk"), results=results)
             self[name] = AUDITS[name](self.folder("audit"))
         # View, scores and risk of the target; those of its reference models came before.

@@ -197,7 +197,7 @@ def test_without_an_audit_the_table_covers_the_pool(digits):
     assert {row["targets"] for row in found.agreement} == {3}
     assert [rate.fpr for rate in found.attacks[0].rates] == [0.05]
     assert any("12 reference models are few" in note for note in found.notes)
-    assert found.not_applicable["shokri_success"] == "not asked for"
+    assert found.not_applicable["shokri_success"] == "not available: it was not asked for"
 
 
 def test_an_audit_of_another_model_or_other_records_is_refused(digits):

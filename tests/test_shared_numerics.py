@@ -20,7 +20,7 @@ HOMES = {
     r"spearmanr|def _?spearman\(": {"metrics/agreement.py", "metrics/ranking.py"},
     r"(n_members|len\(\w+(\.\w+)*\)|records) \* \(1 [+-] (1e-\d+|\w*(SLACK|ROUNDING)\w*)\)": {"metrics/rates.py", "metrics/inputs.py"},
     r"n \* \w*decay": {"weight_decay.py"},
-    r"MIXED_TOLERANCE|ROUNDING_TOLERANCE = ": {"scores/last_layer/precision.py"},
+    r"MIXED_TOLERANCE|ROUNDING_TOLERANCE = ": {"limits.py"},
     r"clamp\(min=torch\.finfo\(torch\.float64\)\.tiny\)\)\.max\(\)": {"scores/last_layer/precision.py"},
 }
 

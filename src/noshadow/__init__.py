@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from noshadow.attacks import AttackSuccess
     from noshadow.errors import InputError, NotApplicable, NumericalError
     from noshadow.report import write_comparison, write_lood_report, write_report
-    from noshadow.results import Audit, Calibration, Finding, GroundTruth, GroupRisk, LoodAudit, ModelRisk, load, load_lood
+    from noshadow.results import Audit, Calibration, Evidence, Finding, GroundTruth, GroupRisk, LoodAudit, ModelRisk, load, load_lood
     from noshadow.scores.last_layer.entry import record_scores
     from noshadow.scores.last_layer.leverage_matrices import GeneralizedLeverage, leverage_matrices
     from noshadow.scores.network.entry import damping_sweep, network_scores
@@ -49,6 +49,7 @@ _HOMES = {
     "Audit": "results",
     "Calibration": "results",
     "Comparison": "_compare",
+    "Evidence": "results",
     "Exposure": "_exposure",
     "Finding": "results",
     "GeneralizedLeverage": "scores.last_layer.leverage_matrices",
@@ -117,6 +118,7 @@ __all__ = [
     "Audit",
     "Calibration",
     "Comparison",
+    "Evidence",
     "Exposure",
     "Finding",
     "GeneralizedLeverage",

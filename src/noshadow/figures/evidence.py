@@ -45,7 +45,7 @@ class EvidenceEntry:
         Raises:
             InputError: fields are missing or of another kind.
         """
-        require_form(data, _FORM, "evidence", "EvidenceEntry.from_dict", "Written by another version?")
+        require_form(data, _FORM, "evidence", "load", "Written by another version?")
         held = {name: tuple(data[name]) for name in ("columns", "notes")}
         return cls(**({name: data[name] for name in ("source", "absent", "stamp", "digest")} | held))
 
@@ -80,8 +80,8 @@ class Evidence:
         held = {name: as_array(values, "Evidence", name) for name, values in self.columns.items()}
         for name, values in held.items():
             if column(name) is None or is_target(name) or name in ("id", "rank"):
-                hint = "Its entry says what it means, in which unit, and whether it may rank."
-                refuse("Evidence", "columns", "be registered in noshadow.columns and no identity or rank", f"'{name}'", hint)
+                hint = "docs/audit.md lists the columns that a record table may hold."
+                refuse("Evidence", "columns", "be registered, and no identity or rank", f"'{name}'", hint)
             if values.ndim != 1 or values.dtype.kind not in "biuf":
                 refuse("Evidence", name, "be one number per record", f"shape {values.shape} of {values.dtype}")
         lengths = {name: len(values) for name, values in held.items()}

@@ -146,6 +146,7 @@ def load(folder: str | Path) -> Audit:
         _require_lood_columns(records)
     require_numbers(records, ("loss", *dict.fromkeys((*targets, *classes))), OWNER, AUDIT.again)
     require_ranks(records, manifest["ranked_by"], OWNER, AUDIT.again)
+    _require_rows_named(manifest["provenance"].get("inputs", {}), len(records))
     risk, truth, drawn = manifest["model_risk"], manifest.get("ground_truth"), manifest.get("findings")
     measured = None if risk is None else ModelRisk.from_dict(risk)
     if measured is not None and (measured.n_members, measured.n_nonmembers) != (len(member), len(nonmember)):
@@ -224,6 +225,13 @@ def _entries(listed: Any, records: pd.DataFrame) -> tuple[EvidenceEntry, ...]:
     if len(set(written)) < len(written) or not set(written) <= set(records.columns):
         refuse(OWNER, "evidence", "name columns that are there, each once", ", ".join(written), f"{AUDIT.again}.")
     return entries
+
+
+def _require_rows_named(inputs: dict[str, Any], count: int) -> None:
+    """Rows of records that a fact of the reading names are rows of the table."""
+    rows = (inputs.get("head_outputs") or {}).get("train_rows", [])
+    if rows and max(rows) >= count:
+        refuse(OWNER, "provenance.inputs.head_outputs.train_rows", f"be rows of {count} records", f"{max(rows)}", f"{AUDIT.again}.")
 
 
 def _require_lood_columns(records: pd.DataFrame) -> None:

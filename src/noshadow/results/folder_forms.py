@@ -45,6 +45,23 @@ _LOOD = Keys(
     _MATCHED
     | {"kernel": _KERNEL, "noise": Size, "agreement": _AGREEMENTS, "notes": list[str], "hashes": dict[str, Any], "normalization": str}
 )
+_AGAIN = Keys({"records": Count, "changed": Count, "size": Size, "sources": [OneOf("data", "model", "batch")]})
+# Facts of the reading that findings are drawn from.
+_INPUTS = Keys(
+    optional={
+        "ids_in_both": OneOf(None, Keys({"count": Count, "first": list[Any]})),
+        "run_again": OneOf(None, Keys(optional={"train": _AGAIN, "test": _AGAIN})),
+        "repeated_rows": OneOf(None, Keys(optional={"train": Count, "test": Count})),
+        "output_scale": OneOf(None, Keys({"given": str, "raised": Count, "entries": Count})),
+        "head_outputs": OneOf(
+            None,
+            Keys(
+                {"differing": Count, "records": Count, "ending": _TEXT, "layer": str, "largest": OneOf(None, Size), "used": str}
+                | {"train_rows": list[Count]}
+            ),
+        ),
+    }
+)
 AUDIT_FORM = Keys(
     {
         "task": str,
@@ -56,7 +73,7 @@ AUDIT_FORM = Keys(
         "provenance": Keys(
             optional={
                 "arguments": dict[str, Any],
-                "inputs": dict[str, Any],
+                "inputs": _INPUTS,
                 "head": _TEXT,
                 "class_names": list[str] | None,
                 "hashes": _HASHES,

@@ -1,4 +1,8 @@
-"""Model → Signals: any nn.Module that ends in a Linear, and scikit-learn estimators; language models → losses of sequences."""
+"""Read a trained model into Signals, or a language model into the losses of its sequences.
+
+Models are any nn.Module that ends in a Linear, scikit-learn estimators, and causal language models
+of transformers.
+"""
 
 from collections.abc import Iterator
 from typing import NoReturn
@@ -127,7 +131,9 @@ def collect_signals(
 
     Example:
         >>> import torch
-        >>> model = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.ReLU(), torch.nn.Linear(4, 3))
+        >>> model = torch.nn.Sequential(
+        ...     torch.nn.Linear(2, 4), torch.nn.ReLU(), torch.nn.Linear(4, 3)
+        ... )
         >>> signals = collect_signals(model, (torch.ones(5, 2), torch.tensor([0, 1, 2, 1, 0])))
         >>> signals.features.shape, signals.outputs.shape
         ((5, 4), (5, 3))
@@ -151,7 +157,9 @@ def collect_outputs(
     progress: bool = False,
     owner: str = "collect_outputs",
 ) -> tuple[Signals, str]:
-    """Outputs and targets of one split without features, in the data's own order, and the task the model settles.
+    """Read outputs and targets of one split in the data's order, and the task the model settles.
+
+    No features are read.
 
     Outputs are raw logits or predictions, even when the model itself ends in a softmax or a sigmoid
     after its last Linear; a module whose output no Linear gives is taken at its word, unless that

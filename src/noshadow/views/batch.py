@@ -23,7 +23,9 @@ class Batch:
 
 
 def batch_of(item: object, owner: str, argument: str) -> Batch:
-    """What a collate_fn returned, taken apart: (inputs, …, targets), or a dict with the targets under one of TARGET_KEYS.
+    """Take apart what a collate_fn returned.
+
+    It is (inputs, …, targets), or a dict with the targets under one of TARGET_KEYS.
 
     Raises:
         InputError: it has another form.

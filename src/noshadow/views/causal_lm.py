@@ -10,7 +10,10 @@ NO_ROWS = NotApplicable("Its losses are those of sequence_losses, and audit take
 
 
 def is_causal_lm(model: object) -> bool:
-    """Whether this is one of the causal language models of transformers, which must be imported then."""
+    """Tell whether this is one of the causal language models of transformers.
+
+    Such a model can only exist once transformers has been imported.
+    """
     base = getattr(sys.modules.get("transformers.modeling_utils"), "PreTrainedModel", None)
     known = getattr(sys.modules.get("transformers.models.auto.modeling_auto"), "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES", {})
     if base is None or not isinstance(model, base):

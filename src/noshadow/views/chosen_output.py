@@ -30,7 +30,10 @@ class Ran:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One tensor of what a model returned and the way to it: names of entries, positions in tuples."""
+    """One tensor of what a model returned, and the way to it.
+
+    The way consists of names of entries and positions in tuples.
+    """
 
     path: Path
     value: Tensor
@@ -45,7 +48,11 @@ class Part:
 
 
 def parts_of(returned: object) -> list[Part]:
-    """Every tensor in a tensor, tuple, list, dict, named tuple, dataclass or object with tensors as attributes, in order."""
+    """List every tensor in what a model returned, in order.
+
+    That may be a tensor, tuple, list, dict, named tuple, dataclass or object with tensors as
+    attributes.
+    """
     return list(_parts(returned, ()))
 
 
@@ -55,7 +62,9 @@ def part_at(returned: object, path: Path) -> Tensor | None:
 
 
 def chosen_part(returned: object, target: object, ran: Mapping[nn.Linear, Ran], *, output: str | int, owner: str) -> Part | None:
-    """The part of a model's return value that is its output for these records; None when it holds no tensor.
+    """Choose the part of a model's return value that is its output for these records.
+
+    The result is None when the return value holds no tensor.
 
     A single tensor is taken as it is. Of several, those count that hold one row per record. One
     called logits goes first; then the width must fit the targets, and names, the features of
@@ -166,7 +175,10 @@ def _not_features(parts: list[Part]) -> list[Part]:
 
 
 def _not_given(parts: list[Part], ran: Mapping[nn.Linear, Ran]) -> list[Part]:
-    """Without parts that are what the Linear behind another part was given: features, to which no loss goes."""
+    """Leave out the parts that were given to the Linear behind another part.
+
+    Such parts are features, to which no loss goes.
+    """
     givers = [one for one in ran.values() if any(ending_of(one.raw, part.value) is not None for part in parts)]
     kept = [part for part in parts if not any(_is_given(one, part) for one in givers)]
     return kept or parts
@@ -177,7 +189,11 @@ def _is_given(one: Ran, part: Part) -> bool:
 
 
 def _given_by_linear(parts: Sequence[Part], ran: Mapping[nn.Linear, Ran]) -> Part | None:
-    """The part that one Linear gives, raw before under an ending; None when several do, or a narrower part has no Linear."""
+    """Find the part that one Linear gives; a raw output goes before one under an ending.
+
+    The result is None when several Linear layers give a part, or when a narrower part comes from
+    none of them.
+    """
     givers = [(linear, part, ending_of(one.raw, part.value)) for linear, one in ran.items() for part in parts]
     given = [(linear, part, ending) for linear, part, ending in givers if ending is not None]
     if len({id(linear) for linear, _, _ in given}) != 1:

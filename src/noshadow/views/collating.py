@@ -1,4 +1,7 @@
-"""Whether a collate_fn leaves records in their order: what it makes of a batch, compared with what it makes of parts of it."""
+"""Tell whether a collate_fn leaves records in their order.
+
+What it makes of a batch is compared with what it makes of parts of that batch.
+"""
 
 import math
 import random
@@ -39,7 +42,7 @@ class Collated:
 
 
 def collated(items: list[Any], *, collate: Collate) -> Collated:
-    """A batch as the user's collate_fn makes it, and each record by itself where that batch does not hold them in order.
+    """Collate a batch as the user does, and each record alone if that does not keep the order.
 
     The batch is trusted when inputs and targets of every record are the same in it as in smaller
     batches (padding apart). A collate_fn that sorts, drops, repeats, mixes or changes records at
@@ -96,7 +99,10 @@ def _same_places(whole: Any, collate_some: Callable[[range], Any], rows: range, 
 
 
 def _agreement(whole: Any, part: Any, rows: Sequence[int], count: int) -> bool | None:
-    """Whether `part`, made of `rows` alone, is what `whole` holds at those of its `count` places; None when nothing in it goes by rows."""
+    """Tell whether `part`, made of `rows` alone, is what `whole` holds at these places.
+
+    `whole` has `count` places. The answer is None when nothing in it goes by rows.
+    """
     if isinstance(whole, PackedSequence) and isinstance(part, PackedSequence):
         whole, part = (pad_packed_sequence(value, batch_first=True) for value in (whole, part))
     if isinstance(whole, (Tensor, np.ndarray)) and isinstance(part, (Tensor, np.ndarray)):
@@ -156,7 +162,10 @@ def same_values(a: Any, b: Any) -> bool:
 
 
 def _changes_arrays(few: list[Any], collate: Collate) -> bool:
-    """Whether the user's function writes into the arrays of its records, tried on copies of a few."""
+    """Tell whether the user's function writes into the arrays of its records.
+
+    It is tried on copies of a few records.
+    """
     copies = [_renewed(item, arrays=True) for item in few]
     held = [*_arrays(copies)]
     try:
@@ -176,7 +185,10 @@ def _arrays(value: Any) -> Iterator[Tensor | Array]:
 
 
 def _renewed(item: Any, *, arrays: bool) -> Any:
-    """A record whose lists and dicts, and `arrays` if wished, may be changed without changing other copies; other objects are shared."""
+    """Copy a record so that changes to the copy do not reach other copies.
+
+    Lists and dicts are copied, and arrays as well if `arrays` is set; other objects are shared.
+    """
     if not arrays and type(item) is tuple and _IMMUTABLE.issuperset(map(type, item)):
         return item
     if arrays and isinstance(item, Tensor):

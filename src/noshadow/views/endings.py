@@ -1,4 +1,7 @@
-"""What a model does to the output of its last Linear: recognised on a few records, and held against every record after that."""
+"""Recognise what a model does to the output of its last Linear.
+
+The ending is recognised on a few records, and held against every record after that.
+"""
 
 import math
 from collections.abc import Callable, Mapping
@@ -44,7 +47,10 @@ def ends_as(ending: str, raw: Tensor, final: Tensor) -> bool:
 
 
 def as_rows(value: Tensor, size: int) -> Tensor | None:
-    """A tensor as (size, columns), None when it does not hold one row per record; one record may have lost its row."""
+    """Reshape a tensor to (size, columns); None when it does not hold one row per record.
+
+    A single record may have lost its row axis.
+    """
     if size == 1 and value.ndim < 2:
         return value.reshape(1, -1)
     if value.ndim not in (1, 2) or len(value) != size:
@@ -53,7 +59,9 @@ def as_rows(value: Tensor, size: int) -> Tensor | None:
 
 
 def row_differences(ending: str, raw: Tensor, own: Tensor) -> Tensor:
-    """By how much each record's output differs from this ending of its head's, (n,) float64; 0 within rounding.
+    """Measure by how much each record's output differs from this ending of its head's output.
+
+    The differences are (n,) float64, and 0 within rounding.
 
     Args:
         ending: a key of ENDINGS.
@@ -83,7 +91,9 @@ def row_differences(ending: str, raw: Tensor, own: Tensor) -> Tensor:
 
 
 def logits_of(ending: str, own: Tensor, owner: str) -> Tensor:
-    """The model's own outputs (n, m) as logits: themselves, or log p and log p/(1 − p) of probabilities.
+    """Turn the model's own outputs (n, m) into logits.
+
+    Logits stay as they are; probabilities become log p or log p/(1 − p).
 
     Raises:
         InputError: probabilities of 0 or 1, or rows that do not sum to one: they have no logits.

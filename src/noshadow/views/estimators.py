@@ -39,7 +39,10 @@ DENSE_LIMIT_BYTES = 1_000_000_000
 
 @dataclass(frozen=True)
 class _Fitted:
-    """An estimator taken apart: the steps that transform, the last one, its task, and why it has no readable head."""
+    """An estimator taken apart.
+
+    It holds the steps that transform, the last step, its task, and why it has no readable head.
+    """
 
     family: EstimatorFamily
     steps: tuple[Any, ...]
@@ -231,7 +234,10 @@ def _dense(X: Any, owner: str, argument: str) -> Array:
 
 
 def _run_again(fitted: _Fitted, X: Any, y: Array, seen: Signals, owner: str, argument: str) -> dict[str, Any]:
-    """What becomes of some records when they are predicted again among others: a step may draw at random, or look at its whole batch."""
+    """Compare some records with themselves after they are predicted again among other records.
+
+    They may differ, because a step may draw at random or look at its whole batch.
+    """
     rows, outputs, targets = [], [], []
     for group in sampled_groups(len(seen), len(seen)):
         part = X.iloc[group] if hasattr(X, "iloc") else X[group] if hasattr(X, "shape") else [X[row] for row in group]

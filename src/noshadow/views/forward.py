@@ -1,4 +1,7 @@
-"""One forward pass over a split: what the model says of each record, held against what its head says."""
+"""Run one forward pass over a split.
+
+What the model says of each record is held against what its head says.
+"""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -57,7 +60,9 @@ def forward_pass(
 
 
 def head_agreement(source: Source, passes: Mapping[str, Collected]) -> dict[str, Any]:
-    """How far the outputs of the splits are those of the head, JSON-ready: what finding NS043 is drawn from.
+    """Report how far the outputs of the splits are those of the head (JSON-ready).
+
+    Finding NS043 is drawn from this.
 
     Keys: `layer`, `ending` and `output` (the way to the model's output, "" for a lone tensor),
     `used` ("model", or "layer" when the caller named it), `records` compared, `differing`,
@@ -95,7 +100,7 @@ def disagreement(head: Head, facts: Mapping[str, Any]) -> str | None:
 
 
 def _outputs_of(source: Source, raw: Tensor | None, own: Tensor | None, size: int, owner: str) -> tuple[Tensor, Tensor]:
-    """Outputs of a batch (size, m) on the CPU, and by how much each record's differ from the head's."""
+    """Return a batch's outputs (size, m) on the CPU, and each record's difference from the head."""
     head = source.head
     mine = None if own is None else as_rows(_held(own), size)
     if head is not None and (raw is not None or head.asked):
@@ -133,7 +138,10 @@ def _kept(tensor: Tensor) -> Tensor:
 
 @contextmanager
 def _last_run(head: Head | None, *, features: bool) -> Iterator[list[Ran]]:
-    """A list that holds the head's last run, on the CPU: a later operation in place must not change it."""
+    """Yield a list that holds the head's last run, copied to the CPU.
+
+    It is copied because a later operation in place must not change it.
+    """
     last: list[Ran] = []
     if head is None:
         yield last

@@ -38,7 +38,9 @@ class Head:
 
 @dataclass(frozen=True)
 class Source:
-    """Where a model's outputs are read: the way to them in what it returns, and the Linear that gives them.
+    """Where a model's outputs are read.
+
+    A source holds the way to them in what the model returns, and the Linear that gives them.
 
     `path` is None when a Linear was named and nothing that the model returns can be held against
     it.
@@ -54,7 +56,10 @@ def described(name: str, layer: nn.Linear) -> str:
 
 
 def called(model: nn.Module, batch: Batch, device: torch.device, owner: str) -> object:
-    """The model's output for one batch, moved to the device and, where floating, to the parameters' dtype."""
+    """Run the model on one batch.
+
+    The batch is moved to the device and, where floating, to the parameters' dtype.
+    """
     dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.get_default_dtype())
     advice = "integer inputs stay integers, so pass floats if it expects them" if _has_integers(batch) else "check the inputs"
     with users_code(owner, f"model must accept the data's batches ({advice})"):
@@ -62,7 +67,9 @@ def called(model: nn.Module, batch: Batch, device: torch.device, owner: str) -> 
 
 
 def found_source(model: nn.Module, batch: Batch, device: torch.device, settings: Settings, *, headless: str = "refuse") -> Source:
-    """The output of a model on a few records, and the Linear that gives it, raw or under an ending, or that the caller names.
+    """Find the output of a model on a few records, and the Linear that gives it.
+
+    The Linear gives the output raw or under an ending, or is named by the caller.
 
     Args:
         model: in eval mode, under no_grad.
@@ -133,7 +140,10 @@ def _ending_note(ending: str) -> tuple[str, ...]:
 
 
 def _probed(model: nn.Module, batch: Batch, device: torch.device, owner: str) -> tuple[object, Layers]:
-    """What the model returns, and each Linear that ran with its last input and output, in the order of these last runs."""
+    """Run the model and return its output with each Linear that ran.
+
+    Each Linear comes with its last input and output, in the order of these last runs.
+    """
     ran: Layers = {}
 
     def note(name: str, layer: nn.Linear, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor) -> None:
@@ -168,7 +178,10 @@ def _require_row_per_record(raw: Tensor, name: str, owner: str) -> None:
 
 
 def _refuse_head(owner: str, argument: str, rule: str, got: str, ran: Layers, parts: Sequence[Part]) -> NoReturn:
-    """Refuse a model without a head that is read. A layer is asked for only where a Linear that ran has the shape of an output."""
+    """Refuse a model without a head that is read.
+
+    A layer is asked for only where a Linear that ran has the shape of an output.
+    """
     names = [described(one.name, layer) for layer, one in ran.items()]
     more = "…, " if len(names) > CANDIDATES_NAMED else ""
     listed = f"ran in order: {more}{', '.join(names[-CANDIDATES_NAMED:])}" if names else "no nn.Linear ran"

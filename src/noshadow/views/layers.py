@@ -11,7 +11,10 @@ from noshadow.checks import refuse
 
 @dataclass(frozen=True)
 class Layer:
-    """A module that ran and the trainable parameters it answers for, by their names in the whole model."""
+    """A module that ran, and the trainable parameters it answers for.
+
+    The parameters go by their names in the whole model.
+    """
 
     name: str
     kind: str
@@ -74,7 +77,9 @@ def _innermost_that_ran(model: nn.Module, parameter: str, place: dict[nn.Module,
 def chosen_layers(
     model: nn.Module, ran: Sequence[Layer], layers: str | int, *, idle: Set[str], owner: str
 ) -> tuple[tuple[Layer, ...], tuple[str, ...]]:
-    """The last k layers that have trainable parameters, or all of them, and what a reader must know about the rest.
+    """Choose the last k layers that have trainable parameters, or all of them.
+
+    The notes say what a reader must know about the rest.
 
     Args:
         ran: all layers in order. layers: "last", "all" or k ≥ 1.

@@ -200,7 +200,10 @@ def _items(loader: DataLoader[Any], owner: str, argument: str) -> Iterator[Any]:
 
 
 def _batches_in_order(read: Iterator[Collated], *, told: list[str], owner: str, argument: str) -> Iterator[list[Batch]]:
-    """The batches of each group of records: one, or one a record where the collate_fn does not keep their order."""
+    """Yield the batches of each group of records.
+
+    A group is one batch, or one batch per record where the collate_fn does not keep their order.
+    """
     for group in read:
         whole = batch_of(group.whole, owner, argument)
         rows = _row_count(whole.target)

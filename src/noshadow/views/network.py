@@ -1,4 +1,7 @@
-"""A trained module as a function of the parameters of some of its layers: what derivatives are taken of."""
+"""Turn a trained module into a function of the parameters of some of its layers.
+
+Derivatives are taken of this function.
+"""
 
 import copy
 from collections.abc import Iterator, Mapping
@@ -68,7 +71,10 @@ class Network:
         return moved(batch.args, self.device, torch.float64), moved(dict(batch.kwargs), self.device, torch.float64)
 
     def outputs(self, parameters: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
-        """Raw outputs (b, m) under the given values of the chosen parameters; differentiable in them."""
+        """Compute raw outputs (b, m) under the given values of the chosen parameters.
+
+        The outputs are differentiable in these values.
+        """
         kept: list[Tensor] = []
 
         def keep(_: object, __: object, output: Tensor) -> None:
@@ -101,7 +107,9 @@ def network_view(
     seed: int = 0,
     owner: str,
 ) -> Iterator[tuple[Network, Records]]:
-    """A network over the chosen layers, on a copy of the module that is left to itself, and the records it was trained on.
+    """Build a network over the chosen layers, and read the records the model was trained on.
+
+    The network works on a copy, so the caller's module is left alone.
 
     Args:
         model: an nn.Module. data: (X, y), a map-style Dataset or a DataLoader (its order is fixed
@@ -155,7 +163,10 @@ def network_view(
 
 
 def _agreed(model: nn.Module, source: Source, records: Records, device: torch.device, settings: Settings) -> tuple[Source, tuple[str, ...]]:
-    """The source, without its head when the model says something else of a record: then its own output is differentiated."""
+    """Return the source, without its head when the model says something else of a record.
+
+    Without a head, the model's own output is differentiated.
+    """
     if source.head is None or source.head.asked:
         return source, ()
     found = forward_pass(model, source, records, device, settings, "train", features=False)
@@ -166,7 +177,7 @@ def _agreed(model: nn.Module, source: Source, records: Records, device: torch.de
 
 
 def require_agreement(network: Network, records: Records) -> None:
-    """Refuse records on which the model says something else than the head whose output was scored."""
+    """Refuse records whose outputs are not those of the head that was scored."""
     head, owner = network.head, network.owner
     if head is None or head.asked:
         return
@@ -179,14 +190,20 @@ def require_agreement(network: Network, records: Records) -> None:
 
 
 def _with_dense_gradients(model: nn.Module) -> None:
-    """Tables with sparse gradients have the same gradient in a form that torch.func does not know."""
+    """Make embedding tables give dense gradients.
+
+    The sparse gradient is the same gradient in a form that torch.func does not know.
+    """
     for module in model.modules():
         if isinstance(module, nn.Embedding | nn.EmbeddingBag):
             module.sparse = False
 
 
 def _idle_parameters(network: Network, probe: Batch) -> set[str]:
-    """Trainable parameters the outputs do not depend on: of other heads, of layers that never run."""
+    """Find the trainable parameters that the outputs do not depend on.
+
+    They belong to other heads, or to layers that never run.
+    """
     leaves = {name: value.clone().requires_grad_() for name, value in network.parameters.items()}
     args, kwargs = network.inputs(probe)
     with torch.enable_grad(), naming_the_module(network):
@@ -198,7 +215,10 @@ def _idle_parameters(network: Network, probe: Batch) -> set[str]:
 
 
 def _repeated(records: Records, seed: int) -> Records:
-    """The records with random transforms that are the same on every walk: outputs and gradients must be of the same inputs."""
+    """Make the random transforms of the records the same on every walk.
+
+    Outputs and gradients must be of the same inputs.
+    """
 
     def batches(size: int) -> Iterator[Batch]:
         seed_everything(seed)
@@ -217,7 +237,10 @@ def _doubled(tensor: Tensor) -> Tensor:
 
 @contextmanager
 def _plain_attention() -> Iterator[None]:
-    """Attention by its parts: the fused paths run no submodule, or have no rule for many records at once."""
+    """Compute attention from its parts.
+
+    The fused paths run no submodule, or have no rule for many records at once.
+    """
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -229,7 +252,7 @@ def _plain_attention() -> Iterator[None]:
 
 @contextmanager
 def naming_the_module(network: Network) -> Iterator[None]:
-    """Turn what a transform of torch.func raises inside a module into one sentence that names the module."""
+    """Turn an error of torch.func inside a module into one sentence that names the module."""
     names = {module: name or "model" for name, module in network.module.named_modules()}
     running: list[nn.Module] = []
     hooks = [module.register_forward_pre_hook(lambda m, _: running.append(m)) for module in names]

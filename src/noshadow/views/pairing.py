@@ -1,4 +1,7 @@
-"""X and y of one split belong together row by row: held against their indexes where both have one."""
+"""Check that X and y of one split belong together row by row.
+
+They are held against their indexes where both have one.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -48,7 +51,9 @@ def paired_targets(inputs: object, targets: Any, owner: str, argument: str) -> t
 
 
 def require_index_of(records: Signals, value: object, owner: str, argument: str) -> None:
-    """Refuse what belongs to records named by a data frame's index when its own index has other labels, or the same in another order.
+    """Refuse a column whose index does not fit the data frame's index that names the records.
+
+    It does not fit when it has other labels, or the same labels in another order.
 
     Args:
         records: of one split, with the labels of that index as ids. value: a column with one entry

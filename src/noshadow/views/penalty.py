@@ -46,7 +46,10 @@ def _positive_note(estimator: Any) -> tuple[str, ...]:
 
 
 def logistic_penalty(estimator: Any) -> Penalty:
-    """LogisticRegression minimises Σ ℓ + (1/2C)‖w‖² (`_logistic.py`: l2_reg_strength = 1/(C·sw_sum) on the mean loss)."""
+    """Read λ of a LogisticRegression, which minimises Σ ℓ + (1/2C)‖w‖².
+
+    In `_logistic.py`, l2_reg_strength = 1/(C·sw_sum) on the mean loss.
+    """
     cross_validated = hasattr(estimator, "C_")
     C = np.unique(estimator.C_ if cross_validated else estimator.C)
     name = type(estimator).__name__
@@ -61,14 +64,21 @@ def logistic_penalty(estimator: Any) -> Penalty:
 
 
 def _l1_share(estimator: Any) -> float:
-    """Share of l1 in the penalty; since 1.8 `l1_ratio` alone says it and `penalty` is "deprecated"."""
+    """Read the share of l1 in the penalty.
+
+    Since scikit-learn 1.8, `l1_ratio` alone gives it and `penalty` is "deprecated".
+    """
     ratios: Any = getattr(estimator, "l1_ratio_", None) if hasattr(estimator, "C_") else estimator.l1_ratio
     ratio = max((float(r) for r in np.atleast_1d(ratios) if r is not None), default=0.0)
     return {"l1": 1.0, "l2": 0.0, None: 0.0}.get(getattr(estimator, "penalty", "deprecated"), ratio)
 
 
 def _with_intercept_of(estimator: Any, damping: Damping) -> Penalty:
-    """liblinear appends the constant s = intercept_scaling as a feature, so it penalises the bias b = s·w₀ by λ/s²."""
+    """Add how the solver penalises the intercept.
+
+    liblinear appends the constant s = intercept_scaling as a feature, so it penalises the bias b =
+    s·w₀ by λ/s².
+    """
     if estimator.solver != "liblinear" or not estimator.fit_intercept:
         return Penalty(damping)
     scaling = float(estimator.intercept_scaling)
@@ -95,7 +105,9 @@ def ridge_penalty(estimator: Any) -> Penalty:
 
 
 def perceptron_penalty(estimator: Any, n: int) -> Penalty:
-    """λ of an MLP from the gradient it follows: (Σ_batch g̃ δᵀ + αW)/b with δ = output − target (`_compute_loss_grad`).
+    """Derive λ of an MLP from the gradient it follows.
+
+    That gradient is (Σ_batch g̃ δᵀ + αW)/b with δ = output − target (`_compute_loss_grad`).
 
     b is the number of records in the batch (`sw_sum` in `_backprop`), intercepts get no α. Over all
     n records the sum scale is λ = α·n/b, and α for lbfgs, whose batch is all of them. δ is the same

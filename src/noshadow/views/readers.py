@@ -76,7 +76,10 @@ def model_family(model: object) -> str | None:
 
 
 def weights_sha256(model: object, outputs: Array) -> str:
-    """Hex digest of the trained parameters as in `View`; of the outputs where there are none to read."""
+    """Return the hex digest of the trained parameters, as in `View`.
+
+    It is the digest of the outputs where there are no parameters to read.
+    """
     reader = reader_of(model)
     if reader is None:
         return hashlib.sha256(np.ascontiguousarray(outputs).data).hexdigest()

@@ -1,4 +1,7 @@
-"""Whether a model's outputs are a function of the record: some records are read and run again, and compared."""
+"""Tell whether a model's outputs are a function of the record.
+
+Some records are read and run again, and compared.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,7 +34,9 @@ Collect = Callable[[Records, int], Signals]
 
 
 def run_again(model: nn.Module, records: Records, seen: Signals, collect: Collect, *, batch_size: int, seed: int) -> dict[str, Any]:
-    """How outputs and targets of up to 64 records change when these are read once more, in other batches and after other draws.
+    """Measure how outputs and targets of up to 64 records change when they are read once more.
+
+    They are read in other batches and after other random draws.
 
     A change counts above 1e-3 of the outputs' spread (root mean square around the columns' means)
     plus 16 roundings of the largest output, in the coarsest precision that any module computed in:
@@ -66,7 +71,9 @@ def run_again(model: nn.Module, records: Records, seen: Signals, collect: Collec
 
 
 def compared(seen: Signals, rows: Array, run: Signals, rerun: Signals, *, rounding: float) -> dict[str, Any]:
-    """As `run_again` for records `rows` of a split, whose inputs were given to the model twice; nothing is said of the data here.
+    """Compare as `run_again` does, for records `rows` whose inputs the model was given twice.
+
+    Nothing is said of the data here.
 
     Args:
         seen: of all records. run: of `rows`, in other batches. rerun: the same as `run`, once more.
@@ -86,9 +93,11 @@ def compared(seen: Signals, rows: Array, run: Signals, rerun: Signals, *, roundi
 
 
 def sampled_groups(count: int, batch_size: int) -> list[list[int]]:
-    """Up to 64 of `count` places in groups of at most `batch_size`, each group spread over all of them.
+    """Choose up to 64 of `count` places, in groups of at most `batch_size`.
 
-    At least two records a group where there are enough: batch statistics of one record do not
+    Each group is spread over all the places.
+
+    A group holds at least two records where there are enough: batch statistics of one record do not
     exist.
     """
     places = np.linspace(0, count - 1, min(SAMPLED, count)).round().astype(np.int64)
@@ -113,7 +122,7 @@ def _spread(values: Array) -> float:
 
 @contextmanager
 def _precisions(model: nn.Module) -> Iterator[set[float]]:
-    """Rounding units of the floating tensors that come out of the model's modules while this is open."""
+    """Collect rounding units of the floating tensors that the model's modules give meanwhile."""
     met: set[float] = set()
     allowed = torch.get_float32_matmul_precision()
 

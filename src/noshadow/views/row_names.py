@@ -1,4 +1,7 @@
-"""What records are called when nobody names them: rows of the data set behind Subsets, or labels of a data frame's index."""
+"""Name the records that nobody names.
+
+Names are rows of the data set behind Subsets, or labels of a data frame's index.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -30,7 +33,9 @@ class RowNames:
 
 
 def rows_behind(dataset: object, owner: str, argument: str) -> RowNames | None:
-    """Rows of the data set behind nested Subsets, counted from its start also where an index is negative; None without a Subset.
+    """Return the rows of the data set behind nested Subsets; None without a Subset.
+
+    Rows are counted from the start of the data set, also where an index is negative.
 
     Raises:
         InputError: an index is no whole number, or none of the rows it chooses from.
@@ -84,7 +89,9 @@ def index_ids(X: object) -> Array | None:
 
 
 def name_facts(names: Mapping[str, RowNames | None]) -> dict[str, Any]:
-    """What an audit keeps of the names of its splits, for JSON: how many repeat a row, and where each split's ids come from.
+    """Summarise the names of the splits for an audit (JSON-ready).
+
+    The summary says how many names repeat a row, and where each split's ids come from.
 
     `ids` holds "index" or "rows" for each split, None for row numbers; rows count as such only when
     both splits choose from one data set, since row 5 of one says nothing about row 5 of another.

@@ -20,7 +20,9 @@ SAME_HEAD = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class TokenHead:
-    """The output head of a language model and its input at every scored token, sequence after sequence.
+    """The output head of a language model, and its input at every scored token.
+
+    Tokens stand sequence after sequence.
 
     Attributes:
         features: (N, d) inputs of the head where each scored token is predicted, float32 or
@@ -46,7 +48,10 @@ class TokenHead:
 
 @dataclass(eq=False)
 class TokenStore:
-    """Filled while the model runs; `reason` is set, and the rest let go, once its output is found not to come from its head.
+    """A store of the head's inputs that is filled while the model runs.
+
+    Once the model's output is found not to come from its head, `reason` is set and the rest is let
+    go.
 
     Attributes:
         layer: the head. starts: as in TokenHead. places: row of each token of a sequence among its
@@ -79,7 +84,9 @@ class TokenStore:
             self.seen.clear()
 
     def keep(self, row: int, sequence: int, start: int, places: Tensor, ids: Tensor, logits: Tensor) -> None:
-        """Keep what predicted the tokens at `places` of one window, the `row`-th of the batch that has just passed.
+        """Keep what predicted the tokens at `places` of one window.
+
+        The window is the `row`-th of the batch that has just passed.
 
         Args:
             sequence, start: which sequence, and where the window begins in it. ids: the window's
@@ -132,7 +139,7 @@ class TokenStore:
 
 
 def token_store(model: Any, sequences: TokenSequences, max_memory: float) -> TokenStore | NotApplicable:
-    """An empty store for the scored tokens of the sequences, or why the model's head cannot be read.
+    """Make an empty store for the scored tokens, or say why the model's head cannot be read.
 
     Args:
         max_memory: bytes the features may take.

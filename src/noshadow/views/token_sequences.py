@@ -19,7 +19,10 @@ FIELDS = ("input_ids", "attention_mask", "labels")
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What a model says about its tokens: how many, which one pads, and whether that one also ends or begins texts."""
+    """What a model says about its tokens.
+
+    It says how many there are, which one pads, and whether that one also ends or begins texts.
+    """
 
     size: int
     pad: int | None
@@ -45,13 +48,19 @@ class TokenSequences:
         return len(self.tokens)
 
     def digests(self) -> list[bytes]:
-        """A digest of each sequence's tokens and of those that count: equal for equal sequences, however they were padded."""
+        """Compute a digest of each sequence's tokens and of those that count.
+
+        Digests of equal sequences are equal, however the sequences were padded.
+        """
         pairs = zip(self.tokens, self.counts, strict=True)
         return [hashlib.sha256(tokens.tobytes() + counts.tobytes()).digest() for tokens, counts in pairs]
 
 
 def token_sequences(data: object, vocabulary: Vocabulary, owner: str, argument: str) -> TokenSequences:
-    """Sequences of a split, checked: integers of the vocabulary, padding at the ends only, at least one token to score each.
+    """Read and check the sequences of a split.
+
+    Tokens must be integers of the vocabulary, padding must stand at the ends only, and each
+    sequence must have at least one token to score.
 
     Args:
         data: a list of token-id sequences; an integer array (n, length); a dict with `input_ids`
@@ -146,7 +155,10 @@ def _whole_numbers(part: object, owner: str, argument: str) -> Array | None:
 
 
 def _unpadded(ids: Array, mask: Array | None, vocabulary: Vocabulary, owner: str, where: str) -> slice:
-    """The stretch of real tokens: where the mask is 1; without a mask all but pad tokens at the ends."""
+    """Find the stretch of real tokens.
+
+    It is where the mask is 1; without a mask, it is everything but pad tokens at the ends.
+    """
     if mask is not None:
         if not np.isin(mask, (0, 1)).all():
             refuse(owner, f"{where} attention_mask", "hold 0 and 1", f"{mask.min()} … {mask.max()}")

@@ -68,7 +68,7 @@ def torch_view(model: nn.Module, train: object, test: object, *, task: str, weig
 def _facts(
     model: nn.Module, source: Source, splits: dict[str, tuple[Records | None, Signals]], device: torch.device, settings: Settings
 ) -> dict[str, Any]:
-    """How the records of both splits are named, and what became of some of them when they were read and run again."""
+    """Report how the records of both splits are named, and what changed when some ran again."""
     again = {}
 
     def collect(argument: str, records: Records, seed: int) -> Signals:
@@ -98,7 +98,10 @@ def torch_signals(model: nn.Module, data: object, *, settings: Settings) -> Sign
 
 
 def torch_outputs(model: nn.Module, data: object, *, task: str, transform: Transform | None, settings: Settings) -> tuple[Signals, str]:
-    """Signals without features, and the task the model's ending settles or "auto"; arguments as in `collect_outputs`."""
+    """Read Signals without features, and the task the model's ending settles or "auto".
+
+    Arguments are as in `collect_outputs`.
+    """
     owner = settings.owner
     records = present(records_of(data, owner, "data", seed=settings.seed), owner, "data")
     records = records if transform is None else _transformed(records, transform, owner)
@@ -118,7 +121,10 @@ def torch_outputs(model: nn.Module, data: object, *, task: str, transform: Trans
 
 
 def _transformed(records: Records, transform: Transform, owner: str) -> Records:
-    """The same records with their inputs transformed batch by batch: one tensor, or the tuple or dict of several."""
+    """Transform the inputs of the records batch by batch.
+
+    Inputs are one tensor, or the tuple or dict of several.
+    """
 
     def changed(batch: Batch) -> Batch:
         with users_code(owner, "queries must accept the data's inputs"):
@@ -132,7 +138,10 @@ def _transformed(records: Records, transform: Transform, owner: str) -> Records:
 
 
 def require_logits(signals: Signals, task: str, owner: str) -> None:
-    """A classifier without a readable head must give logits: attacks need them before they saturate."""
+    """Refuse a classifier without a readable head that does not give logits.
+
+    Attacks need the logits before they saturate.
+    """
     outputs, targets = signals.outputs, signals.targets
     if task == "regression" or (targets.dtype.kind == "f" and not bool(np.isin(targets, (0, 1)).all())):
         return
@@ -162,7 +171,10 @@ def present(records: Records, owner: str, argument: str) -> Records:
 
 
 def require_fitting_task(head: Head, task: str, owner: str) -> None:
-    """Refuse a model whose ending does not belong to the task: probabilities in a regression, sigmoids over classes."""
+    """Refuse a model whose ending does not belong to the task.
+
+    Probabilities do not belong to a regression, nor sigmoids to a classification.
+    """
     if head.ending and task == "regression":
         refuse(
             owner,

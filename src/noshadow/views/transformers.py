@@ -1,4 +1,7 @@
-"""Causal language models of transformers: the loss of each sequence, and what their head saw. Importing this imports no transformers."""
+"""Read causal language models of transformers: sequence losses, and what the head saw.
+
+Importing this module imports no transformers.
+"""
 
 import hashlib
 import inspect
@@ -68,7 +71,7 @@ def sequence_losses(
     owner: str = "sequence_losses",
     argument: str = "data",
 ) -> SequenceLosses:
-    """Mean negative log-likelihood a token of every sequence under a causal language model, in nats.
+    """Compute the mean negative log-likelihood per token of every sequence, in nats.
 
     ℓ_i = −(1/|S_i|) Σ_{t ∈ S_i} log p(x_t | the tokens before it), S_i the tokens of sequence i but
     for the first (nothing predicts it), padding, and those labelled −100. A sequence longer than
@@ -124,7 +127,9 @@ def sequence_features(
     argument: str = "data",
     max_memory: float = 8e9,
 ) -> tuple[SequenceLosses, TokenHead | NotApplicable]:
-    """Losses of every sequence, and the output head with its inputs where each scored token was predicted, from one pass.
+    """Read the losses of every sequence and the output head in one pass.
+
+    The head comes with its inputs where each scored token was predicted.
 
     Args:
         model, data, batch_size, device, progress, owner, argument: as in `sequence_losses`.
@@ -147,7 +152,10 @@ def sequence_features(
 def _read(
     model: object, data: object, context: int | None, stride: int | None, settings: Settings, argument: str, *, max_memory: float | None
 ) -> tuple[SequenceLosses, TokenHead | NotApplicable]:
-    """Losses and, with `max_memory`, features; windows are the same whether or not features are kept."""
+    """Read losses and, with `max_memory`, features.
+
+    Windows are the same whether or not features are kept.
+    """
     owner = settings.owner
     if not is_causal_lm(model):
         refuse(owner, "model", "be a causal language model of transformers", f"an object of type {type(model).__name__}")
@@ -240,7 +248,11 @@ def _vocabulary(model: Any) -> Vocabulary:
 
 
 def _require_causal(model: Any, sequences: TokenSequences, vocabulary: Vocabulary, device: torch.device, owner: str) -> None:
-    """Another last token must leave the logits before it as they are; BERT-like models without is_decoder fail this."""
+    """Refuse a model that is not causal.
+
+    Another last token must leave the logits before it as they are; BERT-like models without
+    is_decoder fail this.
+    """
     ids = torch.from_numpy(max(sequences.tokens, key=len)[:PROBE_TOKENS].copy())
     other = ids.clone()
     other[-1] = (other[-1] + 1) % vocabulary.size
@@ -262,7 +274,10 @@ def _summed_losses(
     argument: str,
     store: TokenStore | NotApplicable,
 ) -> Array:
-    """(n,) Σ of −log p over the scored tokens of each sequence; what the head saw there goes into the store."""
+    """Sum −log p over the scored tokens of each sequence, (n,).
+
+    What the head saw there goes into the store.
+    """
     sums = np.zeros(len(sequences))
     batches = list(_batches(windows, settings.batch_size, vocabulary.size))
     kept = store if isinstance(store, TokenStore) else None
@@ -281,7 +296,10 @@ def _summed_losses(
 
 
 def _batches(windows: Sequence[_Window], batch_size: int, vocabulary: int) -> Iterator[list[_Window]]:
-    """Windows of like length together, the longest first, so that little is padded and memory peaks at once."""
+    """Group windows of like length into batches, the longest first.
+
+    So little is padded, and memory peaks at once.
+    """
     ordered = sorted(windows, key=lambda window: window.start - window.stop)
     place = 0
     while place < len(ordered):

@@ -14,7 +14,10 @@ from noshadow.views.view import Settings
 
 @contextmanager
 def undisturbed(model: nn.Module, settings: Settings) -> Iterator[torch.device]:
-    """Eval mode without gradients on the wanted device; flags, device and random states are as before afterwards."""
+    """Hold the model in eval mode without gradients on the wanted device.
+
+    Flags, device and random states are as before afterwards.
+    """
     flags = [(module, module.training) for module in model.modules()]
     homes = {tensor.device for tensor in (*model.parameters(), *model.buffers())}
     home = next((p.device for p in model.parameters()), torch.device("cpu"))

@@ -276,7 +276,10 @@ _NUMBERED = {column.name: column for column in COLUMNS if column.numbered}
 
 
 def column(name: str) -> Column | None:
-    """The entry of a column, also of one numbered by its output; None for a column nobody registered."""
+    """Find the entry of a column; None for a column nobody registered.
+
+    A column numbered by its output is found, too.
+    """
     if name in _BY_NAME and not _BY_NAME[name].numbered:
         return _BY_NAME[name]
     return _NUMBERED.get(re.sub(r"\d+$", "", name)) if name[-1:].isdigit() else None
@@ -313,6 +316,9 @@ def is_target(name: str) -> bool:
 
 
 def meaning(name: str, task: str, *, unit: str = "nats", at_level: str = "") -> str | None:
-    """What a column says in one sentence without its full stop; None for a column nobody registered."""
+    """Say in one sentence without its full stop what a column means.
+
+    The result is None for a column nobody registered.
+    """
     found = column(name)
     return None if found is None else found.by_task.get(task, found.meaning).format(unit=unit, at_level=at_level)

@@ -30,7 +30,9 @@ from noshadow.weight_decay import training_damping
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """What a `package.module:function` hands to `noshadow audit`: a model, its data and how it was trained.
+    """What a `package.module:function` hands to `noshadow audit`.
+
+    It holds a model, its data and how it was trained.
 
     Attributes: as the arguments of `audit`; `train_fn(indices, seed) -> model` is for reference
         models.
@@ -127,7 +129,11 @@ def audit(
         >>> from sklearn.datasets import load_iris
         >>> from sklearn.linear_model import LogisticRegression
         >>> x, y = load_iris(return_X_y=True)
-        >>> result = ns.audit(LogisticRegression(max_iter=1000).fit(x[::2], y[::2]), (x[::2], y[::2]), (x[1::2], y[1::2]))
+        >>> result = ns.audit(
+        ...     LogisticRegression(max_iter=1000).fit(x[::2], y[::2]),
+        ...     (x[::2], y[::2]),
+        ...     (x[1::2], y[1::2]),
+        ... )
         >>> result.ranked_by, len(result.records)
         ('shift', 75)
     """
@@ -272,7 +278,10 @@ def audit_signals(
 
 
 def audit_target(target: Target, **options: Any) -> Audit:
-    """Audit what a user's function returned; options complete what the target states and may not contradict it."""
+    """Audit what a user's function returned.
+
+    Options complete what the target states and may not contradict it.
+    """
     names = ("task", "weight_decay", "output", "output_scale", "ids", "groups", "test_groups", "loss_traces")
     stated = {name: getattr(target, name) for name in names}
     for name, open_value in (("task", "auto"), ("weight_decay", None), ("output", "auto"), ("output_scale", "auto")):

@@ -1,4 +1,7 @@
-"""What one model says about its records, source by source: losses, record scores, predicted rates."""
+"""Gather what one model says about its records, source by source.
+
+The sources are losses, record scores and predicted rates.
+"""
 
 from collections.abc import Callable
 
@@ -31,7 +34,10 @@ def loss_evidence(found: Settled) -> Evidence:
 
 
 def scored(found: Settled, options: Options, layered: LayeredScores | None) -> RecordScores | Absent:
-    """Scores of the last layer, or over more layers by `layered`; a reason where the model has none."""
+    """Score records by the last layer, or over more layers by `layered`.
+
+    The result is a reason where the model has no scores.
+    """
     if layered is not None:
         return layered(found.task)
     if found.seen.not_applicable is not None:
@@ -93,7 +99,10 @@ def rate_evidence(found: Settled, options: Options, scores: RecordScores | Absen
 
 
 def _gaussian_rates(scores: RecordScores, residuals: Array, fpr: float | str) -> tuple[dict[str, Array], dict[str, str]]:
-    """Plug-in TPR of the loss-threshold attack on each record, where the theory's n − dof > 2 holds."""
+    """Plug in the TPR of the loss-threshold attack on each record, where n − dof > 2 holds.
+
+    The theory needs that condition.
+    """
     n, q = residuals.shape
     level = max(1e-3, 1 / n) if isinstance(fpr, str) else fpr
     squares = (residuals**2).sum(1)

@@ -65,7 +65,9 @@ def audit_view(
     signal_seconds: float,
     layered_scores: LayeredScores | None = None,
 ) -> Audit:
-    """Check what belongs to the records, score them, measure the risk, put the table and the stamps together.
+    """Check what belongs to the records, score them and measure the risk.
+
+    The table and the stamps are then put together.
 
     `layered_scores` gives the scores over more layers than the last for the settled task, and
     stands in for the last layer's.
@@ -101,7 +103,10 @@ def audit_view(
 
 
 def score_columns(seen: View, options: Options) -> dict[str, Array]:
-    """Name → (n,) of every score that one model has for its training records; no risk is measured."""
+    """Compute every score that one model has for its training records: name → (n,).
+
+    No risk is measured.
+    """
     found = settled(seen, options, GivenColumns())
     scores = scored(found, options, None)
     evidence = (loss_evidence(found), score_evidence(scores), rate_evidence(found, options, scores, None))
@@ -110,7 +115,10 @@ def score_columns(seen: View, options: Options) -> dict[str, Array]:
 
 
 def _model_risk(found: Settled, options: Options, scores: RecordScores | None) -> tuple[ModelRisk | None, dict[str, str], str]:
-    """The model's risk, what of it does not exist, and the family of models that it was predicted for."""
+    """Measure the model's risk.
+
+    Beside it stand what of it does not exist, and the family of models that it was predicted for.
+    """
     seen = found.seen
     correct = correct_of(found.train, found.targets, seen.test, found.unseen, found.task)
     margins = margins_of(found.train, found.targets, seen.test, found.unseen, found.task, soft=found.soft)

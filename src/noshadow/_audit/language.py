@@ -1,4 +1,8 @@
-"""Audit of a causal language model: model-level risk from the losses of its sequences, record scores from its output head."""
+"""Audit a causal language model.
+
+Model-level risk comes from the losses of its sequences, and record scores come from its output
+head.
+"""
 
 import time
 from collections.abc import Mapping
@@ -86,7 +90,9 @@ def audit_language_model(
 
 
 def require_language_arguments(options: Options, **given: tuple[object, object]) -> None:
-    """What has no meaning for a language model must be left at its default: nothing that was asked for vanishes silently.
+    """Refuse options that have no meaning for a language model and are not at their defaults.
+
+    So nothing that was asked for vanishes silently.
 
     Args:
         options: the common ones. given: name → (value, default) of the others.
@@ -114,7 +120,10 @@ def _identity(members: SequenceLosses, given: GivenColumns, owner: str) -> dict[
 
 
 def _scores(head: TokenHead | NotApplicable, options: Options) -> RecordScores | Absent:
-    """What the output head says of every sequence; a reason where it cannot be read or is too large."""
+    """Score every sequence by the output head.
+
+    The result is a reason where the head cannot be read or is too large.
+    """
     how: dict[str, Any] = {"damping": options.damping, "weight_decay": options.weight_decay, "progress": options.progress}
     how |= options.score_options
     try:
@@ -126,7 +135,10 @@ def _scores(head: TokenHead | NotApplicable, options: Options) -> RecordScores |
 
 
 def _evidence(losses: Array, scores: RecordScores | Absent) -> tuple[Evidence, ...]:
-    """Losses, scores of the output head and rates, with the reason for each column that sequences do not have."""
+    """Gather losses, scores of the output head and rates.
+
+    Each column that sequences do not have gets its reason.
+    """
     gaps = {name: NO_GAPS for name in RECORD_COLUMNS if name not in SCORED}
     found = score_evidence(scores)
     return (

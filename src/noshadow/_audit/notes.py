@@ -11,7 +11,10 @@ def risk_notes(risk: ModelRisk | None) -> tuple[str, ...]:
 
 
 def deeper_notes(model: object, task: str, layers: str | int) -> tuple[str, ...]:
-    """Said when the layers before the last would say more: in regressions, where all layers found the exposed records far better."""
+    """Say when the layers before the last would say more.
+
+    That is so in regressions, where all layers found the exposed records far better.
+    """
     if task != "regression" or layers != "last" or not isinstance(model, nn.Module):
         return ()
     trainable = [module for module in model.modules() if any(p.requires_grad for p in module.parameters(recurse=False))]

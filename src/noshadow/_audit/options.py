@@ -48,7 +48,10 @@ class Options:
         return {"fpr": self.fpr, "seed": self.seed}
 
     def without_scores(self, reason: str) -> None:
-        """Options for scores that do not exist are refused: nothing that was asked for vanishes silently."""
+        """Refuse options for scores that do not exist.
+
+        So nothing that was asked for vanishes silently.
+        """
         if self.score_options:
             got = ", ".join(self.score_options)
             refuse(self.owner, "score_options", "be left out where there are no record scores", f"{got} ({reason})")

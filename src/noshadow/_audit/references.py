@@ -1,4 +1,7 @@
-"""The score columns of a reference model on the records it was trained on, for intervals over models."""
+"""Compute the score columns of a reference model on the records it was trained on.
+
+They serve intervals over models.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -19,7 +22,9 @@ from noshadow.weight_decay import training_damping
 
 
 def reference_columns(target: Target, model: object, rows: Array, *, train_only: bool = False, seed: int = 0) -> dict[str, Array]:
-    """Score columns that an audit of a reference model finds on its own training records, each (len(rows),).
+    """Compute the score columns that an audit of a reference model finds on its training records.
+
+    Each column is (len(rows),).
 
     Args:
         target: data, task and weight decay of the target. model: the reference model.

@@ -46,14 +46,20 @@ def nonmember_losses(test: Signals, task: str, owner: str) -> Pair:
 
 
 def correct_of(train: Signals, targets: Array, test: Signals, test_targets: Array, task: str) -> tuple[Array, Array] | None:
-    """Which records of both splits are classified right; None in a regression or without a test split."""
+    """Tell which records of both splits are classified right.
+
+    The result is None in a regression or without a test split.
+    """
     if task == "regression" or len(test) == 0:
         return None
     return correct_predictions(train.outputs, targets, task), correct_predictions(test.outputs, test_targets, task)
 
 
 def margins_of(train: Signals, targets: Array, test: Signals, test_targets: Array, task: str, *, soft: bool) -> Pair | None:
-    """Margins of both splits from their logits, which know them however small the losses; None where the calibration reads none."""
+    """Compute margins of both splits from their logits; None where the calibration reads none.
+
+    Logits give the margins however small the losses are.
+    """
     if task == "regression" or soft or len(test) == 0:
         return None
     return record_margins(train.outputs, targets, task), record_margins(test.outputs, test_targets, task)
@@ -82,7 +88,10 @@ def have_soft_targets(train: Array, test: Array, task: str, owner: str) -> bool:
 
 
 def shown_family(seen: View, scores: RecordScores | None, task: str, owner: str) -> str:
-    """The model's family as given, else what the records' own features show: a linear head, or nothing."""
+    """Return the model's family as given, else what the records' own features show.
+
+    The features show a linear head, or nothing.
+    """
     given: str | None = seen.inputs.get("family")
     if given is not None:
         return given
@@ -112,8 +121,10 @@ def measured_risk(
     family: str | None = None,
     soft: bool = False,
 ) -> tuple[ModelRisk | None, dict[str, str]]:
-    """Model risk from members' and non-members' losses and margins, and what is not applicable with the reason. `soft`: targets
-    are. `family`: of the model.
+    """Measure model risk from the losses and margins of members and non-members.
+
+    What is not applicable is returned with the reason. `soft` says whether targets are soft, and
+    `family` is that of the model.
     """
     if len(losses[1]) < 2:
         return None, {"model_risk": EMPTY if len(losses[1]) == 0 else ONE}
@@ -133,7 +144,10 @@ def measured_risk(
 
 
 def naming_record_rates(risk: ModelRisk | None, absent: Mapping[str, str]) -> tuple[ModelRisk | None, dict[str, str]]:
-    """A regression's risk, and what is not applicable, with the word that its records have the rate which the model has not."""
+    """Say that the records of a regression have the rate which the model has not.
+
+    This is added to the risk and to what is not applicable.
+    """
     if risk is None:
         return None, dict(absent)
     told = replace(risk, reason=f"{risk.reason} {RECORD_RATES}")
@@ -141,7 +155,10 @@ def naming_record_rates(risk: ModelRisk | None, absent: Mapping[str, str]) -> tu
 
 
 def classified_rates(scores: RecordScores, risk: ModelRisk | None, layers: str | int) -> tuple[dict[str, Array], dict[str, str]]:
-    """Predicted TPR of each record of a classifier with its interval: the model's predicted rate, dealt out by rank of `shift`."""
+    """Predict the TPR of each record of a classifier, with its interval.
+
+    The model's predicted rate is dealt out over the records by rank of `shift`.
+    """
     if layers != "last":
         why = "the curve that deals the model's rate out over records was made from ranks by the last layer"
     elif risk is None or risk.predicted_tpr is None:

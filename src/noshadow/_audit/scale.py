@@ -9,7 +9,10 @@ from noshadow.views import View
 
 
 def in_logits(seen: View, output_scale: str, owner: str) -> View:
-    """The same view with logits for outputs; `inputs["output_scale"]` holds what they were, what settled it, and entries raised off 0.
+    """Return the same view with logits for outputs.
+
+    `inputs["output_scale"]` holds what the outputs were, what settled it, and how many entries were
+    raised off 0.
 
     Raises:
         InputError: outputs that could be logits or probabilities, or that are not what
@@ -29,7 +32,9 @@ def in_logits(seen: View, output_scale: str, owner: str) -> View:
 
 
 def model_in_logits(seen: View, output_scale: str, *, is_module: bool) -> View:
-    """The view of a model with logits for outputs. What a head or an estimator gave needs no reading; other outputs do.
+    """Return the view of a model with logits for outputs.
+
+    What a head or an estimator gave needs no reading; other outputs do.
 
     Raises:
         InputError: as `in_logits`; a scale named for an estimator, whose own outputs are read.

@@ -1,4 +1,7 @@
-"""Options of the record scores that an audit hands on: which there are, and whether those given are among them."""
+"""Check options of the record scores that an audit hands on.
+
+The module lists which options there are, and refuses others.
+"""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -63,7 +66,10 @@ def checked_score_options(given: object, route: str, owner: str) -> dict[str, An
 
 
 def head_options(given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Those of the options that belong to the last layer's scores, for models audited beside the one they were given for."""
+    """Keep the options that belong to the last layer's scores.
+
+    They serve models audited beside the one that the options were given for.
+    """
     return {name: value for name, value in (given or {}).items() if name in option_names(HEAD)}
 
 

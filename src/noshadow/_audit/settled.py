@@ -1,4 +1,7 @@
-"""Both splits as scores and risk read them: the task settled, ids and groups in place, losses computed."""
+"""Settle both splits as scores and risk read them.
+
+The task is settled, ids and groups are in place, and losses are computed.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -94,7 +97,7 @@ def group_names(groups: Sequence[object] | None, n: int, owner: str, argument: s
 
 
 def _require_indexes(seen: View, columns: Mapping[str, Mapping[str, object]], owner: str) -> None:
-    """Where a data frame's index names the records, pandas columns beside them must have its order."""
+    """Refuse pandas columns that do not have the order of the index which names the records."""
     sources = seen.inputs.get("ids") or {}
     for split, records in (("train", seen.train), ("test", seen.test)):
         for argument, value in columns[split].items() if sources.get(split) == "index" else ():

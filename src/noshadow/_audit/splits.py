@@ -1,4 +1,7 @@
-"""Which records of the two splits look alike: counts that a report needs and that only the features can give."""
+"""Count which records of the two splits look alike.
+
+A report needs these counts, and only the features can give them.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,7 +17,9 @@ _EXAMPLES = 10
 
 
 def split_counts(train: Signals, test: Signals) -> dict[str, Any]:
-    """Records that look alike, to four digits of each feature's spread and with the same target (JSON-ready).
+    """Count records that look alike and have the same target (JSON-ready).
+
+    Records look alike when they agree to four digits of each feature's spread.
 
     Without features (coarse probabilities repeat by nature) only a split that equals the other as a
     whole counts.
@@ -45,7 +50,9 @@ def split_counts(train: Signals, test: Signals) -> dict[str, Any]:
 
 
 def ids_in_both(train: Signals, test: Signals, sources: Mapping[str, Any] | None, *, given: bool) -> dict[str, Any] | None:
-    """Test records whose id is that of a training record, and up to ten of these ids (JSON-ready); None where ids say nothing.
+    """Count test records whose id is that of a training record; None where ids say nothing.
+
+    The result is JSON-ready and holds up to ten of these ids.
 
     Args:
         train, test: with their ids. given: whether the training records' were given to the audit
@@ -65,7 +72,10 @@ def ids_in_both(train: Signals, test: Signals, sources: Mapping[str, Any] | None
 
 
 def _spread(train: Signals) -> tuple[Array | None, str | None]:
-    """Standard deviation of each feature, infinite where it does not vary and tells no records apart."""
+    """Compute the standard deviation of each feature.
+
+    It is infinite where a feature does not vary and tells no records apart.
+    """
     if train.features is None:
         return None, "no features were given"
     mean, squares = train.features.mean(0, dtype=np.float64), np.zeros(train.features.shape[1])
@@ -88,7 +98,10 @@ def _whole_split(train: Signals, test: Signals) -> int | None:
 
 
 def copies_among(alike: Array, ids: Array) -> dict[str, Any]:
-    """Counts over groups of records with the same number; of equally large groups the one with the smallest number is named."""
+    """Count groups of records with the same number.
+
+    Of equally large groups, the one with the smallest number is named.
+    """
     _, group, counts = np.unique(alike, return_inverse=True, return_counts=True)
     several = counts > 1
     largest: Array = np.flatnonzero(group == counts.argmax())[:_EXAMPLES] if several.any() else np.empty(0, dtype=np.int64)
@@ -101,7 +114,10 @@ def copies_among(alike: Array, ids: Array) -> dict[str, Any]:
 
 
 def _first_alike(splits: list[Signals], spread: Array) -> Array:
-    """For every record of the splits, counted through, the row of the first one that looks like it."""
+    """Find, for every record of the splits, the row of the first record that looks like it.
+
+    Rows are counted through both splits.
+    """
     digests = np.concatenate([_digests(split, spread) for split in splits])
     _, firsts, group = np.unique(digests, return_index=True, return_inverse=True)
     alike: Array = firsts[group].astype(np.int64)
@@ -124,7 +140,10 @@ def _blocks(split: Signals) -> Iterator[slice]:
 
 
 def _rounded(splits: list[Signals], spread: Array, rows: Array) -> Array:
-    """Features to four digits of their spread, and targets, of chosen rows of the splits counted through."""
+    """Round features of chosen rows to four digits of their spread, and add the targets.
+
+    Rows are counted through both splits.
+    """
     parts, start = [], 0
     of_split = np.searchsorted(np.cumsum([len(split) for split in splits]), rows, side="right")
     for number, split in enumerate(splits):
@@ -147,7 +166,9 @@ def _rounded_rows(split: Signals, spread: Array, rows: Array | slice) -> Array:
 
 
 def _digests(split: Signals, spread: Array) -> Array:
-    """64 bits of every record, (n,) uint64: each number's bits are mixed with its column's own constants, and added up.
+    """Compute 64 bits of every record, (n,) uint64.
+
+    Each number's bits are mixed with its column's own constants, and added up.
 
     The same on every machine and in every run. The mixing is that of splitmix64, so that numbers
     with few digits fill all bits.

@@ -1,4 +1,7 @@
-"""Where an audit comes from: arguments, head, diagnostics, hashes, versions and times, ready for JSON."""
+"""State where an audit comes from, ready for JSON.
+
+The stamps hold arguments, head, diagnostics, hashes, versions and times.
+"""
 
 from datetime import datetime, timezone
 from typing import Any
@@ -32,7 +35,11 @@ _DIAGNOSTICS = (
 
 
 def provenance(found: Settled, options: Options, scores: RecordScores | None) -> dict[str, Any]:
-    """Arguments, facts of the reading, head, class names, hashes, versions and the solver's diagnostics."""
+    """Collect what says where an audit comes from.
+
+    These are arguments, facts of the reading, head, class names, hashes, versions and the solver's
+    diagnostics.
+    """
     seen = found.seen
     stamp: dict[str, Any] = {
         "arguments": asked(options) | {"output_scale": options.output_scale},
@@ -77,6 +84,10 @@ def timings(signals: float, scores: float, risk: float) -> dict[str, Any]:
 
 
 def _hashes(split: Signals) -> dict[str, str]:
-    """Digests of a split; that of the targets says nothing about the model, so that two audits of the same records share it."""
+    """Compute the digests of a split.
+
+    The digest of the targets says nothing about the model, so two audits of the same records share
+    it.
+    """
     targets = np.ascontiguousarray(split.targets, dtype=np.float64)
     return split.sha256() | {"targets": sha256(f"{targets.shape}".encode(), targets.tobytes())}

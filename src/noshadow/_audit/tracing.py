@@ -1,4 +1,7 @@
-"""Loss traces beside the audited model: the column they add, once their last recording was compared with its losses."""
+"""Turn loss traces into the column that they add to an audit.
+
+Their last recording is compared with the losses of the audited model.
+"""
 
 from typing import Any
 

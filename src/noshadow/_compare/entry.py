@@ -1,4 +1,7 @@
-"""Two audits side by side: figures with intervals, records that rose and fell, findings gained and lost."""
+"""Put two audits side by side.
+
+A comparison holds figures with intervals, records that rose and fell, and findings gained and lost.
+"""
 
 from typing import Any
 
@@ -23,7 +26,10 @@ ONLY_SAMPLING = (
 
 
 def compare(before: Audit, after: Audit, *, fpr: float | str = "auto", level: float = 0.95, seed: int = 0) -> Comparison:
-    """What changed from one audit to another: model risk with intervals, records entering and leaving the top 1 %, findings.
+    """Compare two audits: what changed from the first to the second.
+
+    The comparison holds model risk with intervals, records entering and leaving the top 1 %, and
+    findings.
 
     Records that both models were trained or tested on are resampled together, which is what makes a
     small change visible: training records are matched by id and target, test records by the digests
@@ -50,7 +56,9 @@ def compare(before: Audit, after: Audit, *, fpr: float | str = "auto", level: fl
 
     Example:
         >>> import noshadow as ns
-        >>> one = ns.audit_signals(ns.Signals(None, [0.1, 0.2, 0.3], [0.5] * 3), ns.Signals(None, [1.0, 2.0], [0.5] * 2))
+        >>> one = ns.audit_signals(
+        ...     ns.Signals(None, [0.1, 0.2, 0.3], [0.5] * 3), ns.Signals(None, [1.0, 2.0], [0.5] * 2)
+        ... )
         >>> ns.compare(one, one).verdict
         'No change in model risk beyond noise.'
     """
@@ -170,7 +178,10 @@ def _verdict(changes: tuple[Change, ...], absent: dict[str, Absent]) -> str:
 def _movements(
     before: Audit, after: Audit, found: Matched, absent: dict[str, Absent]
 ) -> tuple[tuple[Mover, ...], tuple[Mover, ...], tuple[int, int], float | None]:
-    """Records entering and leaving the top, its two sizes, and the rank correlation; what cannot be compared is said."""
+    """Find the records entering and leaving the top, its two sizes, and the rank correlation.
+
+    What cannot be compared is said in `absent`.
+    """
     unranked = [name for name, audit in (("first", before), ("second", after)) if audit.ranked_by is None]
     sizes = (_top_size(before), _top_size(after))
     reason = f"the {' and the '.join(unranked)} audit ranks no records" if unranked else found.reason

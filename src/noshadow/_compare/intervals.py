@@ -69,7 +69,10 @@ def _threshold_draws(samples: Samples, level: float, resamples: int, rng: np.ran
 
 
 def _joint_threshold_draws(samples: Samples, tops: list[Array], budgets: list[int], resamples: int, rng: np.random.Generator) -> Array:
-    """As above where members are shared: records of the union are drawn, and count for each model that was trained on them."""
+    """Draw as above, where both models share members.
+
+    Records of the union are drawn, and count for each model that was trained on them.
+    """
     first, second = (len(losses) for losses in samples.members)
     # of the second model's records in the union; those it shares stand where the first has them
     place = np.arange(second) + first
@@ -123,7 +126,9 @@ def _share_draws(samples: Samples, thresholds: Array, rng: np.random.Generator) 
 
 
 def auc_difference_interval(samples: Samples, *, coverage: float) -> Interval | None:
-    """Normal interval of AUC(second) − AUC(first) with DeLong's variance; None when the variance is zero.
+    """Compute a normal interval of AUC(second) − AUC(first) with DeLong's variance.
+
+    When the variance is zero, the result is (0, 0) for equal AUCs and None for others.
 
     With a_i the share of non-members whose loss is above member i's (ties half) and b_j likewise
     for non-members, var = Σ_models (var a/n + var b/m) − 2(cov a over shared members + cov b over
@@ -147,7 +152,11 @@ def auc_difference_interval(samples: Samples, *, coverage: float) -> Interval | 
 
 
 def _auc_parts(members: Array, nonmembers: Array) -> tuple[Array, Array]:
-    """Each member's share of non-members with larger losses and each non-member's share of members with smaller ones."""
+    """Compute the two kinds of shares of which the AUC is the mean.
+
+    They are each member's share of non-members with larger losses, and each non-member's share of
+    members with smaller ones.
+    """
     inside, outside = np.sort(members), np.sort(nonmembers)
     above = 1 - (np.searchsorted(outside, members, "left") + np.searchsorted(outside, members, "right")) / (2 * len(outside))
     below = (np.searchsorted(inside, nonmembers, "left") + np.searchsorted(inside, nonmembers, "right")) / (2 * len(inside))
@@ -164,7 +173,9 @@ def _shared_covariance(first: Array, second: Array, rows: tuple[Array, Array]) -
 
 
 def separate_difference_interval(first: tuple[float, Interval], second: tuple[float, Interval]) -> Interval:
-    """Interval of second − first from a value and an interval of each, as if they were independent: distances add in squares.
+    """Compute the interval of second − first from a value and an interval of each.
+
+    They are treated as if independent: distances add in squares.
 
     Approximates: independence; two audits that share records or a calibration err together, and the
         interval is too wide then.

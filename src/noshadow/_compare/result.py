@@ -31,7 +31,10 @@ class Change:
 
 @dataclass(frozen=True)
 class Mover:
-    """A record that is among the top of one audit only; a rank is None where the record is not in that audit."""
+    """A record that is among the top of one audit only.
+
+    A rank is None where the record is not in that audit.
+    """
 
     id: str
     rank_before: int | None

@@ -15,7 +15,9 @@ _EXAMPLES = 10
 
 
 def findings(audit: Audited) -> tuple[Finding, ...]:
-    """Coded statements about an audit, one for every rule: found, passed, not applicable or skipped, with the reason.
+    """Draw coded statements about an audit, one for every rule.
+
+    A statement is found, passed, not applicable or skipped, with the reason.
 
     Drawn from what the audit holds and by this version's rules; `audit.findings` are those of the
     version that wrote it.
@@ -35,7 +37,9 @@ def findings(audit: Audited) -> tuple[Finding, ...]:
 
     Example:
         >>> import noshadow as ns
-        >>> audit = ns.audit_signals(ns.Signals(None, [0.1, 0.4], [0.0, 0.5]), ns.Signals(None, [0.3, 0.2], [0.9, 1.0]))
+        >>> audit = ns.audit_signals(
+        ...     ns.Signals(None, [0.1, 0.4], [0.0, 0.5]), ns.Signals(None, [0.3, 0.2], [0.9, 1.0])
+        ... )
         >>> [(f.code, f.status) for f in ns.findings(audit)][:3]
         [('NS001', 'not applicable'), ('NS002', 'found'), ('NS003', 'not applicable')]
     """
@@ -43,12 +47,19 @@ def findings(audit: Audited) -> tuple[Finding, ...]:
 
 
 def flagged_records(audit: Audited) -> dict[str, Array]:
-    """Rows of `audit.records` that each found statement speaks of: code → row numbers, riskiest first where they are ranked."""
+    """Find the rows of `audit.records` that each found statement speaks of.
+
+    The result maps code → row numbers, riskiest first where they are ranked.
+    """
     return {rule.code: outcome.rows for rule, outcome in _outcomes(audit) if outcome.status == "found" and outcome.rows is not None}
 
 
 def most_severe(drawn: Iterable[Finding]) -> list[Finding]:
-    """What was found: the most severe first, among these what puts the figures themselves in doubt, then in the order of codes."""
+    """Sort what was found by severity, the most severe first.
+
+    Among equally severe findings, those that put the figures themselves in doubt go first, then the
+    order of codes counts.
+    """
     found = [finding for finding in drawn if finding.status == "found"]
     return sorted(found, key=lambda finding: (SEVERITIES.index(finding.severity), finding.code not in UNDERMINING, finding.code))
 

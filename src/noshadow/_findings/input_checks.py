@@ -154,6 +154,9 @@ def outputs_not_of_the_head(audit: Audited, limits: Limits) -> Outcome:
 
 
 def _fact(audit: Audited, name: str, what: str) -> Mapping[str, Any] | Outcome | None:
-    """A fact of the reading, None where that reading has no such fact; an outcome for audits that hold none at all."""
+    """Return a fact of the reading, or None where that reading has no such fact.
+
+    Audits that hold no facts at all give an outcome.
+    """
     inputs: Mapping[str, Any] | None = audit.provenance.get("inputs")
     return skipped(f"this audit does not hold {what}", _AGAIN) if inputs is None else inputs.get(name)

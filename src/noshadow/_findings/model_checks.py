@@ -24,7 +24,10 @@ _AGAIN = "Run the audit again with this version."
     limits={"times": 10.0},
 )
 def model_risk_rate(audit: Audited, limits: Limits) -> Outcome:
-    """NS001: how far the attack beats a guess at the level asked, where its interval excludes one."""
+    """NS001: how far the attack beats a guess at the level asked.
+
+    It counts where the interval excludes a guess.
+    """
     risk = audit.model_risk
     if risk is None:
         return _no_risk(audit)

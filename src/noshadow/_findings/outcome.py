@@ -13,7 +13,10 @@ Limits = Mapping[str, float]
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """Status, figure and sentence of one check; `rows` are the record-table rows it speaks of, None when it is not about records."""
+    """Status, figure and sentence of one check.
+
+    `rows` are the record-table rows it speaks of, None when it is not about records.
+    """
 
     status: str
     sentence: str

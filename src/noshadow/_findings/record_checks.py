@@ -154,7 +154,10 @@ def label_suspects(audit: Audited, limits: Limits) -> Outcome:
 
 
 def _bearing(audit: Audited, column: "pd.Series[Any]", kind: str, limits: Limits) -> Outcome:
-    """Shares of each name among the riskiest records beside its share of all, with the chance of a random choice."""
+    """Compare each name's share among the riskiest records with its share of all records.
+
+    The chance of a random choice is given, too.
+    """
     n, least = len(column), limits["least_records"]
     if n < least:
         return not_applicable(f"{n} records are fewer than {least:g}, and shares of the top {limits['top']:g} of them say nothing")
@@ -202,7 +205,9 @@ def _no_scores(audit: Audited) -> Outcome:
 
 
 def chance_of_as_many(found: Array, counts: Array, drawn: int, n: int) -> Array:
-    """P(X ≥ found) for X of a name's `counts` records among `drawn` out of n at random: the hypergeometric upper tail.
+    """Compute P(X ≥ found), the hypergeometric upper tail.
+
+    X is the number of a name's `counts` records among `drawn` records chosen at random out of n.
 
     By log-binomials, summed from the tail's end, where terms are smallest. Names in, probabilities
     out, both (names,).

@@ -1,4 +1,7 @@
-"""What the real attacks found, beside the audit's cheap scores: frozen values that go to JSON and back."""
+"""Hold what the real attacks found, beside the audit's cheap scores.
+
+The values are frozen, and go to JSON and back.
+"""
 
 import json
 import math
@@ -58,7 +61,7 @@ class MeasuredAttack:
 
 @dataclass(frozen=True)
 class GroundTruth:
-    """What reference-model attacks measured, and how closely each score of the audit ranks records as they do.
+    """What reference-model attacks measured, and how closely each score ranks records as they do.
 
     Attributes:
         models, records: size of the experiment: reference models and records they were trained on

@@ -13,7 +13,9 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class TnrCurve:
-    """True-negative rate of the loss attack over false-negative levels; one entry a level in each tuple.
+    """True-negative rate of the loss attack over false-negative levels.
+
+    Each tuple holds one entry per level.
 
     Attributes:
         levels: false-negative rates, ascending.
@@ -38,7 +40,9 @@ class TnrCurve:
 
 @dataclass(frozen=True)
 class ModelRisk:
-    """How exposed a model is as a whole, measured from member and non-member losses. Larger = riskier.
+    """How exposed a model is as a whole. Larger = riskier.
+
+    The figures are measured from member and non-member losses.
 
     Every `*_interval` is a (low, high) percentile-bootstrap interval at `interval_level`; None
     where its value is None.
@@ -114,7 +118,10 @@ class ModelRisk:
                 _require_finite_number(value, "ModelRisk", field.name)
 
     def to_dict(self) -> dict[str, Any]:
-        """The record in plain JSON types: numbers (never NaN or infinity), text, lists, dictionaries and None."""
+        """Return the record in plain JSON types.
+
+        These are numbers (never NaN or infinity), text, lists, dictionaries and None.
+        """
         return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
 
     @classmethod

@@ -172,7 +172,7 @@ def load(folder: str | Path) -> Audit:
 
 
 def _with_one(audit: Audit, evidence: Evidence) -> Audit:
-    """The audit with one source's columns, absences, notes and stamp in place of what it wrote before."""
+    """Put one source's columns, absences, notes and stamp in place of what it wrote before."""
     owner = "Audit.with_evidence"
     if not isinstance(evidence, Evidence):
         refuse(owner, "evidence", "be Evidence", type(evidence).__name__)

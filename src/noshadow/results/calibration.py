@@ -1,4 +1,7 @@
-"""Calibration: how an attack's true-positive rate followed what models show without one, over setups where both were measured."""
+"""Calibration: how an attack's true-positive rate follows what models show without one.
+
+It was fitted over setups where both were measured.
+"""
 
 import json
 import math
@@ -38,7 +41,9 @@ class CalibrationCell:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Curves from what a model shows to the TPR of a reference-model attack, with the errors they made on unseen data sets.
+    """Curves from what a model shows to the TPR of a reference-model attack.
+
+    With them come the errors they made on unseen data sets.
 
     Attributes:
         name: of the calibration, stamped into every prediction.

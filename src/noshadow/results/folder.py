@@ -1,4 +1,7 @@
-"""Folders that are either whole or not there: written under a temporary name, checked by digest when read."""
+"""Write and read folders that are either whole or not there.
+
+A folder is written under a temporary name, and checked by digest when read.
+"""
 
 import errno
 import json
@@ -43,7 +46,9 @@ AUDIT = FolderKind("an audit", "audit.json", ("records.parquet", "losses.npz"), 
 
 
 def require_writable_folder(folder: str | Path, *, overwrite: bool, owner: str, kind: FolderKind = AUDIT) -> Path:
-    """The path of a folder that may be created or, with `overwrite`, replaced; where a link leads when it is one.
+    """Return the path of a folder that may be created or, with `overwrite`, replaced.
+
+    Where the path is a link, the result is where it leads.
 
     An existing folder is only ever replaced when it is empty or holds one of its kind and nothing
     else, no links among it.
@@ -82,7 +87,9 @@ def write_folder(
     owner: str,
     kind: FolderKind = AUDIT,
 ) -> Path:
-    """Write files and then the manifest with their digests, and move the whole into place; only their owner can read them.
+    """Write files and then the manifest with their digests, and move the whole into place.
+
+    Only their owner can read them.
 
     Where `folder` is a link, the folder it points to is written and the link stays. A run that is
     killed leaves never a half audit, see `folder_written_whole`.
@@ -103,7 +110,10 @@ def write_folder(
 def read_folder(
     folder: str | Path, owner: str, *, form: int, names: Iterable[str], kind: FolderKind = AUDIT
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """The manifest, of format `form`, and the named files it vouches for; anything missing or altered is refused."""
+    """Read the manifest, of format `form`, and the named files it vouches for.
+
+    Anything missing or altered is refused.
+    """
     path = Path(folder)
     try:
         manifest = _read_manifest(path, owner, kind)
@@ -122,7 +132,10 @@ def read_folder(
 
 
 def write_file(path: str | Path, content: bytes, owner: str) -> Path:
-    """Replace one file in one step; only its owner can read it. Where the path is a link, the file it points to is replaced."""
+    """Replace one file in one step; only its owner can read it.
+
+    Where the path is a link, the file it points to is replaced.
+    """
     target = Path(path)
     if target.is_dir():
         refuse(owner, "path", "be a file", f"the folder '{target}'")
@@ -153,7 +166,10 @@ def _newer(manifest: Mapping[str, Any], form: int) -> str:
 
 
 def _own_digest(manifest: Mapping[str, Any]) -> str:
-    """Digest of the manifest's findings; `timings` differ between equal runs and `files` holds the digest itself."""
+    """Compute the digest of the manifest's findings.
+
+    `timings` differ between equal runs and `files` holds the digest itself, so both are left out.
+    """
     # Through JSON once, so that what is hashed when writing is what is hashed when reading.
     plain = json.loads(strict_json(manifest))
     return sha256(strict_json({name: value for name, value in plain.items() if name not in ("files", "timings")}))

@@ -1,4 +1,7 @@
-"""What `audit.json` and `lood.json` must look like inside: digests prove that a folder is whole, not that it is one of ours."""
+"""Declare what `audit.json` and `lood.json` must look like inside.
+
+Digests prove that a folder is whole, not that it is one of ours.
+"""
 
 from typing import Any
 
@@ -133,7 +136,10 @@ LOOD_FORM = Keys(
 
 
 def _is_whole(rows: list[dict[str, Any]]) -> bool:
-    """Whether each score is compared with all three of what a leave-one-out audit ranks by, once."""
+    """Tell whether each score is compared once with each quantity of a leave-one-out audit.
+
+    These quantities are the three that such an audit ranks by.
+    """
     pairs = [(row["score"], row["compared"]) for row in rows]
     wanted = {(score, name) for score, _ in pairs for name in ("kl", "mean_distance", "auc")}
     return len(pairs) == len(wanted) and set(pairs) == wanted

@@ -1,4 +1,7 @@
-"""LoodAudit: how much a data set would leak through an architecture, as a record, and its folder on disk."""
+"""LoodAudit records how much a data set would leak through an architecture.
+
+It has a folder on disk.
+"""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +22,7 @@ LOOD = FolderKind("a leave-one-out audit", "lood.json", ("records.parquet",), "l
 
 @dataclass(frozen=True, eq=False)
 class LoodAudit:
-    """Leave-one-out distinguishability of every record of a data set under a Gaussian process. Larger = riskier.
+    """Leave-one-out distinguishability of every record under a Gaussian process. Larger = riskier.
 
     Attributes:
         records: one row a record: id, target (or target_0, …), kl (nats), mean_distance,

@@ -13,7 +13,10 @@ NULLABLE_COLUMNS = ("audit_rank",)
 
 
 def record_table(content: bytes, claimed: dict[str, object], owner: str, again: str) -> pd.DataFrame:
-    """The table of `records.parquet`: the rows and columns that the manifest claims, unique ids, numbers in all other columns.
+    """Read the table of `records.parquet` and check it.
+
+    It must have the rows and columns that the manifest claims, unique ids, and numbers in all other
+    columns.
 
     Raises:
         InputError: it is not that table.

@@ -1,4 +1,7 @@
-"""Callbacks that record while a trainer runs; their classes are made when asked for, so that no framework is imported before."""
+"""Callbacks that record while a trainer runs.
+
+Their classes are made when asked for, so that no framework is imported before.
+"""
 
 import importlib
 import sys

@@ -1,4 +1,7 @@
-"""The file of loss traces: `.npz` or `.safetensors` with the keys `loss_traces` and, when there are any, `ids`."""
+"""Read and write the file of loss traces.
+
+It is `.npz` or `.safetensors` with the keys `loss_traces` and, when there are any, `ids`.
+"""
 
 from pathlib import Path
 
@@ -12,12 +15,17 @@ KEYS = ("ids", "loss_traces")
 
 
 def save_traces(path: str | Path, loss_traces: Array, ids: Array | None) -> None:
-    """Write the file of losses (n, recordings) and, when there are any, ids (n,), as `write_arrays` does."""
+    """Write the file of losses (n, recordings) and, when there are any, ids (n,).
+
+    It is written as `write_arrays` does.
+    """
     write_arrays(path, {"loss_traces": loss_traces} | ({} if ids is None else {"ids": ids}), "LossTraces.save")
 
 
 def load_loss_traces(path: str | Path) -> tuple[Array, Array | None]:
-    """Losses (n, recordings), float64, and ids (n,) or None, from a file that `LossTraces.save` wrote; never unpickles.
+    """Read losses (n, recordings), float64, and ids (n,) or None.
+
+    The file is one that `LossTraces.save` wrote. Nothing is ever unpickled.
 
     Raises:
         InputError: the file is missing, has unknown or missing keys, holds pickled objects or

@@ -1,4 +1,7 @@
-"""Losses of all records under an nn.Module in the middle of its training, which goes on as if nothing had happened."""
+"""Compute losses of all records under an nn.Module in the middle of its training.
+
+Training goes on as if nothing had happened.
+"""
 
 import random
 
@@ -17,7 +20,9 @@ from noshadow.views.view import Settings
 
 
 def module_losses(model: nn.Module, data: object, *, task: str, settings: Settings, last: Source | None) -> tuple[Array, Source]:
-    """Loss of each record, (n,), which may be NaN when training diverged, and where the outputs were read.
+    """Compute the loss of each record, (n,), and say where the outputs were read.
+
+    A loss may be NaN when training diverged.
 
     The output is the one `audit` reads. Where no Linear gives it, as in transformers that pool the
     logits of tokens, what is called its logits is taken, or the output that the caller named.
@@ -56,7 +61,10 @@ def module_losses(model: nn.Module, data: object, *, task: str, settings: Settin
 
 
 def _seed_transforms(seed: int) -> None:
-    """Random transforms of users' data draw what they draw in an audit; generators of GPUs stay as training left them."""
+    """Seed the random transforms of users' data, so that they draw what they draw in an audit.
+
+    Generators of GPUs stay as training left them.
+    """
     torch.default_generator.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002 - users' transforms draw from it

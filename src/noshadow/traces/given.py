@@ -1,4 +1,7 @@
-"""What a caller hands to `audit(…, loss_traces=)`, read once and matched to the records of the audit."""
+"""Read what a caller hands to `audit(…, loss_traces=)`.
+
+It is read once and matched to the records of the audit.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +13,10 @@ from noshadow.traces.recorder import LossTraces
 
 @dataclass(frozen=True, eq=False)
 class GivenTraces:
-    """Losses (n, recordings) and the ids of their rows, or None when rows are matched by position."""
+    """Losses (n, recordings) and the ids of their rows.
+
+    The ids are None when rows are matched by position.
+    """
 
     losses: Array
     ids: Array | None

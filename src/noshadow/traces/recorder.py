@@ -19,7 +19,9 @@ from noshadow.views.view import Settings
 
 
 class LossTraces:
-    """Losses of every record over a training, (n, recordings); `audit(…, loss_traces=)` turns them into `lt_iqr`.
+    """Losses of every record over a training, (n, recordings).
+
+    `audit(…, loss_traces=)` turns them into `lt_iqr`.
 
     One recorder belongs to one training. Call `record(model)` before the first step and after every
     epoch, or hand one of the callbacks to a trainer; a training without PyTorch or scikit-learn
@@ -125,7 +127,9 @@ class LossTraces:
         self._add(losses, owner)
 
     def append(self, losses: object) -> None:
-        """Add losses of any framework: one finite number a record, in the order of the training records.
+        """Add losses of any framework, in the order of the training records.
+
+        There must be one finite number per record.
 
         Args:
             losses: (n,), computed in evaluation mode on un-augmented records.
@@ -137,7 +141,9 @@ class LossTraces:
         self._add(as_array(losses, "LossTraces.append", "losses"), "LossTraces.append")
 
     def save(self, path: str | Path) -> None:
-        """Write `loss_traces` and, when given, `ids` to a `.npz` or `.safetensors` file, whole or not at all.
+        """Write `loss_traces` and, when given, `ids` to a `.npz` or `.safetensors` file.
+
+        The file is written whole or not at all.
 
         Raises:
             InputError: nothing was recorded, another suffix, or a place that cannot be written.
@@ -147,7 +153,9 @@ class LossTraces:
         save_traces(path, self.array, self._ids)
 
     def lightning_callback(self, *, module_attribute: str | None = None) -> Any:
-        """A Lightning Callback that records when training starts (after any sanity check) and after each epoch.
+        """Make a Lightning Callback that records when training starts and after each epoch.
+
+        The first recording comes after any sanity check.
 
         Only global rank zero records. A recorder that already holds recordings skips the one at the
         start, so that a training in several `fit` calls gives one column an epoch.

@@ -14,7 +14,9 @@ EPOCHS = 200
 
 
 def demo_audit(*, seed: int = 0, progress: bool = True) -> Audit:
-    """Audit a small network trained on half of scikit-learn's handwritten digits (898 of 1,797 images).
+    """Audit a small network trained on half of scikit-learn's handwritten digits.
+
+    The half holds 898 of 1,797 images.
 
     A two-layer network (64 → 64 → 10), full-batch Adam, weight decay 1e-4, 200 epochs: it fits its
     training half almost perfectly, as many models in use do. The other half stands for the people
@@ -48,7 +50,10 @@ def digit_halves(seed: int) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
 
 
 def train_network(features: Array, labels: Array, *, seed: int, progress: bool = True) -> torch.nn.Sequential:
-    """Train the demo's network; the same seed gives the same weights and the caller's generator is left alone."""
+    """Train the demo's network.
+
+    The same seed gives the same weights, and the caller's generator is left alone.
+    """
     x, y = torch.from_numpy(features), torch.from_numpy(labels)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

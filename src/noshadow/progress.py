@@ -1,4 +1,7 @@
-"""One progress bar for the house: shown to people once something takes longer than they like to wait, silent in pipes."""
+"""Draw one progress bar for the house.
+
+It is shown to people once something takes longer than they like to wait, and is silent in pipes.
+"""
 
 import sys
 import threading
@@ -13,7 +16,10 @@ PATIENCE = 2.0
 
 
 def tracked(items: Sequence[T] | Iterable[T], description: str, *, total: int | None = None, show: bool = True) -> Iterator[T]:
-    """Yield the items, drawing a bar with the remaining time on stderr when it is a terminal and two seconds have passed."""
+    """Yield the items, drawing a bar with the remaining time on stderr.
+
+    The bar is drawn when stderr is a terminal and two seconds have passed.
+    """
     console = Console(file=sys.stderr)
     if not (show and console.is_terminal):
         yield from items

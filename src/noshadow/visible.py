@@ -12,7 +12,9 @@ _UNSEEN = re.compile(
 
 
 def visible(value: object, *, keep: str = "") -> str:
-    r"""The text of a value, each character that would not be seen, or would do something, written as ⟨U+…⟩.
+    r"""Write the text of a value so that every character is seen.
+
+    Each character that would not be seen, or would do something, is written as ⟨U+…⟩.
 
     Two ids that look alike and are not, and an id that steers the terminal it is printed on, are
     both shown for what they are.

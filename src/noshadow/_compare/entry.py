@@ -57,7 +57,8 @@ def compare(before: Audit, after: Audit, *, fpr: float | str = "auto", level: fl
     Example:
         >>> import noshadow as ns
         >>> one = ns.audit_signals(
-        ...     ns.Signals(None, [0.1, 0.2, 0.3], [0.5] * 3), ns.Signals(None, [1.0, 2.0], [0.5] * 2)
+        ...     ns.Signals(None, [0.1, 0.2, 0.3], [0.5] * 3),
+        ...     ns.Signals(None, [1.0, 2.0], [0.5] * 2),
         ... )
         >>> ns.compare(one, one).verdict
         'No change in model risk beyond noise.'

@@ -1,4 +1,8 @@
-"""The command line: parse, call, write. Exit 0 fine, 1 a gate said no, 2 wrong input, 3 a numerical failure, 70 an error of our own."""
+"""The command line: parse, call, write.
+
+Exit codes are 0 for fine, 1 when a gate said no, 2 for wrong input, 3 for a numerical failure and
+70 for an error of our own.
+"""
 
 import io
 import os
@@ -14,7 +18,10 @@ __all__ = ["app", "audits", "comparisons", "lood", "main", "references"]
 
 
 def main() -> None:
-    """Run a command; whatever it raises becomes an exit code and one sentence, with the traceback before it on request."""
+    """Run a command; whatever it raises becomes an exit code and one sentence.
+
+    The traceback comes before the sentence on request.
+    """
     arguments = [word for word in sys.argv[1:] if word != TRACEBACK]
     with_traceback = len(arguments) < len(sys.argv) - 1 or os.environ.get("NOSHADOW_TRACEBACK", "0") not in ("", "0")
     for stream in (sys.stdout, sys.stderr):

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 @app.command(epilog="Example: noshadow demo --out demo-audit")
 def demo(out: Out = Path("demo-audit"), force: Force = False, seed: Seed = 0, quiet: Quiet = False, as_json: Json = False) -> None:
-    """Train a small network on half of scikit-learn's digits, audit it and write the report. Takes seconds."""
+    """Train a small network on half of scikit-learn's digits, audit it and write the report.
+
+    This takes seconds.
+    """
     from noshadow.cli.finishing import finished
     from noshadow.demo import demo_audit
 
@@ -138,7 +141,9 @@ def report(
     out: Annotated[Path | None, typer.Option("--out", help="File to write; default report.html in the folder.")] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Rebuild report.html from an audit folder (lood.html from one of lood); model and data are not needed.
+    """Rebuild report.html from an audit folder, or lood.html from a folder of lood.
+
+    Model and data are not needed.
 
     A page with record contents is as sensitive as the data, and says so; without --show-records it
     is rebuilt without them.
@@ -176,7 +181,9 @@ def gate(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Exit 1 when the audit exceeds a limit, 2 when a limit asks for a figure it does not have. For pipelines.
+    """Exit 1 when the audit exceeds a limit, 2 when a limit asks for a figure it does not have.
+
+    This is for pipelines.
 
     The figure itself is compared, not the end of its interval; a figure equal to its limit passes.
     """

@@ -13,7 +13,10 @@ _DIGEST = 64
 
 
 def print_comparison(found: Comparison, out: Path | None) -> None:
-    """The verdict, the changes, the records and findings that moved, what differs, and where the page is."""
+    """Print the verdict, the changes, the records and findings that moved, and what differs.
+
+    The last line says where the page is, if there is one.
+    """
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"[bold]{harmless(found.verdict)}[/bold]")
     if found.changes and console.is_terminal:

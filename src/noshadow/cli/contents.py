@@ -1,4 +1,7 @@
-"""Record contents for `noshadow report --show-records`: a file of images, texts or rows, or the user's own function."""
+"""Read record contents for `noshadow report --show-records`.
+
+They come from a file of images, texts or rows, or from the user's own function.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +26,9 @@ _IDS = "ids"
 
 
 def contents_of(what: str, audited: Audit) -> tuple[Any, Any]:
-    """Contents as `write_report` takes them, and their ids where they are apart: from a file, or from `package.module:function`.
+    """Read contents as `write_report` takes them, and their ids where they are apart.
+
+    They come from a file, or from `package.module:function`.
 
     A function takes no arguments and returns the contents, or the Target that `noshadow audit`
     takes, when its training data are (X, y); its targets must then be those of the audit.
@@ -61,7 +66,11 @@ def _returned(what: str, audited: Audit) -> tuple[Any, Any]:
 
 
 def _require_same_targets(y: Any, ids: Any, audited: Audit) -> None:
-    """Rows of contents are paired by position when they have no ids: the targets beside them tell whether that is right."""
+    """Refuse contents whose targets are not those of the audit.
+
+    Rows of contents are paired by position when they have no ids, and the targets beside them tell
+    whether that is right.
+    """
     targets = None if y is None else as_array(y, OWNER, "y of the Target") if is_tensor(y) else np.asarray(y)
     if targets is None or targets.ndim not in (1, 2) or len(targets) != len(audited.records):
         return

@@ -18,7 +18,9 @@ _INSTALLED = {"site-packages", "dist-packages"}
 
 
 def told_failure(error: BaseException, arguments: Sequence[str]) -> tuple[int, str | None]:
-    """The exit code of whatever a command raised, and what to say; 1 is never among them, since it means that a gate said no.
+    """Return the exit code of whatever a command raised, and what to say.
+
+    The code is never 1, since that means that a gate said no.
 
     None instead of words: the end of a command that did what it should, such as completion in a
     shell.
@@ -61,7 +63,9 @@ def _unforeseen(error: BaseException, modules: Collection[str]) -> tuple[int, st
 
 
 def _origin(error: BaseException, modules: Collection[str]) -> tuple[str, bool]:
-    """Where the last line of ours or of the user's was, and whether it is the user's; what both call (torch, …) belongs to the caller.
+    """Find where the last line of ours or of the user's was, and whether it is the user's.
+
+    What both call (torch, …) belongs to the caller.
 
     The user's are files outside of installed packages and the standard library, and the `modules`
     named on the command line.

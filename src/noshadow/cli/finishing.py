@@ -13,7 +13,10 @@ from noshadow.results import Audit, require_writable_folder
 
 
 def finished(run: Callable[[], Audit], out: Path, owner: str, *, force: bool, quiet: bool, as_json: bool) -> None:
-    """Refuse a bad folder before any work, then audit, save, write the report and say the answer. `owner`: the command."""
+    """Refuse a bad folder before any work, then audit, save, write the report and say the answer.
+
+    `owner` is the command.
+    """
     require_writable_folder(out, overwrite=force, owner=owner)
     started = time.perf_counter()
     audited = run()

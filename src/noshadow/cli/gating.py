@@ -7,7 +7,10 @@ from noshadow.results import Audit
 
 
 def checked(audited: Audit, name: str, limit: float) -> dict[str, Any]:
-    """The figure, its interval, the limit and whether it passed; an audit without the figure is refused."""
+    """Return the figure, its interval, the limit and whether it passed.
+
+    An audit without the figure is refused.
+    """
     value = None if audited.model_risk is None else getattr(audited.model_risk, name)
     if value is None:
         reason = audited.not_applicable.get("model_risk") or (audited.model_risk.reason if audited.model_risk else "")

@@ -87,7 +87,7 @@ def lood(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Before training: how much would this data set leak about each of its records through this architecture?
+    """Before training: how much would this architecture leak about each record of a data set?
 
     Under the Gaussian process that a network becomes at infinite width, every record is left out in
     turn, all from one factorisation: how far apart the answers with and without it are (kl,

@@ -1,4 +1,7 @@
-"""What `noshadow lood` does around its run: words to numbers, the audit that is joined, what is printed."""
+"""Do what `noshadow lood` needs around its run.
+
+Words become numbers, the audit is joined, and results are printed.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -62,7 +65,10 @@ def lood_summary(found: LoodAudit, page: Path, section: Path | None) -> dict[str
 
 
 def print_lood(found: LoodAudit, page: Path, section: Path | None, seconds: float) -> None:
-    """What the architecture leaks, the records that would leak most, the notes and where the pages are."""
+    """Print what the architecture leaks, the records that would leak most, and the notes.
+
+    The last lines say where the pages are.
+    """
     console = Console(highlight=False, soft_wrap=True)
     kl, auc = found.summary["kl"], found.summary["auc"]
     console.print(f"Under {harmless(architecture(found.kernel))}, noise {found.noise:g}:")

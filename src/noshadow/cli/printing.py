@@ -109,7 +109,10 @@ def _rows(records: pd.DataFrame) -> list[list[str]]:
 
 
 def harmless(value: object) -> str:
-    """Text of others for rich to print: no markup, nothing that steers a terminal or is not seen."""
+    """Make text of others harmless for rich to print.
+
+    It holds no markup, and nothing that steers a terminal or is not seen.
+    """
     return escape(visible(value))
 
 

@@ -1,4 +1,7 @@
-"""What the commands around reference models do beside their runs: columns to keep, status, tables, what is printed."""
+"""Do what the commands around reference models need beside their runs.
+
+These are columns to keep, status, tables, and what is printed.
+"""
 
 import json
 from collections.abc import Callable, Mapping
@@ -21,7 +24,10 @@ from noshadow.visible import visible
 
 
 def columns_of(target: Target, train_only: bool) -> Callable[..., Mapping[str, Array]]:
-    """Score columns of a reference model on the records it was trained on, as an audit would find them."""
+    """Return a function that gives the score columns of a reference model.
+
+    They are on the records it was trained on, as an audit would find them.
+    """
 
     def columns(model: object, indices: Array, seed: int) -> Mapping[str, Array]:
         return reference_columns(target, model, indices, train_only=train_only, seed=seed)
@@ -89,7 +95,10 @@ def print_truth(truth: GroundTruth, references: References, audit: Path | None) 
 
 
 def _agreement(truth: GroundTruth) -> Table:
-    """Spearman and recall of the top 1 % in the top 5 % against LiRA's d′, best score first, the noise ceiling last."""
+    """Build a table of Spearman and recall of the top 1 % in the top 5 % against LiRA's d′.
+
+    The best score comes first, and the noise ceiling last.
+    """
     fewest = min(row["targets"] for row in truth.agreement)
     rows = [row for row in truth.agreement if row["attack"] == "lira_d" and row["targets"] == fewest]
     ceiling = [row for row in truth.ceiling if row["attack"] == "lira_d"]

@@ -1,4 +1,7 @@
-"""Commands around reference models: train them, see how far they are, run the attacks they carry."""
+"""Commands around reference models.
+
+They train them, show how far they are, and run the attacks they carry.
+"""
 
 import json
 from enum import Enum
@@ -176,7 +179,7 @@ def score(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Attack the target and every reference model; say how close the audit's scores come to the attacks.
+    """Attack the target and every reference model, and compare the audit's scores with the attacks.
 
     With --audit, columns lira_success, lira_d, rmia_success (…) and the agreement table are added
     to the audit and its report.

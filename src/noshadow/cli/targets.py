@@ -11,7 +11,10 @@ from noshadow.checks import InputError
 
 
 def target_of(what: str, owner: str) -> Target:
-    """What `package.module:function` returns, a Target; anything else is refused in one sentence."""
+    """Return what `package.module:function` returns, a Target.
+
+    Anything else is refused in one sentence.
+    """
     made = returned_by(what, owner, "return a noshadow.Target")
     if not isinstance(made, Target):
         raise InputError(f"{owner}: '{what}' must return a noshadow.Target; got {type(made).__name__}. Return Target(model, train, test).")
@@ -19,7 +22,10 @@ def target_of(what: str, owner: str) -> Target:
 
 
 def returned_by(what: str, owner: str, promise: str) -> object:
-    """What `package.module:function` returns; what keeps it from doing so is told in one sentence."""
+    """Return what `package.module:function` returns.
+
+    What keeps it from doing so is told in one sentence.
+    """
     module_name, _, function_name = what.partition(":")
     sys.path.insert(0, str(Path.cwd()))
     # What the user's code prints is not the result: it may not mix with --json on standard output.

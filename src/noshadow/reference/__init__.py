@@ -1,4 +1,8 @@
-"""Reference models: who is in (plan), training (run, recipe), what they leave behind (store), and the attacks that use it."""
+"""Reference models: plan who is in, train, store what they leave behind, and attack with it.
+
+The modules are plan (who is in), run and recipe (training), store (what models leave behind), and
+the attacks that use it.
+"""
 
 from noshadow.reference.attack_list import AttackOptions
 from noshadow.reference.dropout import SeededDropout

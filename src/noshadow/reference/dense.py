@@ -1,4 +1,6 @@
-"""Stacks of plain Linear networks without autograd: products written out, memory reused, nothing computed twice.
+"""Train stacks of plain Linear networks without autograd.
+
+Products are written out, memory is reused, and nothing is computed twice.
 
 A network that is an nn.Sequential of Linear layers, elementwise activations and SeededDropout
 (after at most one Flatten) is trained by batched products over all models of the stack. The
@@ -37,7 +39,10 @@ class Affine:
             torch.baddbmm(self.bias[:, None], x, self.weight.mT, out=out)
 
     def backward(self, delta: Tensor, x: Tensor, out: Tensor | None) -> None:
-        """Gradients by the parameters from that by the outputs and, unless `out` is None, by the inputs."""
+        """Compute gradients by the parameters from the gradient by the outputs.
+
+        The gradient by the inputs is computed as well, unless `out` is None.
+        """
         torch.bmm(delta.mT, x, out=self.weight_gradient)
         if self.bias_gradient is not None:
             torch.sum(delta, 1, out=self.bias_gradient)
@@ -93,7 +98,10 @@ def _gelu(approximate: str) -> Activation:
 
 
 def plain_parts(module: nn.Module, input_dimensions: int) -> list[tuple[str, nn.Module]] | None:
-    """(name, layer) in order when the module is a plain Linear network on inputs of so many dimensions, else None."""
+    """List (name, layer) in order when the module is a plain Linear network, else None.
+
+    The network must take inputs of `input_dimensions` dimensions.
+    """
     parts = _flattened(module, "")
     if parts and type(parts[0][1]) is nn.Flatten and (parts[0][1].start_dim, parts[0][1].end_dim) == (1, -1):
         parts, input_dimensions = parts[1:], 1
@@ -123,7 +131,10 @@ def _does_nothing(part: nn.Module) -> bool:
 
 
 def dense_step(job: TrainingSetup, stack: Stack) -> Step | None:
-    """The training step (rows (M, b) of the pool, learning rate) of a stack of plain Linear networks, else None."""
+    """Make the training step of a stack of plain Linear networks; None for other stacks.
+
+    A step takes rows (M, b) of the pool and a learning rate.
+    """
     parts = plain_parts(stack.modules[0], job.x.ndim - 1)
     if parts is None:
         return None
@@ -163,7 +174,11 @@ def _layer(name: str, part: nn.Module, stack: Stack, gradients: dict[str, Tensor
 
 @dataclass(frozen=True, eq=False)
 class Workspace:
-    """Buffers of one batch length: what enters each layer and leaves the last, the gradients by these, dropout's masks."""
+    """Buffers of one batch length.
+
+    They hold what enters each layer and leaves the last, the gradients by these, and dropout's
+    masks.
+    """
 
     values: list[Tensor]
     deltas: list[Tensor]
@@ -205,7 +220,10 @@ def _backward(layers: list[Layer], space: Workspace) -> None:
 
 
 def _output_gradient(outputs: Tensor, targets: Tensor, task: str, *, out: Tensor) -> None:
-    """Gradient of each model's mean loss by its outputs (M, b, m); targets are those of the M·b rows."""
+    """Compute the gradient of each model's mean loss by its outputs (M, b, m).
+
+    Targets are those of the M·b rows.
+    """
     models, batch, columns = outputs.shape
     if task == "regression":
         torch.sub(outputs, targets.view(models, batch, columns), out=out)

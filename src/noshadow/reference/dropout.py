@@ -1,4 +1,7 @@
-"""Dropout whose masks follow from a key and a counter: the same one model at a time and many at once."""
+"""Dropout whose masks follow from a key and a counter.
+
+Masks are the same whether one model is trained at a time or many at once.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +15,9 @@ _FIRST, _SECOND = 2146121005, -2073254261
 
 
 class SeededDropout(nn.Module):
-    """Dropout with masks that are a function of (key, step, element): no generator is read while training.
+    """Dropout with masks that are a function of (key, step, element).
+
+    No generator is read while training.
 
     In training mode an element is zeroed with probability p and the others are divided by 1 − p; in
     eval mode nothing happens. The key is drawn once, when the module is built (so
@@ -59,7 +64,10 @@ class SeededDropout(nn.Module):
 
 
 def dropout_mask(key: Tensor, step: Tensor, shape: torch.Size, *, p: float, dtype: torch.dtype) -> Tensor:
-    """0 with probability p and 1/(1 − p) otherwise, for each place of `shape`; key and step broadcast against it."""
+    """Draw 0 with probability p and 1/(1 − p) otherwise, for each place of `shape`.
+
+    Key and step broadcast against `shape`.
+    """
     places = torch.arange(shape.numel(), dtype=torch.int32, device=key.device).view(shape)
     mixed = _mixed(places * _GOLDEN + _mixed(key + _mixed(step * _GOLDEN + 1)))
     # Signed 32-bit numbers start at −2³¹; the share p of them lies below the threshold.
@@ -68,7 +76,10 @@ def dropout_mask(key: Tensor, step: Tensor, shape: torch.Size, *, p: float, dtyp
 
 
 def _mixed(bits: Tensor) -> Tensor:
-    """An avalanche hash of 32-bit numbers: two multiplications between xor-shifts (the masks undo the sign extension)."""
+    """Compute an avalanche hash of 32-bit numbers.
+
+    It is two multiplications between xor-shifts; the masks undo the sign extension.
+    """
     bits = bits ^ ((bits >> 16) & 0xFFFF)
     bits = bits * _FIRST
     bits = bits ^ ((bits >> 15) & 0x1FFFF)

@@ -29,7 +29,9 @@ INSIDE = {
 def create_folder(
     path: Path, manifest: dict[str, Any], drawn: Plan, records: Mapping[str, Array], target: tuple[dict[str, Array], str] | None
 ) -> dict[str, Any]:
-    """Write plan, membership, records and the target's arrays and task in one step; returns the manifest with their digests.
+    """Write plan, membership, records and the target's arrays and task in one step.
+
+    The result is the manifest with their digests.
 
     Only the owner can read them. Where `path` is a link, the folder it points to is made and the
     link stays.

@@ -1,4 +1,7 @@
-"""Ground truth for an audit: what the attacks found, and how closely each score ranks records as they do."""
+"""Compute ground truth for an audit.
+
+It says what the attacks found, and how closely each score ranks records as they do.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -34,7 +37,9 @@ def ground_truth(
     options: AttackOptions | None = None,
     progress: bool = True,
 ) -> tuple[GroundTruth, pd.DataFrame]:
-    """Run every attack over a set of reference models, on the target too, and compare the cheap scores with them.
+    """Run every attack over a set of reference models, and compare the cheap scores with them.
+
+    The target is attacked, too.
 
     Args:
         references: a complete set, from `load_references`.
@@ -88,7 +93,9 @@ def ground_truth(
 
 
 def with_ground_truth(audit: Audit, references: References, **options: Any) -> Audit:
-    """The audit with columns lira_success, lira_d, rmia_success (…) in its record table and the agreement beside it.
+    """Add the attacks' columns to the audit's record table, and the agreement beside it.
+
+    The columns are lira_success, lira_d, rmia_success (…).
 
     Arguments as in `ground_truth`. What an earlier call added is replaced.
     """
@@ -100,7 +107,9 @@ def with_ground_truth(audit: Audit, references: References, **options: Any) -> A
 
 
 def audited_rows(audit: Audit, references: References) -> tuple[Array, tuple[str, ...]]:
-    """Where each of the audit's records stands in the pool, by id, and notes on losses that are not quite those stored.
+    """Find where each of the audit's records stands in the pool, by id.
+
+    Notes tell of losses that are not quite those stored.
 
     Raises:
         InputError: the audit is of another model or other records: by its weights, ids, targets or
@@ -131,7 +140,10 @@ def audited_rows(audit: Audit, references: References) -> tuple[Array, tuple[str
 def _agreement(
     references: References, truth: RecordTruth, audit: Audit | None, rows: Array | None, absent: dict[str, str], seed: int
 ) -> tuple[tuple[dict[str, Any], ...], tuple[dict[str, Any], ...], int]:
-    """Rows for this audit's model and for the audited reference models, the noise ceiling, and how many of the latter."""
+    """Compare scores with attacks for this audit's model and for the audited reference models.
+
+    The result is the rows, the noise ceiling, and the number of audited reference models.
+    """
     tables: list[dict[str, Any]] = []
     if audit is not None and rows is not None:
         scores = {name: audit.records[name].to_numpy(np.float64) for name in SCORES if name in audit.records}
@@ -157,7 +169,11 @@ def _restricted(columns: Mapping[str, Array], rows: Array) -> dict[str, Array]:
 
 
 def _audited(references: References) -> list[tuple[Array, dict[str, Array]]]:
-    """(records it was trained on, score columns on those) of each reference model that was audited when it was trained."""
+    """List training records and score columns of each reference model that was audited.
+
+    Models were audited when they were trained. An entry is (records it was trained on, score
+    columns on those).
+    """
     columns = [references.extra(model) for model in range(audited_models(references))]
     kept = [{name: values for name, values in found.items() if name in SCORES} for found in columns]
     return [(references.plan.members(model), scores) for model, scores in enumerate(kept)]

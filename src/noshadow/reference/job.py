@@ -1,4 +1,7 @@
-"""TrainingSetup: a checked recipe as the two training engines read it, and what both of them share."""
+"""TrainingSetup: a checked recipe as the two training engines read it.
+
+The module also holds what both engines share.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -48,7 +51,10 @@ class TrainingSetup:
     gamma: float
 
     def batches(self, n: int) -> list[tuple[int, int]]:
-        """(start, stop) of the batches of an epoch over n records; the last one may be shorter, or is dropped."""
+        """Return (start, stop) of the batches of an epoch over n records.
+
+        The last batch may be shorter, or is dropped.
+        """
         whole = n // self.batch_size * self.batch_size if self.drop_last else n
         return [(start, min(start + self.batch_size, whole)) for start in range(0, whole, self.batch_size)]
 
@@ -65,12 +71,18 @@ class TrainingSetup:
         return iter([self.options["lr"] * factor for factor in factors])
 
     def optimiser(self, parameters: Sequence[Tensor], *, fused: bool) -> torch.optim.Optimizer:
-        """The torch optimiser: its plain loop, or its one-pass kernel (the same formula, elementwise)."""
+        """Make the torch optimiser, as its plain loop or as its one-pass kernel.
+
+        Both compute the same formula, elementwise.
+        """
         return OPTIMISERS[self.optimizer](parameters, **self.options, fused=fused or None)  # type: ignore[call-arg]
 
 
 def fresh_module(build: Callable[[], nn.Module], seed: int, dtype: torch.dtype) -> nn.Module:
-    """The module built under the seed, in the pool's precision and training mode; the caller's generator is left alone."""
+    """Build the module under the seed, in the pool's precision and training mode.
+
+    The caller's generator is left alone.
+    """
     with torch.random.fork_rng(devices=[]), users_code("Recipe", "build must make a module without arguments"):
         # Only the CPU's generator: torch.manual_seed would reach those of other devices too.
         torch.default_generator.manual_seed(seed)
@@ -84,14 +96,20 @@ def fresh_module(build: Callable[[], nn.Module], seed: int, dtype: torch.dtype) 
 
 @contextmanager
 def own_generator(seed: int) -> Iterator[None]:
-    """Torch's CPU generator in a state that follows from the model's seed, for modules that draw while they train; put back after."""
+    """Put torch's CPU generator into a state that follows from the model's seed.
+
+    It serves modules that draw while they train, and is put back after.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed ^ _FORWARD_STREAM)
         yield
 
 
 def epoch_orders(job: TrainingSetup, indices: Tensor, seed: int) -> Iterator[Tensor]:
-    """The training rows in the order of each epoch: a permutation a time from a generator of the model's own."""
+    """Yield the training rows in the order of each epoch.
+
+    Each epoch has its own permutation, drawn from a generator of the model's own.
+    """
     generator = torch.Generator().manual_seed(seed ^ _ORDER_STREAM)
     for _ in range(job.epochs):
         yield indices[torch.randperm(len(indices), generator=generator)] if job.shuffle else indices
@@ -117,7 +135,10 @@ def output_rows(outputs: object, rows: int) -> Tensor:
 
 
 def training_rows(indices: object, job: TrainingSetup, owner: str) -> Tensor:
-    """Row numbers of the pool to train on, int64 (n,): in range, none twice, enough for one batch."""
+    """Check row numbers of the pool to train on, int64 (n,).
+
+    They must be in range, none twice, and enough for one batch.
+    """
     rows = as_array(indices, owner, "indices")
     if rows.ndim != 1 or rows.dtype.kind not in "iu":
         got = f"dtype {rows.dtype} and shape {rows.shape}"
@@ -135,7 +156,11 @@ def training_rows(indices: object, job: TrainingSetup, owner: str) -> Tensor:
 
 
 def training_seed(seed: object, owner: str) -> int:
-    """A model's seed; those that agree in their lowest 32 bits are one to torch's generator, so larger ones are refused."""
+    """Check a model's seed.
+
+    Seeds that agree in their lowest 32 bits are one to torch's generator, so larger ones are
+    refused.
+    """
     whole = whole_seed(seed, owner)
     if whole >= 2**32:
         refuse(owner, "seed", "be < 2³², all that torch's generator reads", whole)

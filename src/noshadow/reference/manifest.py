@@ -1,4 +1,7 @@
-"""plan.json: what an experiment is, so that a second start on its folder is the same experiment or is refused."""
+"""plan.json says what an experiment is.
+
+A second start on its folder is therefore the same experiment or is refused.
+"""
 
 import inspect
 import json
@@ -109,7 +112,7 @@ def read_manifest(content: bytes, place: object, owner: str) -> dict[str, Any]:
 
 
 def require_same_plan(there: Mapping[str, Any], here: Mapping[str, Any], owner: str) -> tuple[str, ...]:
-    """Notes on what changed without changing the experiment; anything else that differs is refused by name.
+    """Note what changed without changing the experiment, and refuse anything else by name.
 
     Raises:
         InputError: lists what differs as "name: there → here".

@@ -24,7 +24,9 @@ Form = tuple[str, dict[str, tuple[int, ...]]]
 def write_outcomes(
     path: Path, stored: Mapping[str, Any], stream: Iterator[Outcome], *, total: int, workers: int, progress: bool, owner: str
 ) -> tuple[str, ...]:
-    """Write each model when it arrives; the failed ones are named when all the others are there. Returns notes on how they were read.
+    """Write each model when it arrives, and return notes on how the models were read.
+
+    Failed models are named when all the others are there.
 
     Args:
         path: the experiment's folder. stored: its plan. stream: outcomes in any order. total: how
@@ -83,7 +85,10 @@ def disk(path: Path, models: int, owner: str) -> Iterator[None]:
 
 
 def remove_unfinished(path: Path) -> None:
-    """Remove what killed runs left half-written. Only when all models are there: nobody can still be writing one."""
+    """Remove what killed runs left half-written.
+
+    This is done only when all models are there, since nobody can still be writing one.
+    """
     for name in INSIDE:
         for entry in (path / name).glob(".*"):
             if UNFINISHED.match(entry.name):
@@ -92,7 +97,10 @@ def remove_unfinished(path: Path) -> None:
 
 
 def _known_form(path: Path, stored: Mapping[str, Any], owner: str) -> Form | None:
-    """Task and shapes that every model must have: those of the target, or of the first model that is there."""
+    """Find the task and shapes that every model must have.
+
+    They are those of the target, or of the first model that is there.
+    """
     there = target_layout(path, stored, owner) or next(iter(whole_models(path, stored).values()), None)
     return None if there is None else _form(there.metadata.get("task", ""), {name: place[1] for name, place in there.places.items()})
 

@@ -1,4 +1,7 @@
-"""The plain training loop: one model, torch's own optimisers, nothing clever. What the vectorised engine is held against."""
+"""Train one model by the plain loop with torch's own optimisers and nothing clever.
+
+The vectorised engine is held against it.
+"""
 
 import numpy as np
 import torch

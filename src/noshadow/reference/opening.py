@@ -1,4 +1,7 @@
-"""An experiment's folder opened: plan, membership, records and models, each checked before it is relied on."""
+"""Open an experiment's folder.
+
+Plan, membership, records and models are each checked before they are relied on.
+"""
 
 import math
 from collections.abc import Mapping
@@ -36,7 +39,10 @@ PLAN_FORM = Keys(
 
 
 def opened_manifest(path: Path, owner: str) -> dict[str, Any]:
-    """The plan of an existing experiment, whose numbers of models and records are those of its membership."""
+    """Read the plan of an existing experiment.
+
+    Its numbers of models and records must be those of its membership.
+    """
     if not (path / PLAN).is_file():
         refuse(owner, "folder", f"hold reference models ({PLAN})", f"'{path}'")
     try:
@@ -53,7 +59,10 @@ def opened_manifest(path: Path, owner: str) -> dict[str, Any]:
 
 
 def stored_plan(path: Path, manifest: Mapping[str, Any], owner: str) -> tuple[Plan, dict[str, Array]]:
-    """Membership (memory-mapped) with the seeds, and ids, targets, member; altered files are refused."""
+    """Read membership (memory-mapped) with the seeds, and ids, targets and member.
+
+    Altered files are refused.
+    """
     for name, file in (("membership", MEMBERSHIP), ("records", RECORDS)):
         if not (path / file).is_file() or _sha256(path / file, owner) != manifest["hashes"][name]:
             refuse(owner, "folder", "be as it was written", f"'{path}' with {file} missing or altered", AGAIN)
@@ -70,7 +79,10 @@ def model_path(folder: Path, number: int) -> Path:
 
 
 def whole_models(folder: Path, manifest: Mapping[str, Any]) -> dict[int, Layout]:
-    """Models that are there and whole: number → layout. A damaged file, or one of another plan, does not count."""
+    """Find the models that are there and whole: number → layout.
+
+    A damaged file, or one of another plan, does not count.
+    """
     expected, found = plan_digest(manifest), {}
     for number in range(manifest["plan"]["models"]):
         try:
@@ -84,7 +96,10 @@ def whole_models(folder: Path, manifest: Mapping[str, Any]) -> dict[int, Layout]
 
 
 def target_layout(folder: Path, manifest: Mapping[str, Any], owner: str) -> Layout | None:
-    """Where the target's arrays are, None without a target; a damaged file, or that of another plan, is refused."""
+    """Find where the target's arrays are; None without a target.
+
+    A damaged file, or that of another plan, is refused.
+    """
     path = folder / TARGET
     if not path.is_file():
         return None

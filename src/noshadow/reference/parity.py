@@ -13,7 +13,9 @@ LEAST_SHARE = 1e-8  # of the larger mean loss: keeps losses that are all zero fr
 
 
 def loss_parity(loss: Array, member: Array, reference_loss: Array, membership: Array) -> dict[str, Any]:
-    """The target's mean losses on members and non-members beside those of the reference models on theirs.
+    """Put the target's mean losses beside those of the reference models.
+
+    Members and non-members of each model are compared separately.
 
     z = (target − mean over models)/s with s the standard deviation over models, but at least 1 % of
     their mean. A loss is outlying when |z| > 4 and it lies outside the range of the reference

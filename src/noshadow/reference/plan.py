@@ -1,4 +1,7 @@
-"""Who is in: which records each reference model is trained on, balanced over records, models and halves of the models."""
+"""Plan which records each reference model is trained on.
+
+The plan is balanced over records, models and halves of the models.
+"""
 
 from dataclasses import dataclass
 
@@ -87,7 +90,10 @@ def plan(records: int, *, models: int = 64, fraction: float = 0.5, seed: int = 0
 
 
 def checked_arguments(records: object, models: object, fraction: object, seed: object, owner: str) -> tuple[int, int, float, int]:
-    """Arguments of a plan as plain numbers (n, r, fraction, seed); those without a plan are refused."""
+    """Turn the arguments of a plan into plain numbers (n, r, fraction, seed).
+
+    Arguments for which no plan exists are refused.
+    """
     n, r = require_whole(records, owner, "records", low=1), require_whole(models, owner, "models", low=FEWEST_MODELS)
     share = require_number(fraction, owner, "fraction", low=0, high=1, low_open=True, high_open=True)
     total = round(share * n * r)
@@ -100,7 +106,10 @@ def checked_arguments(records: object, models: object, fraction: object, seed: o
 
 
 def _fill(membership: Array, total: int, order: Array, rng: np.random.Generator) -> None:
-    """Draw `total` places for the records among the models (rows), those first in `order` getting one more than the others."""
+    """Draw `total` places for the records among the models (rows).
+
+    Records that stand first in `order` get one place more than the others.
+    """
     models, n = membership.shape
     each, more = divmod(total, n)
     extended = np.zeros(n, dtype=bool)
@@ -119,7 +128,10 @@ def _fill(membership: Array, total: int, order: Array, rng: np.random.Generator)
 
 
 def _level(membership: Array, total: int, rng: np.random.Generator) -> None:
-    """Move random records from over-full models (rows) to under-full ones; each record's number of models stays."""
+    """Move random records from over-full models (rows) to under-full ones.
+
+    The number of models of each record stays.
+    """
     models = len(membership)
     each, more = divmod(total, models)
     wanted = np.full(models, each)

@@ -169,7 +169,10 @@ def _hash_array(array: Array, digest: Any) -> None:
 
 
 def _numbered(targets: Array) -> tuple[Array, tuple[str, ...]]:
-    """Numeric targets as given; text labels as the numbers of their sorted names, as scikit-learn counts them."""
+    """Number the targets: numeric ones as given, text labels by their sorted names.
+
+    scikit-learn numbers labels in the same way.
+    """
     if targets.dtype.kind in "biuf":
         return targets, ()
     names, numbers = np.unique(targets, return_inverse=True)
@@ -178,7 +181,10 @@ def _numbered(targets: Array) -> tuple[Array, tuple[str, ...]]:
 
 
 def _ids(ids: object, splits: Sequence[_Split], owner: str) -> tuple[Array, tuple[str, ...]]:
-    """Ids given, or the training records' own, as an audit takes them, and those of the others where they are not taken yet."""
+    """Return the ids given, or the training records' own, as an audit takes them.
+
+    The other records keep their own ids where these are not taken yet.
+    """
     n, first = sum(len(split.targets) for split in splits), splits[0]
     own, other = first.ids, None if len(splits) == 1 else splits[1].ids
     if isinstance(ids, Sized) and len(ids) == len(first.targets):

@@ -64,7 +64,10 @@ def query_name(query: Query) -> str:
 
 
 def _argument_name(value: object) -> str:
-    """As Python writes it, without the memory addresses that differ between two starts of one experiment."""
+    """Write a value as Python does, without memory addresses.
+
+    Addresses differ between two starts of one experiment.
+    """
     return query_name(value) if callable(value) else re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
 
 

@@ -1,4 +1,7 @@
-"""Recipe: the user's training function, which trains the target and its references alike, one by one or many at once."""
+"""Recipe: the user's training function, which trains the target and its references alike.
+
+It trains models one by one or many at once.
+"""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -36,7 +39,9 @@ BETAS, EPS = (0.9, 0.999), 1e-8
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """A training function: module, data and every hyper-parameter; the same object trains the target and its references.
+    """A training function: module, data and every hyper-parameter.
+
+    The same object trains the target and its references.
 
     `recipe(indices, seed)` is the plain loop over torch's own optimiser. `recipe.train_many` trains
     many models at once and gives the same models to rounding. A model's seed decides its initial
@@ -67,7 +72,15 @@ class Recipe:
 
     Example:
         >>> build = functools.partial(nn.Linear, 2, 1)
-        >>> recipe = Recipe(build, [[0.0, 1.0], [1.0, 0.0]], [0.3, 0.7], epochs=3, batch_size=2, optimizer="sgd", lr=0.1)
+        >>> recipe = Recipe(
+        ...     build,
+        ...     [[0.0, 1.0], [1.0, 0.0]],
+        ...     [0.3, 0.7],
+        ...     epochs=3,
+        ...     batch_size=2,
+        ...     optimizer="sgd",
+        ...     lr=0.1,
+        ... )
         >>> one, many = recipe([0, 1], seed=5), recipe.train_many([[0, 1], [1]], seeds=[5, 6])
         >>> bool(torch.allclose(one.weight, many[0].weight))
         True
@@ -111,7 +124,10 @@ class Recipe:
             object.__setattr__(self, name, value)
 
     def __call__(self, indices: object, seed: int) -> nn.Module:
-        """The module of this seed trained on these rows of the pool by the plain loop, in eval mode; see `train_one`."""
+        """Train the module of this seed on these rows of the pool by the plain loop.
+
+        The module is in eval mode; see `train_one`.
+        """
         return self.train_one(indices, seed)
 
     @overload
@@ -121,7 +137,9 @@ class Recipe:
     def train_one(
         self, indices: object, seed: int, *, traces: object = None, on_epoch: Observer | None = None
     ) -> nn.Module | tuple[nn.Module, Array]:
-        """The module of one seed trained on these rows of the pool by the plain loop, and its loss traces when asked for.
+        """Train the module of one seed on these rows of the pool by the plain loop.
+
+        Its loss traces are returned when asked for.
 
         Args:
             indices: (n,) distinct rows of the pool; their order counts, as the batches are drawn
@@ -226,7 +244,10 @@ class Recipe:
         return reason_not_vectorisable(self._job())
 
     def settings(self) -> dict[str, Any]:
-        """Every hyper-parameter, ready for JSON; functions by their qualified names, data by count, shape and precision."""
+        """Return every hyper-parameter, ready for JSON.
+
+        Functions go by their qualified names, and data by count, shape and precision.
+        """
         held = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in ("x", "y")}
         named = {name: _described(value) if callable(value) else value for name, value in held.items()}
         data = {"records": len(self.x), "input_shape": list(self.x.shape[1:]), "dtype": str(self.x.dtype).removeprefix("torch.")}
@@ -299,7 +320,10 @@ def _observer(job: TrainingSetup, models: int, traces: object, on_epoch: Observe
 
 
 def _described(value: object) -> str:
-    """A callable by its qualified name, a partial by its function and arguments; anything else as Python writes it."""
+    """Describe a callable by its qualified name, and a partial by its function and arguments.
+
+    Anything else is described as Python writes it.
+    """
     if isinstance(value, functools.partial):
         words = [*map(_described, value.args), *(f"{name}={_described(given)}" for name, given in value.keywords.items())]
         return f"{_described(value.func)}({', '.join(words)})"

@@ -1,4 +1,7 @@
-"""What one model leaves behind on the records: the attack's statistic, losses, correctness and outputs."""
+"""Record what one model leaves behind on the records.
+
+That is the attack's statistic, losses, correctness and outputs.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -66,7 +69,10 @@ def record_arrays(model: object, pool: Pool, reading: Reading) -> tuple[dict[str
 
 
 def require_one_statistic(pool: Pool, reading: Reading) -> None:
-    """Queries and several residuals a record would share one axis: refused before anything is trained."""
+    """Refuse queries beside several residuals per record, before anything is trained.
+
+    Both would share one axis.
+    """
     if reading.task == "auto":
         require_one_label(pool.targets, reading.owner)
     several = pool.targets.ndim == 2 and (reading.task == "regression" or (reading.task == "auto" and pool.targets.dtype.kind == "f"))
@@ -84,7 +90,10 @@ def pool_losses(model: object, pool: Pool, reading: Reading) -> Array:
 def pool_outputs(
     model: object, pool: Pool, reading: Reading, *, transform: Callable[[Any], Any] | None = None
 ) -> tuple[Array, str, tuple[str, ...]]:
-    """Raw outputs (n, m) of a model on all records, logits of a classifier; the task they settle; notes on how they were read."""
+    """Compute raw outputs (n, m) of a model on all records, logits of a classifier.
+
+    With them come the task they settle, and notes on how they were read.
+    """
     owner, as_arrays = reading.owner, reader_of(model) is None
     if as_arrays:
         if transform is not None:

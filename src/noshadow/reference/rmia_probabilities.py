@@ -14,7 +14,9 @@ SMALLEST_PROBABILITY = 1e-300
 
 
 def reference_probabilities(references: References) -> tuple[Array, int]:
-    """p(x | θ_t) for all models and records, a temporary memory-mapped (r, n), and how many were raised to 1e-300.
+    """Compute p(x | θ_t) for all models and records, and count how many were raised to 1e-300.
+
+    The probabilities are a temporary memory-mapped (r, n).
 
     Classification: the probability of the true class, 1/(1 + e^{−φ}). Regression: the Gaussian
     density N(y; f(x), σ̂²) with σ̂² the model's mean squared error on the records it was not

@@ -1,4 +1,7 @@
-"""Training reference models: planned once, resumed as often as needed, the same arrays in the end."""
+"""Train reference models.
+
+Training is planned once and resumed as often as needed, with the same arrays in the end.
+"""
 
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -70,7 +73,7 @@ def train_references(
     settings: Mapping[str, Any] | None = None,
     progress: bool = True,
 ) -> References:
-    """Reference models on random, balanced subsets of the records, and what each of them says about every record.
+    """Train reference models on random, balanced subsets, and store what they say of every record.
 
     Run again on the same folder with the same arguments, it trains only what is missing; the arrays
     do not depend on interruptions, on the number of workers or on where they run (on machines of
@@ -168,7 +171,7 @@ def train_references(
 
 @dataclass(frozen=True, eq=False)
 class _Target:
-    """The target's arrays, its task, the digest of its weights, and notes on how its outputs were read."""
+    """The target's arrays, its task, the digest of its weights, and notes on how it was read."""
 
     arrays: dict[str, Array]
     task: str
@@ -232,7 +235,10 @@ def _engine(train_fn: object, engine: str, stack: int) -> _Engine:
 def _opened(
     path: Path, manifest: dict[str, Any], records: Pool, target: _Target | None, *, resumes: bool
 ) -> tuple[dict[str, Any], Plan, tuple[str, ...]]:
-    """The stored manifest, the plan, and notes: of a new folder, or of the one that is there when it is the same experiment."""
+    """Return the stored manifest, the plan and notes.
+
+    They are of a new folder, or of the one that is there when it is the same experiment.
+    """
     notes: tuple[str, ...] = ()
     if resumes:
         stored, notes = resumed_manifest(path, manifest, OWNER)
@@ -251,7 +257,11 @@ def _outcomes(ready: ReadyWorkers, job: ReferenceJob, tasks: Sequence[ReferenceT
 
 
 def _tasks(drawn: Plan, done: Collection[int], stack: int | None) -> list[ReferenceTask]:
-    """What is left to train. Stacks are fixed by the plan: one with any model missing is trained whole, only those are kept."""
+    """List what is left to train.
+
+    Stacks are fixed by the plan: a stack with any model missing is trained whole, and only the
+    missing models are kept.
+    """
     size, tasks = stack or 1, []
     for start in range(0, drawn.models, size):
         numbers = tuple(range(start, min(start + size, drawn.models)))

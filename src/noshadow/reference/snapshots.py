@@ -32,14 +32,20 @@ Observer = Callable[[int, Snapshot], None]
 
 @dataclass(frozen=True, eq=False)
 class TracedRecords:
-    """Records whose losses are followed: inputs, and targets in the layout of `losses.task_targets`."""
+    """Records whose losses are followed.
+
+    They are inputs, and targets in the layout of `losses.task_targets`.
+    """
 
     x: Tensor
     y: Array
 
 
 def traced_records(records: object, job: TrainingSetup, owner: str) -> TracedRecords:
-    """The records named by True (the whole pool), by row numbers of the pool, or given as (x, y)."""
+    """Return the records named by True or by row numbers, or given as (x, y).
+
+    True names the whole pool, and row numbers are those of the pool.
+    """
     if records is True:
         return TracedRecords(job.x, job.y.numpy())
     if isinstance(records, tuple) and len(records) == 2:
@@ -63,7 +69,9 @@ def _given_records(x: object, y: object, job: TrainingSetup, owner: str) -> Trac
 
 
 def snapshot_losses(snapshot: Snapshot, records: TracedRecords, task: str) -> Array:
-    """Loss of every traced record under every model of the snapshot, float64 (models, n), as the audit defines it.
+    """Compute the loss of every traced record under every model of the snapshot.
+
+    Losses are float64 (models, n), as the audit defines them.
 
     Cost: a forward pass of each model over the records.
     """

@@ -1,4 +1,7 @@
-"""Many modules of one architecture as one: parameters and buffers stacked along a leading axis of models."""
+"""Hold many modules of one architecture as one.
+
+Parameters and buffers are stacked along a leading axis of models.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -75,7 +78,10 @@ def stacked_modules(modules: Sequence[nn.Module]) -> Stack:
 
 
 def blocks_of(memory: Tensor, shapes: dict[str, torch.Size]) -> dict[str, Tensor]:
-    """Aligned contiguous blocks of the given shapes, one after the other in 1-dimensional memory."""
+    """Cut 1-dimensional memory into aligned contiguous blocks of the given shapes.
+
+    The blocks stand one after the other.
+    """
     blocks, start = {}, 0
     for name, shape in shapes.items():
         blocks[name] = memory[start : start + shape.numel()].view(shape)

@@ -125,7 +125,10 @@ class References:
 
     @cached_property
     def statistic(self) -> Array:
-        """(r, n) margins or signed residuals; (r, n, q) with several queries or outputs. Float64, memory-mapped."""
+        """Return margins or signed residuals, (r, n), float64 and memory-mapped.
+
+        With several queries or outputs they are (r, n, q).
+        """
         return _stacked(self, "statistic")
 
     @cached_property
@@ -174,11 +177,17 @@ class References:
         return self._kept(self.model(model).outputs, "outputs", "keep_outputs=True")
 
     def traces(self, model: int) -> Array:
-        """(n, epochs + 1) losses of every record during the training of one model, memory-mapped."""
+        """Return the losses (n, epochs + 1) of every record during the training of one model.
+
+        They are memory-mapped.
+        """
         return self._kept(self.model(model).traces, "traces", "traces=True")
 
     def extra(self, model: int) -> dict[str, Array]:
-        """Further columns of one model, each over all n records or over its members in the order of `plan.members(model)`."""
+        """Return further columns of one model.
+
+        Each is over all n records, or over its members in the order of `plan.members(model)`.
+        """
         return self.model(model).extra
 
     @cached_property
@@ -194,11 +203,17 @@ class References:
         return Recorded(there)
 
     def parity(self) -> dict[str, Any] | None:
-        """Mean losses of the target beside those of the reference models, see `loss_parity`; None without a target."""
+        """Put mean losses of the target beside those of the reference models, see `loss_parity`.
+
+        The result is None without a target.
+        """
         return None if self.target is None else loss_parity(self.target.loss, self.member, self.loss, self.membership)
 
     def stamp(self) -> dict[str, Any]:
-        """What a result drawn from these models should carry: plan digest, hashes, arguments and versions, JSON-ready."""
+        """Return what a result drawn from these models should carry (JSON-ready).
+
+        That is plan digest, hashes, arguments and versions.
+        """
         kept = ("hashes", "plan", "pool", "task", "train", "signals", "versions")
         return {"plan_digest": plan_digest(self.describe)} | {name: self.describe[name] for name in kept}
 
@@ -245,7 +260,10 @@ def with_notes(references: References, notes: tuple[str, ...]) -> References:
 
 
 def _stacked(references: References, name: str) -> Array:
-    """An array over all models as one memory-mapped .npy file, written row by row unless it is there already."""
+    """Map an array over all models into memory from one .npy file.
+
+    The file is written row by row unless it is there already.
+    """
     folder, models = references.folder, references.plan.models
     paths = [model_path(folder, t) for t in range(models)]
     states = [state_of(path.stat()) for path in paths]

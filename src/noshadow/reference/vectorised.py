@@ -1,4 +1,7 @@
-"""Many models at once: stacks of modules, one step for all models of a stack, stacks one after the other."""
+"""Train many models at once.
+
+Modules are stacked, one step trains all models of a stack, and stacks follow one after the other.
+"""
 
 import math
 from collections.abc import Sequence
@@ -27,7 +30,9 @@ _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTra
 def trained_modules(
     job: TrainingSetup, indices: Sequence[Tensor], seeds: Sequence[int], *, observe: Observer, stack: int | None = None
 ) -> list[nn.Module]:
-    """The modules of these seeds trained on these rows, in eval mode: `one_by_one.trained_module` for all of them.
+    """Train the modules of these seeds on these rows, and return them in eval mode.
+
+    The result is that of `one_by_one.trained_module` for all of them.
 
     Models with equally many rows are stacked, `stack` at a time (None: chosen by `stack_size`), and
     each stack is trained to its end before the next one starts. A stack of one goes through the
@@ -61,7 +66,9 @@ def stacks_of_equal_length(lengths: Sequence[int], size: int) -> list[tuple[int,
 
 
 def stack_size(job: TrainingSetup, module: nn.Module, models: int) -> int:
-    """How many models to train at once: as many as keep weights, gradients, optimiser state and batch in a shared cache.
+    """Choose how many models to train at once.
+
+    They are as many as keep weights, gradients, optimiser state and batch in a shared cache.
 
     At least two a thread unless that takes much memory, so that threads share models and not
     products. Networks with convolutions are trained one at a time: stacked, they become grouped
@@ -96,7 +103,9 @@ def trained_stack(
 
 
 def vmapped_step(job: TrainingSetup, stack: Stack) -> Step:
-    """The training step (rows (M, b) of the pool, learning rate) of any stack that torch.vmap can run.
+    """Make the training step of any stack that torch.vmap can run.
+
+    A step takes rows (M, b) of the pool and a learning rate.
 
     The models' losses are summed, so one backward pass outside of vmap gives each model its own
     gradient.

@@ -22,7 +22,10 @@ class TrainsMany(Protocol):
     """A training that can also train a stack of models at once; `Recipe` is one."""
 
     def train_many(self, indices_list: Sequence[Array], seeds: Sequence[int], *, traces_on: Any = None) -> Any:
-        """Models trained together; with traces_on=True also their loss traces (k, n, epochs + 1)."""
+        """Train models together.
+
+        With traces_on=True their loss traces (k, n, epochs + 1) are returned as well.
+        """
 
     def train_one(self, indices: Array, seed: int, *, traces: Any = None) -> Any:
         """One model; with traces=True also its loss traces (n, epochs + 1)."""
@@ -87,7 +90,10 @@ def packed_members(membership: Array) -> Array:
 
 
 def task_outcomes(job: ReferenceJob, task: ReferenceTask) -> tuple[int, list[Outcome]]:
-    """The task's first model, which names it, and the outcome of each wanted model; a failure is an outcome, too."""
+    """Return the task's first model, which names it, and the outcome of each wanted model.
+
+    A failure is an outcome, too.
+    """
     members = [np.flatnonzero(np.unpackbits(row, count=len(job.pool))) for row in task.packed]
     started = time.perf_counter()
     with alone_in_process(job.threads), _seeded(task.seeds[0]):

@@ -1,4 +1,7 @@
-"""The two charts as plain numbers: bins, points and ticks in the units of a drawing; templates turn them into SVG."""
+"""Turn the two charts into plain numbers, which templates turn into SVG.
+
+The numbers are bins, points and ticks in the units of a drawing.
+"""
 
 import math
 from collections.abc import Sequence
@@ -40,7 +43,10 @@ NARROW = Frame("narrow", width=340, height=300, left=56, right=326, top=34, bott
 
 @dataclass(frozen=True)
 class LogScale:
-    """Positions on an axis in powers of ten: exponent `low` at `start`, exponent `high` at `stop`."""
+    """Positions on an axis in powers of ten.
+
+    Exponent `low` stands at `start`, and exponent `high` at `stop`.
+    """
 
     low: float
     high: float
@@ -236,7 +242,10 @@ def level_ticks(largest: float, frame: Frame, *, intervals: int = 5) -> list[dic
 
 
 def decade_ticks(scale: LogScale, spacing: float) -> list[dict[str, Any]]:
-    """Ticks of a logarithmic axis, `spacing` or more apart where labelled: 1, 2, 5 of each decade, or every k-th decade."""
+    """Place ticks of a logarithmic axis, at least `spacing` apart where labelled.
+
+    Ticks are 1, 2, 5 of each decade, or every k-th decade.
+    """
     first, last = math.ceil(scale.low - 1e-9), math.floor(scale.high + 1e-9)
     decade = (scale.stop - scale.start) / (scale.high - scale.low)
     plain = _plain_axis(math.floor(scale.low), math.ceil(scale.high))

@@ -16,7 +16,9 @@ _SHORT_HASH = 12
 
 
 def write_comparison(comparison: Comparison, path: str | Path) -> Path:
-    """Write a comparison as one HTML file that opens anywhere: no network, no scripts, nothing beside it.
+    """Write a comparison as one HTML file that opens anywhere.
+
+    It needs no network, no scripts and nothing beside it.
 
     Args:
         comparison: what `noshadow.compare` returned.

@@ -1,4 +1,7 @@
-"""Record contents that the user hands to the page: recognised, matched to the audit's records, cut to what is shown."""
+"""Read the record contents that the user hands to the page.
+
+They are recognised, matched to the audit's records, and cut to what is shown.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -77,7 +80,9 @@ def shown_contents(given: object, audit: Audit, *, ids: object = None, top: int 
 
 
 def _without_ids(given: object, ids: object, audit: Audit) -> tuple[object, object]:
-    """The ids of a table or Series apart from the rest: a column `id`, an index of that name, or an index that holds the audit's ids.
+    """Take the ids of a table or Series apart from the rest.
+
+    Ids are a column `id`, an index of that name, or an index that holds the audit's ids.
 
     Contents under the wrong person are worse than none: what may hold ids and cannot be matched is
     refused.
@@ -105,7 +110,10 @@ def _without_ids(given: object, ids: object, audit: Audit) -> tuple[object, obje
 
 
 def _recognised(given: Any) -> tuple[str, Any]:
-    """Which of the three it is, and its values: images with their channels last, a list of texts, or a table."""
+    """Recognise which of the three kinds of contents it is, and return its values.
+
+    They are images with their channels last, a list of texts, or a table.
+    """
     if isinstance(given, pd.DataFrame):
         if given.shape[1] == 0:
             refuse(OWNER, ARGUMENT, "have a column beside 'id'", "none")

@@ -15,13 +15,22 @@ _UTC_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
 
 
 def number(value: float, *, padded: bool = False) -> str:
-    """A number to three significant digits; whole from a thousand on, as a power of ten when very small or large.
+    """Write a number to three significant digits.
+
+    It is whole from a thousand on, and a power of ten when very small or large.
 
     Whole numbers of type int are given in full. `padded` keeps zeros at the end, so that columns
     line up.
 
     Example:
-        >>> number(0.0745), number(2894.6), number(1.26e-8), number(float("inf")), number(-0.5), number(0.5, padded=True)
+        >>> (
+        ...     number(0.0745),
+        ...     number(2894.6),
+        ...     number(1.26e-8),
+        ...     number(float("inf")),
+        ...     number(-0.5),
+        ...     number(0.5, padded=True),
+        ... )
         ('0.0745', '2,895', '1.26\u202f×\u202f10⁻⁸', '∞', '−0.5', '0.500')
     """
     if not math.isfinite(value):
@@ -63,10 +72,17 @@ def interval(ends: tuple[float, float]) -> str:
 
 
 def out_of_a_hundred(share: float) -> str:
-    """A share in words for people who do not read fractions; out of 10,000 when it is below one in a hundred.
+    """Write a share in words for people who do not read fractions.
+
+    It is out of 10,000 when it is below one in a hundred.
 
     Example:
-        >>> out_of_a_hundred(0.0746), out_of_a_hundred(0.506), out_of_a_hundred(0.00123), out_of_a_hundred(1e-6)
+        >>> (
+        ...     out_of_a_hundred(0.0746),
+        ...     out_of_a_hundred(0.506),
+        ...     out_of_a_hundred(0.00123),
+        ...     out_of_a_hundred(1e-6),
+        ... )
         ('7.5 in 100', '51 in 100', '12 in 10,000', 'fewer than 1 in 10,000')
     """
     if 0 < share < 1e-4:
@@ -76,7 +92,9 @@ def out_of_a_hundred(share: float) -> str:
 
 
 def at_most_one_in(share: float) -> str:
-    """The level of an error in words that stay true: one in ⌊1/share⌋, or the share itself when that is coarse.
+    """Write the level of an error in words that stay true.
+
+    It is one in ⌊1/share⌋, or the share itself when that is coarse.
 
     Example:
         >>> at_most_one_in(1 / 898), at_most_one_in(0.0015), at_most_one_in(0.3)
@@ -88,7 +106,9 @@ def at_most_one_in(share: float) -> str:
 
 
 def sentence(text: str) -> str:
-    """Text with a full stop at its end, and a capital at its start where that is a word and not a symbol.
+    """End a text with a full stop, and start it with a capital.
+
+    It gets no capital where it starts with a symbol and not a word.
 
     Example:
         >>> sentence("features are constant"), sentence("n·weight_decay, nominal.")
@@ -105,7 +125,9 @@ def timestamp(created: str) -> str:
 
 
 def shown(value: Any) -> Any:
-    r"""Text with characters that HTML cannot hold, that reorder their neighbours or are not seen written as codes.
+    r"""Write some characters of a text as codes.
+
+    These are characters that HTML cannot hold, that reorder their neighbours, or that are not seen.
 
     Example:
         >>> shown("ab\u202ecd\x00")

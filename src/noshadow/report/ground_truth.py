@@ -15,7 +15,10 @@ _NEXT_TO_ZERO = 1e-3
 
 
 def ground_truth_section(truth: GroundTruth) -> dict[str, Any]:
-    """Attacks with their rates, and per number of audited models one table of agreement with the attacks."""
+    """List the attacks with their rates, and tables of agreement with the attacks.
+
+    There is one table per number of audited models.
+    """
     counts = sorted({int(row["targets"]) for row in truth.agreement})
     return {
         "models": number(truth.models),
@@ -95,7 +98,10 @@ def _best_first(names: list[str], attacks: list[str], rows: list[dict[str, Any]]
 
 
 def _perfect_score(ceiling: Iterable[Mapping[str, Any]]) -> dict[str, str] | None:
-    """Spearman correlation with the measured d′ of a score without error: the root of the stepped-up reliability."""
+    """Compute the Spearman correlation that a score without error would have with the measured d′.
+
+    It is the root of the stepped-up reliability.
+    """
     stepped = [row["value"] for row in ceiling if row["attack"] == HEADLINE and row["metric"] == "spearman, both halves"]
     return figure(math.sqrt(stepped[0])) if stepped and stepped[0] is not None else None
 

@@ -1,4 +1,7 @@
-"""Charts of a leave-one-out audit as plain numbers: the leak map, distributions, comparisons; templates turn them into SVG."""
+"""Turn the charts of a leave-one-out audit into plain numbers, which templates turn into SVG.
+
+The charts are the leak map, distributions and comparisons.
+"""
 
 import itertools
 import math
@@ -52,7 +55,11 @@ def leak_map(x: Array, y: Array, kl: Array, ids: Sequence[str], *, named: int) -
 
 
 def _step_edges(kl: Array) -> Array:
-    """Edges of the colour steps: equal ratios from the lowest hundredth to the largest kl, the first reaching down to the smallest."""
+    """Compute the edges of the colour steps.
+
+    They have equal ratios from the lowest hundredth to the largest kl, and the first step reaches
+    down to the smallest kl.
+    """
     positive = kl[kl > 0]
     if not len(positive) or positive.min() == kl.max():
         return np.array([kl.min(), kl.max()])
@@ -63,7 +70,10 @@ def _step_edges(kl: Array) -> Array:
 
 
 def _linear(values: Array, start: float, stop: float) -> Any:
-    """Positions of values on an axis with a margin at both ends; in the middle when all are equal."""
+    """Place values on an axis with a margin at both ends.
+
+    They stand in the middle when all are equal.
+    """
     low, high = float(values.min()), float(values.max())
     room = (high - low) * _MARGIN or 1.0
 
@@ -90,7 +100,10 @@ def auc_chart(auc: Array, frame: Frame) -> dict[str, Any]:
 
 
 def scatter_chart(kl: Array, score: Array, frame: Frame = SQUARE) -> dict[str, Any] | None:
-    """kl against another score on logarithmic axes where all of a score is positive, linear otherwise; None when nothing can be drawn."""
+    """Draw kl against another score; None when nothing can be drawn.
+
+    An axis is logarithmic where all of a score is positive, and linear otherwise.
+    """
     usable = np.isfinite(kl) & np.isfinite(score) & (kl > 0)
     kl, score = kl[usable], score[usable]
     if not len(kl):
@@ -138,7 +151,10 @@ def _linear_axis(values: Array, frame: Frame) -> tuple[Any, list[tuple[float, st
 
 
 def sweep_chart(rows: Sequence[dict[str, Any]], quantity: str, frame: Frame) -> dict[str, Any] | None:
-    """A quantity over depth on a logarithmic axis, one line an activation; None when no value is positive."""
+    """Draw a quantity over depth on a logarithmic axis, with one line per activation.
+
+    The result is None when no value is positive.
+    """
     held = [row for row in rows if row[quantity] is not None and row[quantity] > 0]
     if not held:
         return None

@@ -21,7 +21,9 @@ _ROUNDING = float(np.finfo(np.float64).eps)
 
 
 def write_lood_report(found: LoodAudit, path: str | Path) -> Path:
-    """Write a leave-one-out audit as one HTML file that opens anywhere: no network, no scripts, nothing beside it.
+    """Write a leave-one-out audit as one HTML file that opens anywhere.
+
+    It needs no network, no scripts and nothing beside it.
 
     The page shows ids, targets and scores of the riskiest records, and where all records lie along
     the two principal components of the inputs.

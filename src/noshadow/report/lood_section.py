@@ -1,4 +1,7 @@
-"""What the architecture would leak before training, beside the audit of the trained model, as text and numbers for the page."""
+"""Show what the architecture would leak before training, beside the audit of the trained model.
+
+The section is text and numbers for the page.
+"""
 
 import math
 from collections.abc import Mapping
@@ -20,7 +23,10 @@ _TITLES = {"kl": "KL", "mean_distance": "Mean distance", "auc": "Attack AUC"}
 
 
 def lood_section(audit: Audit) -> dict[str, Any] | None:
-    """Distributions, agreement with the audit's scores and the records that would leak most; None for an audit without them."""
+    """Build the section of an audit; None for an audit without leave-one-out results.
+
+    It holds distributions, agreement with the audit's scores, and the records that would leak most.
+    """
     held = audit.provenance.get("lood")
     if held is None:
         return None
@@ -62,7 +68,10 @@ def _main(agreement: list[dict[str, Any]], score: str) -> dict[str, Any] | None:
 
 
 def _rows(agreement: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row a score of the audit, those that agree most with kl first, and one cell a quantity."""
+    """Make one row per score of the audit, with one cell per quantity.
+
+    Scores that agree most with kl come first.
+    """
     cells = {(row["score"], row["compared"]): row for row in agreement}
     names = dict.fromkeys(row["score"] for row in agreement)
 

@@ -1,4 +1,7 @@
-"""Audit → one self-contained HTML file: an audit becomes a dictionary of text and numbers, templates become the page."""
+"""Write an audit as one self-contained HTML file.
+
+An audit becomes a dictionary of text and numbers, and templates become the page.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,7 +34,9 @@ _UNITS = {"regression": "squared error"}
 
 
 def write_report(audit: Audit, path: str | Path, *, show_records: object = None, show_ids: object = None, show_top: int = TOP) -> Path:
-    """Write the audit as one HTML file that opens anywhere: no network, nothing beside it, one script that its own hash lets run.
+    """Write the audit as one HTML file that opens anywhere.
+
+    It needs no network and nothing beside it, and has one script that its own hash lets run.
 
     The page holds ids, labels, groups and scores of the training records (the riskiest 100,000).
     Their contents it shows only when they are handed over here, and says on its first screen which
@@ -203,7 +208,10 @@ def _splits(audit: Audit) -> dict[str, Array]:
 
 
 def _absent(reasons: Mapping[str, str]) -> list[dict[str, str]]:
-    """What is missing, by reason: many columns often share one. In the order of names, as a folder read back has none."""
+    """List what is missing by reason, since many columns often share one.
+
+    The order is that of names, as a folder read back has no order.
+    """
     by_reason: dict[str, list[str]] = {}
     for name, reason in sorted(reasons.items()):
         by_reason.setdefault(sentence(reason), []).append(name)

@@ -9,7 +9,10 @@ _SAME_LEVEL = 1e-6
 
 
 def measured_beside_predicted(audit: Audit) -> dict[str, Any] | None:
-    """The predicted rate and LiRA's measured ones at the same level; None without ground truth or prediction."""
+    """Put the predicted rate beside LiRA's measured ones at the same level.
+
+    The result is None without ground truth or prediction.
+    """
     risk, truth = audit.model_risk, audit.ground_truth
     if risk is None or truth is None or risk.predicted_tpr is None:
         return None

@@ -1,4 +1,7 @@
-"""The record table as one compressed text for the page's script: numbers in planes of bytes, names and ids in a JSON head."""
+"""Turn the record table into one compressed text for the page's script.
+
+Numbers are stored in planes of bytes, and names and ids in a JSON head.
+"""
 
 import base64
 import gzip
@@ -46,7 +49,9 @@ class RecordData:
 
 
 def record_data(audit: Audit, contents: Mapping[str, Any] | None = None) -> RecordData:
-    """The riskiest 100,000 records, by rank or else by loss: ids, class, group, findings and at most 18 columns of numbers.
+    """Pack the riskiest 100,000 records, by rank or else by loss.
+
+    A record has its id, class, group, findings and at most 18 columns of numbers.
 
     Numbers keep a relative error of 1.2e-4 over the whole range of float64; their exact values are
     in `records.parquet`. `contents` holds the kind and the items of the contents to show, the
@@ -102,7 +107,10 @@ def _groups(audit: Audit) -> Array | None:
 
 
 def _number_columns(audit: Audit) -> tuple[list[str], tuple[str, ...]]:
-    """Columns of numbers, the ranking first, targets of a regression last, and the names of those that do not fit."""
+    """List columns of numbers, the ranking first and targets of a regression last.
+
+    With them come the names of those that do not fit.
+    """
     table = audit.records
     named = [str(name) for name in table.columns]
     targets = [name for name in named if is_target(name)] if audit.task == "regression" else []
@@ -139,7 +147,10 @@ def _flags(audit: Audit, order: Array) -> tuple[list[dict[str, Any]], Array]:
 
 
 def _rounded_words(values: Array) -> Array:
-    """The upper halves of float64 numbers, rounded to the bits kept: ±0, ±∞ and NaN stay what they are."""
+    """Take the upper halves of float64 numbers, rounded to the bits kept.
+
+    ±0, ±∞ and NaN stay what they are.
+    """
     words = np.ascontiguousarray(values, dtype="<f8").view("<u8")
     dropped = np.uint64(52 - _KEPT_BITS)
     rounded = (words + (np.uint64(1) << (dropped - np.uint64(1)))) >> dropped << dropped
@@ -151,7 +162,10 @@ def _rounded_words(values: Array) -> Array:
 
 
 def _packed(head: dict[str, Any], planes: list[Array]) -> str:
-    """Length of the head, the head, then each column as its four planes of bytes: equal bytes side by side shrink best."""
+    """Pack the length of the head, the head, then each column as its four planes of bytes.
+
+    Equal bytes side by side shrink best.
+    """
     # Padded, so that the planes start at a multiple of four.
     text = json.dumps(head, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 4)

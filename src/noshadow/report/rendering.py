@@ -10,7 +10,10 @@ from noshadow.report.formats import shown
 
 
 def rendered(template: str, content: Mapping[str, Any]) -> bytes:
-    """The page of a template, UTF-8: text is escaped wherever it comes from, and a name without content is an error."""
+    """Render the page of a template, UTF-8.
+
+    Text is escaped wherever it comes from, and a name without content is an error.
+    """
     return _environment().get_template(template).render(content).encode()
 
 

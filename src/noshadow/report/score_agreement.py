@@ -53,7 +53,10 @@ def _correlations(ranks: Array) -> Array:
 
 
 def _cell(value: float) -> dict[str, Any]:
-    """Text, exact value, and a shade of 0 to 10 with its sign: one hue for agreement, another for disagreement."""
+    """Return text, exact value, and a shade of 0 to 10 with its sign.
+
+    One hue stands for agreement, another for disagreement.
+    """
     if math.isnan(value):
         return {"text": "none", "exact": "nan", "shade": "none"}
     return {

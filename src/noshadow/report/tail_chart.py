@@ -1,4 +1,7 @@
-"""The tail of the losses on two logarithmic axes, beside what the records that an attack finds cost models without them."""
+"""Draw the tail of the losses on two logarithmic axes.
+
+Beside it stands what the records that an attack finds cost models without them.
+"""
 
 import math
 from collections.abc import Mapping
@@ -41,7 +44,10 @@ def tail_section(audit: Audit) -> dict[str, Any] | None:
 
 
 def _found_losses(audit: Audit) -> Array | None:
-    """Losses, under models trained without them, of the records LiRA finds; None where that was not measured."""
+    """Return losses of the records LiRA finds, under models trained without them.
+
+    The result is None where that was not measured.
+    """
     if not {"lira_tpr", "out_loss"} <= set(audit.records.columns):
         return None
     rates, losses = (audit.records[name].to_numpy(dtype=np.float64) for name in ("lira_tpr", "out_loss"))
@@ -72,7 +78,10 @@ def _drawing(bins: LossBins, shares: Mapping[str, Array], threshold: float | Non
 
 
 def _runs(shares: Array, across: LogScale, upward: LogScale) -> list[list[tuple[float, float]]]:
-    """Steps over neighbouring bins that hold a record: a logarithmic axis has no place for an empty one."""
+    """List steps over neighbouring bins that hold a record.
+
+    A logarithmic axis has no place for an empty bin.
+    """
     edges = np.linspace(across.start, across.stop, len(shares) + 1)
     runs: list[list[tuple[float, float]]] = []
     for place, share in enumerate(shares):

@@ -15,7 +15,10 @@ _GREY, _COLOUR = 0, 2
 
 
 def channels_last(images: Array, owner: str, argument: str) -> Array:
-    """(n, h, w) or (n, h, w, c) with c of 1 or 3, from either order of axes; refused where the shape does not settle it."""
+    """Return (n, h, w) or (n, h, w, c) with c of 1 or 3, from either order of axes.
+
+    Images are refused where the shape does not settle the order.
+    """
     if images.ndim == 3:
         made = images
     else:
@@ -35,7 +38,9 @@ def channels_last(images: Array, owner: str, argument: str) -> Array:
 
 
 def black_and_white(images: Array) -> tuple[float, float]:
-    """The pixel values that become black and white: 0 and 255 for whole numbers in that range, 0 and 1 for floats in that one.
+    """Find the pixel values that become black and white.
+
+    They are 0 and 255 for whole numbers in that range, and 0 and 1 for floats in that one.
 
     Anything else is stretched from the smallest to the largest value over all images, so that they
     stay comparable.
@@ -48,7 +53,10 @@ def black_and_white(images: Array) -> tuple[float, float]:
 
 
 def thumbnail(image: Array, black: float, white: float) -> str:
-    """Base64 of a PNG of one image (h, w) or (h, w, c), no side longer than 96 pixels: larger ones are averaged over blocks."""
+    """Encode one image (h, w) or (h, w, c) as the Base64 of a PNG.
+
+    No side is longer than 96 pixels: larger images are averaged over blocks.
+    """
     levels = (image.astype(np.float64) - black) / ((white - black) or 1.0)
     pixels = np.round(255 * _reduced(levels)).astype(np.uint8)
     return base64.b64encode(_png(pixels[:, :, 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels)).decode()

@@ -16,7 +16,9 @@ _LONG_ID = 32
 
 
 def top_records(audit: Audit) -> dict[str, Any]:
-    """The first rows by rank: identity, and each measure with its percentile among all training records.
+    """List the first rows by rank.
+
+    Each has its identity, and each measure with its percentile among all training records.
 
     A percentile is the share of records with a smaller or equal value, in per cent, rounded down to
     one decimal so that only the largest value reads 100.0.

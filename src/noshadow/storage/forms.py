@@ -1,4 +1,7 @@
-"""JSON of strangers held against the types we declare: the first value that does not fit is refused by its place."""
+"""Hold JSON of strangers against the types we declare.
+
+The first value that does not fit is refused by its place.
+"""
 
 import dataclasses
 import functools
@@ -54,7 +57,10 @@ class OneOf:
 
 @dataclass(frozen=True, eq=False)
 class Such:
-    """A form with a rule on top: `words` complete "must …", `holds` judges a value that is of the form."""
+    """A form with a rule on top.
+
+    `words` complete "must …", and `holds` judges a value that is of the form.
+    """
 
     form: Any
     words: str

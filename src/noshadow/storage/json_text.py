@@ -1,4 +1,8 @@
-"""JSON without its traps: NaN, duplicate names, numbers no float holds, half characters, nesting without end."""
+"""Read and write JSON without its traps.
+
+The traps are NaN, duplicate names, numbers no float holds, half characters, and nesting without
+end.
+"""
 
 import json
 import math

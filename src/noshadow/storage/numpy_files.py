@@ -1,4 +1,7 @@
-"""`.npy` and `.npz`: the size a header claims is held against the bytes that are there before anything is allocated."""
+"""Read and write `.npy` and `.npz` files.
+
+The size a header claims is held against the bytes that are there before anything is allocated.
+"""
 
 import math
 import os
@@ -23,7 +26,9 @@ ENCRYPTED = 0x1
 
 
 def require_held(shape: Sequence[int], itemsize: int, held: int, name: str) -> None:
-    """Refuse an array of more bytes than the `held` ones there are, and an empty one with more rows than that.
+    """Refuse an array of more bytes than the `held` ones there are.
+
+    An empty array with more rows than that is refused, too.
 
     Raises:
         ValueError: with the claim and the bytes.
@@ -67,13 +72,18 @@ def mapped_npy(path: Path) -> Array:
 
 
 def write_npz(path: str | Path, arrays: Mapping[str, Array]) -> None:
-    """Write named arrays as one `.npz` file, as `written_whole` does; raises OSError as the system gives it."""
+    """Write named arrays as one `.npz` file, as `written_whole` does.
+
+    It raises OSError as the system gives it.
+    """
     with written_whole(path) as partial, partial.open("wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def write_npy(path: str | Path, dtype: np.dtype[Any], shape: tuple[int, ...], rows: Iterable[Array]) -> None:
-    """Write one array as a `.npy` file row by row, as `write_private` does: it is never held in memory.
+    """Write one array as a `.npy` file row by row, as `write_private` does.
+
+    The array is never held in memory.
 
     Args:
         path: where to. dtype, shape: of the whole. rows: its rows in their order, each of `dtype`.
@@ -120,7 +130,7 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
 
 
 def _header(file: IO[bytes], size: int, name: str) -> None:
-    """Read past a header that is plain and claims no more than the `size` bytes of its file hold."""
+    """Read past a header that is plain and claims no more than its file of `size` bytes holds."""
     try:
         version = np.lib.format.read_magic(file)
     except ValueError as error:

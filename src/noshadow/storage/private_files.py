@@ -1,4 +1,7 @@
-"""Files and folders that only their owner can read, whole or not there; a link is followed and never replaced."""
+"""Write files and folders that only their owner can read, whole or not at all.
+
+A link is followed and never replaced.
+"""
 
 import contextlib
 import os
@@ -15,7 +18,9 @@ UNFINISHED = re.compile(r"^\..+\.partial-\d+$")
 
 @contextmanager
 def written_whole(path: str | Path) -> Iterator[Path]:
-    """An empty file beside `path` to write to, which takes the place of `path` when the block ends: killed anywhere, no torn file stays.
+    """Yield an empty file beside `path`, which takes the place of `path` when the block ends.
+
+    No torn file stays when the process is killed anywhere.
 
     Only the owner can read it, whatever the umask. Where `path` is a link, the file that it points
     to is replaced and the link stays.
@@ -48,7 +53,9 @@ def write_private(path: str | Path, chunks: Iterable[bytes | memoryview]) -> Non
 
 
 def make_private_folder(path: Path) -> None:
-    """Make a folder, and those above it that are missing, for the owner alone, whatever the umask; one that is there stays as it is.
+    """Make a folder, and those above it that are missing, for the owner alone.
+
+    The umask does not matter. A folder that is there stays as it is.
 
     Raises:
         OSError: as the system gives it.
@@ -60,7 +67,9 @@ def make_private_folder(path: Path) -> None:
 
 
 def followed(path: str | Path) -> Path:
-    """Where a link leads, through any number of them and to a place that need not exist; anything else as it is.
+    """Return where a link leads, and anything else as it is.
+
+    The way may go through any number of links, and to a place that need not exist.
 
     Raises:
         OSError: links that lead in a circle.

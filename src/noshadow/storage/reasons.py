@@ -7,7 +7,10 @@ LONGEST = 200
 
 
 def reason_of(error: BaseException) -> str:
-    """The first line of an error's message, cut where it quotes the file at length; the kind of error when it has no message."""
+    """Return the first line of an error's message, cut where it quotes the file at length.
+
+    It is the kind of error when there is no message.
+    """
     text = str(error).strip()
     line = text.splitlines()[0].strip().rstrip(".") if text else type(error).__name__
     return line if len(line) <= LONGEST else f"{line[:LONGEST]}…"
@@ -15,7 +18,9 @@ def reason_of(error: BaseException) -> str:
 
 @contextmanager
 def one_kind_of_error() -> Iterator[None]:
-    """Turn whatever a parser of others trips over into ValueError; what the system refuses stays OSError.
+    """Turn whatever a parser of others trips over into ValueError.
+
+    What the system refuses stays OSError.
 
     Parsers of untrusted bytes fail in open-ended ways (struct.error, RuntimeError, MemoryError, …),
     and all of them mean one thing.

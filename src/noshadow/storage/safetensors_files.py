@@ -96,7 +96,9 @@ def layout(path: Path) -> Layout:
 
 
 def write_safetensors(path: str | Path, arrays: Mapping[str, Array], metadata: Mapping[str, str] | None = None) -> None:
-    """Write arrays as one safetensors file, as `write_private` does; equal arrays and metadata give equal bytes.
+    """Write arrays as one safetensors file, as `write_private` does.
+
+    Equal arrays and metadata give equal bytes.
 
     The library's own writer puts metadata in an order that differs from run to run.
 

@@ -1,4 +1,7 @@
-"""Workers of this machine, a Ray or a Dask cluster carry out numbered tasks; a lost worker costs its task, not the run."""
+"""Workers of this machine, a Ray or a Dask cluster carry out numbered tasks.
+
+A lost worker costs its task, not the run.
+"""
 
 from noshadow.workers.backends import BACKENDS, ready_workers, surviving_results
 from noshadow.workers.ready import ReadyWorkers, Wording, WorkerJob, WorkerTask

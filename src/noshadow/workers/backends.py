@@ -1,4 +1,7 @@
-"""Where tasks are carried out: this process and its children (loky), a Ray cluster, a Dask cluster; all through joblib."""
+"""Choose where tasks are carried out, always through joblib.
+
+Tasks run in this process and its children (loky), on a Ray cluster or on a Dask cluster.
+"""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence

@@ -67,7 +67,10 @@ def ready_dask_workers(workers: int | None, threads: int, address: str | None, w
 
 
 def _on_dask(held: Any, task: WorkerTask) -> tuple[int, Any]:
-    """A task on a Dask worker, to which Dask has brought the job; in this process it is still to be fetched."""
+    """Carry out a task on a Dask worker, to which Dask has brought the job.
+
+    In this process the job is still to be fetched.
+    """
     return numbered_result(held if isinstance(held, WorkerJob) else held.result(), task)
 
 
@@ -90,8 +93,10 @@ def _dask_client(distributed: Any, workers: int | None, threads: int, address: s
 
 
 def _reporting_errors(submit: Callable[..., Any]) -> Callable[..., Any]:
-    """joblib's Dask backend tells its caller of results and of exceptions inside tasks, but waits for ever for a task that Dask
-    itself gives up (KilledWorker): this passes those on as well.
+    """Make joblib's Dask backend pass on tasks that Dask itself gives up (KilledWorker).
+
+    The backend tells its caller of results and of exceptions inside tasks, but would wait for ever
+    for such a task.
     """
 
     def submitted(func: Any, callback: Callable[[Any], None]) -> Any:

@@ -99,7 +99,10 @@ def _start_ray(ray: Any, address: str | None, cores: int) -> None:
 
 
 def _on_ray(held: list[Any], task: WorkerTask) -> tuple[int, Any]:
-    """A task on a Ray worker: the job comes from the node's object store, where it was sent once."""
+    """Carry out a task on a Ray worker.
+
+    The job comes from the node's object store, where it was sent once.
+    """
     return numbered_result(importlib.import_module("ray").get(held[0]), task)
 
 

@@ -1,4 +1,8 @@
-"""What all backends share: jobs and numbered tasks, workers that are ready, one sentence for what cannot travel or be reached."""
+"""Hold what all backends share.
+
+That is jobs and numbered tasks, workers that are ready, and one sentence for what cannot travel or
+be reached.
+"""
 
 import importlib
 import socket
@@ -31,12 +35,17 @@ class WorkerJob(Protocol):
     """All that a worker needs beside the task: it is pickled, and travels once."""
 
     def carried_out(self, task: Any) -> Any:
-        """What a worker brings back from a task; what goes wrong there is to be part of it, not raised."""
+        """Carry out a task and return what a worker brings back from it.
+
+        What goes wrong there is to be part of the result, not raised.
+        """
 
 
 @dataclass(frozen=True)
 class Wording:
-    """What messages call things: the function they speak for, what travels, and what is done to what.
+    """What messages call things.
+
+    Messages name the function they speak for, what travels, and what is done to what.
 
     Attributes:
         owner: "train_references". cargo: "train_fn and data". verb, past: "train", "trained". item:
@@ -54,7 +63,10 @@ class Wording:
 
 @dataclass(frozen=True)
 class ReadyWorkers:
-    """Workers that are ready: how many, how to give them tasks, and what is raised when one of them dies."""
+    """Workers that are ready.
+
+    They say how many they are, how to give them tasks, and what is raised when one of them dies.
+    """
 
     workers: int
     results: Callable[[WorkerJob, Sequence[WorkerTask]], Results]
@@ -68,7 +80,10 @@ def numbered_result(job: WorkerJob, task: WorkerTask) -> tuple[int, Any]:
 
 
 def closed_quietly(stream: Any, wording: Wording) -> Results:
-    """The stream, closed without joblib's warning that results are thrown away: they are asked for again."""
+    """Yield the stream, closed without joblib's warning that results are thrown away.
+
+    The results are asked for again.
+    """
     try:
         with travelling(wording):
             yield from stream
@@ -98,7 +113,10 @@ def _unsendable(error: BaseException) -> bool:
 
 
 def require_listening(address: str, name: str, owner: str) -> None:
-    """Refuse an address nobody listens at before the cluster's own client tries it for minutes; other forms are left to it."""
+    """Refuse an address nobody listens at, before the cluster's own client tries it for minutes.
+
+    Other forms of addresses are left to that client.
+    """
     host, _, port = address.rpartition("//")[2].rpartition(":")
     if host and port.isdigit():
         with reached(address, name, owner):

@@ -14,7 +14,10 @@ _ONE_AT_A_TIME = threading.RLock()
 
 @contextmanager
 def alone_in_process(threads: int) -> Iterator[None]:
-    """No other task runs in this process, and torch and BLAS have this many threads; as before afterwards."""
+    """Run alone in this process, with this many threads for torch and BLAS.
+
+    No other task runs meanwhile, and threads are as before afterwards.
+    """
     with _ONE_AT_A_TIME, threadpool_limits(limits=threads):
         before = torch.get_num_threads()
         torch.set_num_threads(threads)

@@ -184,7 +184,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """The public name, from its module; kept here, so that this runs once a name."""
+    """Return a public name from its module; it is kept here, so this runs once per name."""
     if name not in _HOMES:
         raise AttributeError(f"module 'noshadow' has no attribute '{name}'")
     home = _HOMES[name]

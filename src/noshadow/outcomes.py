@@ -45,7 +45,7 @@ class Absent(str):
     reason: str
 
     def __new__(cls, kind: str, reason: str) -> "Absent":
-        """The text, made here and nowhere else."""
+        """Make the text, which is made nowhere else."""
         made = super().__new__(cls, f"{kind}: {reason}")
         made.kind, made.reason = kind, reason
         return made
@@ -55,7 +55,7 @@ class Absent(str):
 
     @classmethod
     def of(cls, text: str) -> "Absent":
-        """Text of a file as a type again; text without a kind before it is a reason by itself."""
+        """Read the text of a file back; text without a kind before it is a reason by itself."""
         if isinstance(text, cls):
             return text
         kind, colon, reason = text.partition(": ")
@@ -63,7 +63,7 @@ class Absent(str):
 
 
 def not_applicable(reason: object) -> Absent:
-    """The question does not arise."""
+    """Say why a question does not arise."""
     return Absent("not applicable", str(reason))
 
 

@@ -1,4 +1,4 @@
-"""Text of others as a reader may see it; loads nothing."""
+"""Show text of others as a reader may see it; this imports only the standard library."""
 
 import re
 

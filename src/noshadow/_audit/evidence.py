@@ -12,7 +12,7 @@ from noshadow._audit.options import Options
 from noshadow._audit.risks import classified_rates
 from noshadow._audit.settled import Settled
 from noshadow.checks import Array, DoesNotFit, NotApplicable
-from noshadow.columns import named
+from noshadow.columns import column, named
 from noshadow.outcomes import TOO_LARGE, Absent, Damping, not_applicable, uncoded
 from noshadow.results import Evidence, ModelRisk
 from noshadow.scores.baselines import record_entropies
@@ -77,8 +77,13 @@ def score_evidence(scores: RecordScores | Absent) -> Evidence:
         return Evidence("scores", absent=dict.fromkeys((*RECORD_COLUMNS, "rank"), scores))
     columns = {name: values for name, values in scores.columns().items() if name in RECORD_COLUMNS}
     columns |= {} if scores.exact is None else {"exact": scores.exact}
+    # A column that a method does not compute is said to be absent, whoever adds it to the registry.
+    applying = [name for name in RECORD_COLUMNS if (entry := column(name)) is not None and scores.task in entry.tasks]
+    missing: dict[str, str] = {
+        name: not_applicable(f"the method '{scores.method}' does not give it") for name in applying if name not in columns
+    }
     stamp = {"method": scores.method, "layers": list(scores.layers)}
-    return Evidence("scores", columns, dict(scores.not_applicable), uncoded(scores.notes), stamp)
+    return Evidence("scores", columns, missing | dict(scores.not_applicable), uncoded(scores.notes), stamp)
 
 
 def rate_evidence(found: Settled, options: Options, scores: RecordScores | Absent, risk: ModelRisk | None) -> Evidence:
@@ -104,6 +109,7 @@ def _gaussian_rates(scores: RecordScores, residuals: Array, fpr: float | str) ->
     The theory needs that condition.
     """
     n, q = residuals.shape
+    # n records resolve no rate below 1/n.
     level = max(1e-3, 1 / n) if isinstance(fpr, str) else fpr
     squares = (residuals**2).sum(1)
     spare = n - scores.effective_dof

@@ -50,7 +50,7 @@ def audit_language_model(
 ) -> Audit:
     """Audit of a causal language model; arguments as in `audit`.
 
-    The record table holds id, group, tokens (scored), loss (mean negative log-likelihood a token,
+    The record table holds id, group, tokens (scored), loss (mean negative log-likelihood per token,
     nats), gradient_norm, leverage and influence over the output head, `lt_iqr` when traces were
     given, and the rank by influence. Where the head cannot be read or is too large, the losses
     remain and nothing is ranked.

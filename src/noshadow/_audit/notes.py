@@ -1,4 +1,4 @@
-"""What a reader must know before trusting an audit, and no finding says."""
+"""Notes that a reader must know before trusting an audit and that no finding states."""
 
 from torch import nn
 

@@ -25,7 +25,7 @@ class Options:
     score_options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Checked before any work, and kept as plain numbers that JSON holds."""
+        """Check the options before any work, and keep them as plain numbers that JSON holds."""
         require_choice(self.task, ("auto", *TASKS), self.owner, "task")
         require_choice(self.output_scale, SCALES, self.owner, "output_scale")
         plain: dict[str, Any] = {"seed": whole_seed(self.seed, self.owner)}

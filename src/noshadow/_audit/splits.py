@@ -170,8 +170,8 @@ def _digests(split: Signals, spread: Array) -> Array:
 
     Each number's bits are mixed with its column's own constants, and added up.
 
-    The same on every machine and in every run. The mixing is that of splitmix64, so that numbers
-    with few digits fill all bits.
+    The bits are the same on every machine and in every run. The mixing is that of splitmix64, so
+    that numbers with few digits fill all bits.
     """
     found = np.empty(len(split), dtype=np.uint64)
     for rows in _blocks(split):

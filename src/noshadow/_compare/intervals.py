@@ -97,7 +97,7 @@ def _joint_threshold_draws(samples: Samples, tops: list[Array], budgets: list[in
 
 
 def _thresholds(descending: Array, counts: Array, budgets: Array) -> Array:
-    """The largest loss that more than `budgets` resampled losses reach, a row of counts each."""
+    """Find, per row of counts, the largest loss that more than `budgets` resampled losses reach."""
     reached = counts.cumsum(1) > budgets[:, None]
     places: Array = np.where(reached.any(1), reached.argmax(1), len(descending) - 1)
     thresholds: Array = descending[places]
@@ -158,6 +158,7 @@ def _auc_parts(members: Array, nonmembers: Array) -> tuple[Array, Array]:
     members with smaller ones.
     """
     inside, outside = np.sort(members), np.sort(nonmembers)
+    # Both ends of a run of ties, halved: equal losses count half.
     above = 1 - (np.searchsorted(outside, members, "left") + np.searchsorted(outside, members, "right")) / (2 * len(outside))
     below = (np.searchsorted(inside, nonmembers, "left") + np.searchsorted(inside, nonmembers, "right")) / (2 * len(inside))
     return above, below

@@ -19,8 +19,8 @@ def findings(audit: Audited) -> tuple[Finding, ...]:
 
     A statement is found, passed, not applicable or skipped, with the reason.
 
-    Drawn from what the audit holds and by this version's rules; `audit.findings` are those of the
-    version that wrote it.
+    They are drawn from what the audit holds and by this version's rules; `audit.findings` are those
+    of the version that wrote it.
 
     Args:
         audit: what `noshadow.audit` returned or `noshadow.load` read.

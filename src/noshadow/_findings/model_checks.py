@@ -211,7 +211,7 @@ def _no_risk(audit: Audited) -> Outcome:
 
 
 def _excludes(ends: Interval | None, guess: float) -> bool:
-    """Whether an interval lies above a guess; a figure without one speaks for itself."""
+    """Tell whether an interval lies above a guess; without one the answer is yes."""
     return ends is None or ends[0] > guess
 
 

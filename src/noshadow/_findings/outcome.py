@@ -27,22 +27,25 @@ class Outcome:
 
 
 def judged(is_found: bool, figure: float, sentence: str, rows: Array | None = None) -> Outcome:
-    """Found or passed, with the figure that decided; records are named only by what was found."""
+    """Return an outcome, found or passed, with the figure that decided.
+
+    Only what was found names records.
+    """
     named = rows if is_found or rows is None else np.empty(0, dtype=np.int64)
     return Outcome("found" if is_found else "passed", sentence, float(figure), named)
 
 
 def not_applicable(reason: str) -> Outcome:
-    """The question does not arise."""
+    """Return the outcome of a question that does not arise."""
     return Outcome("not applicable", f"Not applicable, because {reason}.")
 
 
 def skipped(reason: str, next_step: str) -> Outcome:
-    """The question arises and the audit does not hold what the answer needs."""
+    """Return the outcome of a question for whose answer the audit does not hold what is needed."""
     return Outcome("skipped", f"Skipped, because {reason}.", next_step=next_step)
 
 
 def shortened(name: object, most: int = 60) -> str:
-    """A name of the user's in quotes, cut where it would swamp a sentence."""
+    """Put a name of the user's in quotes, and cut it where it would swamp a sentence."""
     text = visible(name)
     return f"'{text if len(text) <= most else text[: most - 1] + '…'}'"

@@ -209,8 +209,8 @@ def chance_of_as_many(found: Array, counts: Array, drawn: int, n: int) -> Array:
 
     X is the number of a name's `counts` records among `drawn` records chosen at random out of n.
 
-    By log-binomials, summed from the tail's end, where terms are smallest. Names in, probabilities
-    out, both (names,).
+    Log-binomials are summed from the tail's end, where terms are smallest. `found`, `counts` and
+    the result are (names,).
     """
 
     def log_choose(total: Array | int, part: Array) -> Array:

@@ -22,7 +22,7 @@ def told_failure(error: BaseException, arguments: Sequence[str]) -> tuple[int, s
 
     The code is never 1, since that means that a gate said no.
 
-    None instead of words: the end of a command that did what it should, such as completion in a
+    None stands instead of words for a command that did what it should, such as completion in a
     shell.
     """
     if isinstance(error, USAGE_ERRORS):

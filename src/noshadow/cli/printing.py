@@ -35,7 +35,7 @@ def summary(audited: Audit, page: Path) -> dict[str, Any]:
 def print_audit(audited: Audit, page: Path, seconds: float, console: Console | None = None) -> None:
     """The answer, what was found, the most exposed records, the notes and where the report is.
 
-    A panel and a table on a terminal, plain lines in a pipe.
+    A terminal gets a panel and a table, and a pipe gets plain lines.
     """
     screen = console or Console(highlight=False, soft_wrap=True)
     lines = [*_risk_lines(audited), *_finding_lines(audited)]

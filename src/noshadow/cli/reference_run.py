@@ -58,7 +58,7 @@ def _duration(seconds: float) -> str:
 
 
 def write_table(table: pd.DataFrame, out: Path | None) -> None:
-    """One row a record, to the file that was asked for."""
+    """Write one row per record to the file that was asked for."""
     if out is None:
         return
     content = table.to_parquet(index=False) if out.suffix == ".parquet" else table.to_csv(index=False).encode()

@@ -43,7 +43,7 @@ class Engine(str, Enum):
 
 
 class Pool(str, Enum):
-    """Which records the reference models are trained on halves of."""
+    """Records of the pool; each reference model is trained on a part of them."""
 
     all = "all"
     train = "train"

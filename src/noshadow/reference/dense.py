@@ -5,7 +5,7 @@ Products are written out, memory is reused, and nothing is computed twice.
 A network that is an nn.Sequential of Linear layers, elementwise activations and SeededDropout
 (after at most one Flatten) is trained by batched products over all models of the stack. The
 gradient by the inputs is skipped, gradients land where the optimiser reads them, and every buffer
-is allocated once a batch length.
+is allocated once per batch length.
 """
 
 from collections.abc import Callable

@@ -32,7 +32,7 @@ class SeededDropout(nn.Module):
 
     Exact when: always; masks depend on an element's place in the batch, not on the order of
         computation.
-    Cost: about nine integer operations an element.
+    Cost: about nine integer operations per element.
 
     Example:
         >>> layer = SeededDropout(0.5)

@@ -55,7 +55,7 @@ def create_folder(
 
 
 def require_own_folder(path: Path, owner: str) -> bool:
-    """Whether the folder already holds an experiment; anything else in it is refused."""
+    """Tell whether the folder already holds an experiment, and refuse anything else in it."""
     if path.exists() and not path.is_dir():
         refuse(owner, "folder", "be a folder", f"the file '{path}'")
     held = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []

@@ -50,7 +50,7 @@ def ground_truth(
         options: variants of the attacks. progress: bars on a terminal.
 
     Returns:
-        (GroundTruth, table): the table has one row a record of the pool: id, member (of the
+        (GroundTruth, table): the table has one row per record of the pool: id, member (of the
             target's training data),
         lira_success, lira_d, lira_tpr, rmia_success, out_loss and, where they apply, shokri_success
         and memorization.

@@ -125,7 +125,7 @@ def mean_loss(outputs: Tensor, targets: Tensor, task: str) -> Tensor:
 
 
 def output_rows(outputs: object, rows: int) -> Tensor:
-    """A module's outputs as (rows, m); one number a record becomes a column."""
+    """A module's outputs as (rows, m); one number per record becomes a column."""
     if not isinstance(outputs, Tensor):
         refuse("Recipe", "build", "return a module that gives a tensor", type(outputs).__name__)
     table = outputs[:, None] if outputs.ndim == 1 else outputs

@@ -59,7 +59,7 @@ class _Split(NamedTuple):
 
 
 def record_pool(train: object, test: object, *, pool: str, ids: object, owner: str) -> Pool:
-    """The records models are trained on halves of, hashed.
+    """Read and hash the records; models are trained on halves of them.
 
     Args:
         train: (X, y), a map-style Dataset or a DataLoader.

@@ -57,7 +57,7 @@ class Recipe:
         y: (N,) labels, (N, m) rows of probabilities, or (N,) or (N, q) floats.
         task: "classification", "binary", "regression"; "auto" (settled when the recipe is made) as
             in `audit`.
-        epochs: passes over the rows. batch_size: rows a step; the last batch of an epoch may be
+        epochs: passes over the rows. batch_size: rows per step; the last batch of an epoch may be
             shorter.
         optimizer: "sgd" (with momentum, nesterov), "adam" or "adamw" (with betas, eps); lr,
             weight_decay for all.
@@ -238,8 +238,8 @@ class Recipe:
     def vectorisable(self) -> str | None:
         """Why `train_many` cannot train this module, in a few words; None when it can.
 
-        Tried, not guessed: two models take one step on a few records, in a stack and one by one,
-            and are compared.
+        This is tried, not guessed: two models take one step on a few records, in a stack and one by
+        one, and are compared.
         """
         return reason_not_vectorisable(self._job())
 

@@ -129,7 +129,7 @@ def train_references(
 
     Exact when: training is deterministic given its seed and number of threads.
 
-    Cost: r trainings and r·(1 + queries) passes over the pool; memory O(n) a worker, flat in r.
+    Cost: r trainings and r·(1 + queries) passes over the pool; memory O(n) per worker, flat in r.
 
     Reference: Carlini et al. 2022; Feldman and Zhang 2020.
     """
@@ -207,7 +207,7 @@ def _require_arguments(train_fn: object, traces: bool, workers: object, **whole:
 
 
 def _require_same_records(train_fn: object, records: Pool) -> None:
-    """A Recipe holds data of its own: the rows it trains on must be those of the pool."""
+    """Refuse a Recipe, which holds data of its own, whose records are not those of the pool."""
     if not isinstance(train_fn, TrainsMany):
         return
     count = train_fn.settings().get("records", len(records))

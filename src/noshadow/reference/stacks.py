@@ -94,7 +94,10 @@ def _room(shape: torch.Size) -> int:
 
 
 def _tensors_by_name(modules: Sequence[nn.Module], *, trainable: bool) -> dict[str, list[Tensor]]:
-    """Name → one tensor a module: trainable parameters, or all else that the modules hold."""
+    """Map each name to one tensor per module.
+
+    These are trainable parameters, or all else that the modules hold.
+    """
     named: list[dict[str, Tensor]] = []
     for module in modules:
         own: dict[str, Tensor] = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad == trainable}

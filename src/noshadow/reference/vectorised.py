@@ -68,14 +68,14 @@ def stacks_of_equal_length(lengths: Sequence[int], size: int) -> list[tuple[int,
 def stack_size(job: TrainingSetup, module: nn.Module, models: int) -> int:
     """Choose how many models to train at once.
 
-    They are as many as keep weights, gradients, optimiser state and batch in a shared cache.
-
-    At least two a thread unless that takes much memory, so that threads share models and not
+    They are as many as keep weights, gradients, optimiser state and batch in a shared cache, but at
+    least two per thread unless that takes much memory, so that threads share models and not
     products. Networks with convolutions are trained one at a time: stacked, they become grouped
     convolutions, which CPU kernels run no faster than one convolution after the other.
     """
     if any(isinstance(part, _CONVOLUTIONS) for part in module.modules()):
         return 1
+    # Beside weights and gradients, SGD keeps a momentum if it has one, and Adam keeps two moments.
     states = (1 if job.options["momentum"] else 0) if job.optimizer == "sgd" else 2
     weights = sum(parameter.numel() for parameter in module.parameters()) * (2 + states)
     each = (weights + job.batch_size * job.x[0].numel()) * job.x.element_size()

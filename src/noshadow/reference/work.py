@@ -62,7 +62,7 @@ class ReferenceTask:
 
     numbers: tuple[int, ...]
     seeds: tuple[int, ...]
-    packed: Array  # (k, ⌈n/8⌉) uint8: membership, a bit a record
+    packed: Array  # (k, ⌈n/8⌉) uint8: membership, one bit per record
     wanted: frozenset[int]
 
     @property
@@ -85,7 +85,7 @@ class Outcome:
 
 
 def packed_members(membership: Array) -> Array:
-    """Membership of some models, a bit a record."""
+    """Pack the membership of some models into one bit per record."""
     return np.packbits(membership, axis=1)
 
 
@@ -176,7 +176,7 @@ def _failure(error: BaseException) -> str:
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Random states that depend on the seed alone; as before afterwards."""
+    """Set random states that depend on the seed alone, and put them back afterwards."""
     python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002 - train_fn may draw from it
     devices = list(range(torch.cuda.device_count()))
     with torch.random.fork_rng(devices=devices):

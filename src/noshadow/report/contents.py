@@ -34,7 +34,7 @@ class ShownContents:
 
     Attributes:
         kind: "images", "texts" or "rows".
-        items: one a record, riskiest first: base64 of a PNG, a text, or a list of (name, value)
+        items: one per record, riskiest first: base64 of a PNG, a text, or a list of (name, value)
             pairs.
         ranks, ids: of the same records, as text.
         notes: sentences on how they were scaled and cut.
@@ -215,5 +215,5 @@ def _cut(text: str, most: int) -> str:
 
 
 def _spelled(text: str) -> str:
-    """Characters that a page cannot hold spelled out, but for line breaks and tabs."""
+    """Spell out characters that a page cannot hold, but for line breaks and tabs."""
     return "\n".join(str(shown(line)) for line in text.replace("\t", "    ").split("\n"))

@@ -62,7 +62,7 @@ def power_of_ten(exponent: int) -> str:
 
 
 def figure(value: float) -> dict[str, str]:
-    """A number twice: as shown, and exactly, for whoever reads the page by machine."""
+    """Give a number twice: as shown, and exactly for whoever reads the page by machine."""
     return {"text": number(value, padded=True), "exact": repr(value)}
 
 

@@ -52,7 +52,10 @@ def _levels(attacks: Iterable[MeasuredAttack]) -> list[dict[str, Any]]:
 
 
 def _agreement_table(truth: GroundTruth, targets: int) -> dict[str, Any]:
-    """One row a score, one pair of columns (Spearman, recall) an attack, the noise ceiling last."""
+    """Make one row per score, and one pair of columns (Spearman, recall) per attack.
+
+    The noise ceiling comes last.
+    """
     rows = [row for row in truth.agreement if row["targets"] == targets]
     truths = sorted(named(truth=True), key=lambda name: name != HEADLINE)
     attacks = [name for name in truths if any(row["attack"] == name for row in rows)]

@@ -49,7 +49,7 @@ def lood_section(audit: Audit) -> dict[str, Any] | None:
 
 
 def lood_provenance(audit: Audit) -> dict[str, Any]:
-    """Which data and architecture it was; empty for an audit without them."""
+    """Say which data and architecture it was; empty for an audit without them."""
     held = audit.provenance.get("lood")
     return {} if held is None else {name: held[name] for name in ("kernel", "noise", "normalization", "hashes")}
 

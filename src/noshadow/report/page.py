@@ -38,9 +38,9 @@ def write_report(audit: Audit, path: str | Path, *, show_records: object = None,
 
     It needs no network and nothing beside it, and has one script that its own hash lets run.
 
-    The page holds ids, labels, groups and scores of the training records (the riskiest 100,000).
-    Their contents it shows only when they are handed over here, and says on its first screen which
-    it is; an audit and its folder never hold any.
+    The page holds ids, labels, groups and scores of the training records (the riskiest 100,000). It
+    shows their contents only when they are handed over here, and says on its first screen whether
+    it does; an audit and its folder never hold any.
 
     Args:
         audit: what `noshadow.audit` returned or `noshadow.load` read.

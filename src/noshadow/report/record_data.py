@@ -136,7 +136,7 @@ def _coded(texts: Array) -> tuple[list[str], Array]:
 
 
 def _flags(audit: Audit, order: Array) -> tuple[list[dict[str, Any]], Array]:
-    """Found statements that speak of records, and one bit a statement for each record."""
+    """List found statements that speak of records, and one bit per statement for each record."""
     drawn = {} if audit.ranked_by is None else flagged_records(audit)
     flags = np.zeros(len(audit.records), dtype="<u4")
     told = []

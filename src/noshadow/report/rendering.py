@@ -19,7 +19,7 @@ def rendered(template: str, content: Mapping[str, Any]) -> bytes:
 
 @functools.cache
 def _environment() -> jinja2.Environment:
-    """Made once: compiling the templates takes longer than a page."""
+    """Make the environment once, since compiling the templates takes longer than a page."""
     return jinja2.Environment(
         loader=jinja2.PackageLoader("noshadow.report", "templates"),
         autoescape=True,

@@ -17,8 +17,9 @@ _MOST_RECORDS = 100_000
 def score_agreement(audit: Audit, names: Sequence[str]) -> dict[str, Any] | None:
     """Spearman correlations between columns; None with fewer than two columns or three records.
 
-    Above 100,000 records, of evenly spaced ones. Ties have their mean rank; ∞ ranks highest; a pair
-    is compared over the records that have both, and a constant column agrees with nothing.
+    Above 100,000 records, evenly spaced ones are compared. Ties have their mean rank; ∞ ranks
+    highest; a pair is compared over the records that have both, and a constant column agrees with
+    nothing.
     """
     step = math.ceil(len(audit.records) / _MOST_RECORDS)
     table = audit.records[list(names)].iloc[:: max(step, 1)]

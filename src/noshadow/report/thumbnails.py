@@ -76,7 +76,7 @@ def _reduced(image: Array) -> Array:
 
 
 def _png(pixels: Array) -> bytes:
-    """PNG of bytes (h, w) or (h, w, 3): eight bits a channel, no filter."""
+    """PNG of bytes (h, w) or (h, w, 3): eight bits per channel, no filter."""
     height, width = pixels.shape[:2]
     head = struct.pack(">IIBBBBB", width, height, 8, _GREY if pixels.ndim == 2 else _COLOUR, 0, 0, 0)
     rows = np.zeros((height, 1 + pixels[0].size), dtype=np.uint8)

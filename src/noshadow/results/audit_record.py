@@ -235,7 +235,10 @@ def _require_rows_named(inputs: dict[str, Any], count: int) -> None:
 
 
 def _require_lood_columns(records: pd.DataFrame) -> None:
-    """All three columns that `with_lood` adds, known for the same records and for one at least."""
+    """Refuse a table without all three columns that `with_lood` adds.
+
+    They must be known for the same records, and for one at least.
+    """
     known = records[list(LOOD_COLUMNS)].notna().to_numpy() if set(LOOD_COLUMNS) <= set(records.columns) else np.zeros((1, 3), bool)
     if not known.any() or (known.any(1) != known.all(1)).any():
         refuse(OWNER, "records.parquet", f"have the columns {', '.join(LOOD_COLUMNS)} of some records", "others", f"{AUDIT.again}.")

@@ -54,7 +54,7 @@ class Calibration:
         domain: lowest and highest value of each predictor, and of guards such as "skewness", among
             the setups.
         level: coverage of the prediction interval. offset: of the relative errors, a rate.
-        setups: one dictionary a setup: its name, data set, family, predictors and measured rates.
+        setups: one dictionary per setup: its name, data set, family, predictors and measured rates.
         families: of models among the setups, e.g. "linear" and "network"; none when they were not
             named, and then every model counts as one of them.
     """

@@ -38,7 +38,7 @@ class FolderKind:
 
     @property
     def unfinished_page(self) -> str:
-        """Start of the name of what a run killed while writing the page leaves."""
+        """Return how the name of an unfinished page begins, which a killed run leaves behind."""
         return f".{self.page}.partial-"
 
 
@@ -92,7 +92,7 @@ def write_folder(
     Only their owner can read them.
 
     Where `folder` is a link, the folder it points to is written and the link stays. A run that is
-    killed leaves never a half audit, see `folder_written_whole`.
+    killed never leaves half an audit, see `folder_written_whole`.
     """
     path = require_writable_folder(folder, overwrite=overwrite, owner=owner, kind=kind)
     stamped = dict(manifest) | {"files": {name: sha256(content) for name, content in files.items()}}
@@ -160,7 +160,7 @@ def _read_manifest(path: Path, owner: str, kind: FolderKind) -> dict[str, Any]:
 
 
 def _newer(manifest: Mapping[str, Any], form: int) -> str:
-    """What else helps when the folder comes from the future."""
+    """Say what else helps when a newer version wrote the folder."""
     number = manifest.get("format")
     return ", or update noshadow: a newer version wrote it" if isinstance(number, int) and number > form else ""
 

@@ -25,7 +25,7 @@ class LoodAudit:
     """Leave-one-out distinguishability of every record under a Gaussian process. Larger = riskier.
 
     Attributes:
-        records: one row a record: id, target (or target_0, …), kl (nats), mean_distance,
+        records: one row per record: id, target (or target_0, …), kl (nats), mean_distance,
             loo_variance, auc, tpr (at `fpr`), leverage, map_1 and map_2 (principal components of
             the inputs), rank (1 = largest kl), and audit_… columns once joined.
         kernel: its name and options (JSON-ready).

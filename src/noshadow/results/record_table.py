@@ -37,7 +37,10 @@ def record_table(content: bytes, claimed: dict[str, object], owner: str, again: 
 
 
 def require_ranks(table: pd.DataFrame, ranked_by: str | None, owner: str, again: str) -> None:
-    """Ranks 1 … n by a column that is there and holds no NaN; none where nothing is ranked."""
+    """Refuse ranks that are not 1 … n by a column that is there and holds no NaN.
+
+    Where nothing is ranked, there must be no ranks.
+    """
     if (ranked_by is not None) != ("rank" in table):
         refuse(owner, "ranked_by", "name a column exactly when there are ranks", repr(ranked_by), f"{again}.")
     if ranked_by is None:
@@ -50,7 +53,7 @@ def require_ranks(table: pd.DataFrame, ranked_by: str | None, owner: str, again:
 
 
 def require_numbers(table: pd.DataFrame, names: tuple[str, ...], owner: str, again: str) -> None:
-    """Columns that are there and hold no NaN."""
+    """Refuse columns that are missing or hold NaN."""
     for name in names:
         if name not in table:
             refuse(owner, "records.parquet", f"have a column {name}", _listed(list(table.columns)), f"{again}.")
@@ -59,7 +62,7 @@ def require_numbers(table: pd.DataFrame, names: tuple[str, ...], owner: str, aga
 
 
 def require_shares(table: pd.DataFrame, names: tuple[str, ...], owner: str, again: str) -> None:
-    """Columns that are there hold numbers between 0 and 1, or NaN."""
+    """Refuse numbers outside 0 to 1 in those columns that are there; NaN may stand in them."""
     for name in (name for name in names if name in table):
         values = table[name].to_numpy(np.float64)
         outside = (values < 0) | (values > 1)

@@ -68,7 +68,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _require_depth_and_text(value: Any) -> None:
-    """Level by level, so that nesting costs no recursion."""
+    """Check depth and text level by level, so that nesting costs no recursion."""
     level, depth = [value], 0
     while level:
         if depth == DEEPEST and any(isinstance(item, (dict, list)) for item in level):

@@ -1,4 +1,4 @@
-"""LossTraces: a recorder for training loops, one loss a record at each call."""
+"""LossTraces: a recorder for training loops that takes one loss per record at each call."""
 
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ class LossTraces:
         InputError: an argument breaks a rule.
 
     Cost: a recording is one forward pass over the data and holds the outputs of all records, not
-        their features; 8 bytes a record and recording are kept.
+        their features; 8 bytes per record and recording are kept.
     Reference: Pollock et al. 2025 (arXiv 2411.05743).
 
     Example:
@@ -135,7 +135,7 @@ class LossTraces:
             losses: (n,), computed in evaluation mode on un-augmented records.
 
         Raises:
-            InputError: not one finite number a record, or not as many as in the first recording;
+            InputError: not one finite number per record, or not as many as in the first recording;
                 nothing is added then.
         """
         self._add(as_array(losses, "LossTraces.append", "losses"), "LossTraces.append")
@@ -158,7 +158,7 @@ class LossTraces:
         The first recording comes after any sanity check.
 
         Only global rank zero records. A recorder that already holds recordings skips the one at the
-        start, so that a training in several `fit` calls gives one column an epoch.
+        start, so that a training in several `fit` calls gives one column per epoch.
 
         Args:
             module_attribute: name of the sub-module whose forward gives the outputs, when the
@@ -172,9 +172,9 @@ class LossTraces:
     def transformers_callback(self) -> Any:
         """A transformers TrainerCallback that records when training begins and after each epoch.
 
-        Records on world process zero, and skips the start as `lightning_callback` does. Data come
-        as for `record`: where the Trainer has a collator, pass a DataLoader with it as
-            `collate_fn`.
+        It records on world process zero, and skips the start as `lightning_callback` does. Data
+        come as for `record`: where the Trainer has a collator, pass a DataLoader with it as
+        `collate_fn`.
 
         Raises:
             InputError: transformers is not installed; later, inside `train`, whatever `record`

@@ -162,8 +162,8 @@ def collect_outputs(
     No features are read.
 
     Outputs are raw logits or predictions, even when the model itself ends in a softmax or a sigmoid
-    after its last Linear; a module whose output no Linear gives is taken at its word, unless that
-    word is probabilities. So is a record for which the model says something else than its head.
+    after its last Linear; the output of a module that no Linear gives is taken as it is, unless
+    it is probabilities. So is the output for a record on which the model and its head differ.
 
     Args:
         model: any nn.Module with one row of outputs per record, or a fitted scikit-learn estimator.
@@ -215,7 +215,7 @@ def stage_outputs(model: object, data: object) -> Iterator[Array]:
 
 
 def out_of_bag_outputs(model: object, data: object) -> OutOfBag:
-    """What the parts of a model say of each training record that were trained without it.
+    """Ask those parts of a model that were trained without a training record what they say of it.
 
     Args:
         model: a fitted model whose family knows its bags: forests of scikit-learn with bootstrap.

@@ -66,9 +66,10 @@ def chosen_part(returned: object, target: object, ran: Mapping[nn.Linear, Ran], 
 
     The result is None when the return value holds no tensor.
 
-    A single tensor is taken as it is. Of several, those count that hold one row per record. One
-    called logits goes first; then the width must fit the targets, and names, the features of
-    another's Linear and the Linear that gives it decide.
+    A single tensor is taken as it is. Of several, only those with one row per record count, and one
+    called logits goes first. Otherwise the width must fit the targets. Then names of outputs are
+    preferred, features are left out (by name, or as what another part's Linear was given), and the
+    part that a Linear gives is taken.
 
     Args:
         returned: of a forward pass on a few records.
@@ -147,7 +148,7 @@ def _holds_rows(value: Tensor, size: int) -> bool:
 
 
 def _different(parts: Sequence[Part]) -> list[Part]:
-    """Without parts that are the same tensor under another name."""
+    """Leave out parts that are the same tensor under another name."""
     kept: list[Part] = []
     for part in parts:
         if not any(part.value is other.value for other in kept):

@@ -48,8 +48,8 @@ def collated(items: list[Any], *, collate: Collate) -> Collated:
     batches (padding apart). A collate_fn that sorts, drops, repeats, mixes or changes records at
     random is not; a single record is right whatever it does.
 
-    Cost: 2√n more calls for n records, none of which moves the random states. Runs where the loader
-        collates: in its workers.
+    Cost: 2√n more calls for n records, none of which moves the random states. This runs where the
+        loader collates: in its workers.
     """
     if len(items) == 1:
         return Collated(collate(items), 1)
@@ -122,7 +122,10 @@ def _all_agree(found: list[bool | None]) -> bool | None:
 
 
 def _same_rows(whole: Tensor | Array, part: Tensor | Array, rows: Sequence[int], count: int) -> bool | None:
-    """Records may stand along any axis, and the batch may be padded behind or in front of them."""
+    """Tell whether `part` holds the `rows` of `whole`; None where they cannot be compared by rows.
+
+    Records may stand along any axis, and the batch may be padded behind or in front of them.
+    """
     if any(isinstance(value, Tensor) and value.layout != torch.strided for value in (whole, part)) or whole.ndim != part.ndim:
         return None
     a, b = _values(whole), _values(part)

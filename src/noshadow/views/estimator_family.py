@@ -29,7 +29,7 @@ def no_head(last: Any) -> str:
 
 
 def no_penalty(last: Any, n: int) -> Penalty:
-    """No λ: there is no head that it could damp."""
+    """Return no λ, since there is no head that it could damp."""
     return Penalty(Absent("not available", "The model has no linear head to damp."))
 
 

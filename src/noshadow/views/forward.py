@@ -124,7 +124,7 @@ def _outputs_of(source: Source, raw: Tensor | None, own: Tensor | None, size: in
 
 
 def _everywhere(size: int) -> Tensor:
-    """A difference at every record that no number can say."""
+    """Return an infinite difference for every record, where no number can say how large it is."""
     return torch.full((size,), torch.inf, dtype=torch.float64)
 
 

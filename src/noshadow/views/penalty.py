@@ -27,7 +27,7 @@ class Penalty:
 
 
 def least_squares_penalty(estimator: Any) -> Penalty:
-    """LinearRegression has none."""
+    """LinearRegression has no penalty."""
     return Penalty(_known(0.0, "LinearRegression has no penalty."), notes=_positive_note(estimator))
 
 

@@ -19,7 +19,7 @@ Transform = Callable[[Any], Any]
 
 @dataclass(frozen=True, eq=False)
 class OutOfBag:
-    """What the parts of a model say that were trained without a record.
+    """What those parts of a model that were trained without a record say of it.
 
     Attributes:
         outputs: (n, m) their mean, on the scale of the model's outputs; NaN where there is none.

@@ -107,7 +107,7 @@ def sampled_groups(count: int, batch_size: int) -> list[list[int]]:
 
 
 def _fixed(records: Records, batches: list[Batch], count: int) -> Records:
-    """These batches and no others, whatever size is asked for."""
+    """Return records that give these batches, whatever batch size is asked for."""
     return replace(records, count=count, batches=lambda _: iter(batches), names=None)
 
 
@@ -122,7 +122,7 @@ def _spread(values: Array) -> float:
 
 @contextmanager
 def _precisions(model: nn.Module) -> Iterator[set[float]]:
-    """Collect rounding units of the floating tensors that the model's modules give meanwhile."""
+    """Collect rounding units of the floating tensors that modules give while the block runs."""
     met: set[float] = set()
     allowed = torch.get_float32_matmul_precision()
 

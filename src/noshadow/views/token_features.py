@@ -71,7 +71,7 @@ class TokenStore:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Hooked into the head."""
+        """Listen to the head's inputs through a hook while the block runs."""
 
         def heard(_: nn.Module, inputs: Any, __: Any) -> None:
             self.seen[:] = [part for part in inputs[:1] if isinstance(part, Tensor)]

@@ -34,8 +34,8 @@ class TokenSequences:
     """The sequences of one split without their padding, in the data's own order.
 
     Attributes:
-        tokens: one int64 array a sequence.
-        counts: one bool array a sequence, whether the token is scored; never the first, which
+        tokens: one int64 array per sequence.
+        counts: one bool array per sequence, whether the token is scored; never the first, which
             nothing predicts.
         rows: (n,) where each sequence stands in the data set behind Subsets, or None.
     """

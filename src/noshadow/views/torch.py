@@ -152,7 +152,7 @@ def require_logits(signals: Signals, task: str, owner: str) -> None:
 
 
 def _not_applicable(head: Head, agreement: Mapping[str, Any]) -> str | None:
-    """Why a head that the model changes afterwards has no record scores, and what has."""
+    """Say why a head whose output the model changes has no record scores, and what to do."""
     differs = disagreement(head, agreement)
     if differs is None or head.asked:
         return None
@@ -164,7 +164,7 @@ def _not_applicable(head: Head, agreement: Mapping[str, Any]) -> str | None:
 
 
 def present(records: Records, owner: str, argument: str) -> Records:
-    """The records; none at all are refused."""
+    """Return the records, and refuse a split without any."""
     if records.count == 0:
         refuse(owner, argument, "hold at least one record", "none")
     return records

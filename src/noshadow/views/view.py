@@ -59,7 +59,7 @@ class View:
 
 @dataclass(frozen=True)
 class Settings:
-    """How to run over the data, and in whose name to complain."""
+    """How to run over the data, and which function error messages name."""
 
     layer: str = "auto"
     batch_size: int = 256

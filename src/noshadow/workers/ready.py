@@ -19,15 +19,15 @@ Results = Iterator[tuple[int, Any]]
 
 
 class WorkerTask(Protocol):
-    """One errand: its number names it."""
+    """One task, which goes by its number."""
 
     @property
     def number(self) -> int:
-        """Unlike that of any other task of the job."""
+        """A number that no other task of the job has."""
 
     @property
     def wanted(self) -> Collection[int]:
-        """Numbers of what it brings back, for messages."""
+        """Numbers of what the task brings back, for messages."""
 
 
 @runtime_checkable
@@ -75,7 +75,7 @@ class ReadyWorkers:
 
 
 def numbered_result(job: WorkerJob, task: WorkerTask) -> tuple[int, Any]:
-    """What a worker does: the task's number, and what it brought back."""
+    """Carry out a task; return its number and what it brought back."""
     return task.number, job.carried_out(task)
 
 
@@ -141,5 +141,5 @@ def imported(module: str, extra: str, owner: str) -> Any:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, in a line."""
+    """Say in one line what an error says."""
     return (str(error).strip() or "no message").splitlines()[0].rstrip(".")

@@ -36,8 +36,7 @@ def write_comparison(comparison: Comparison, path: str | Path) -> Path:
         >>> import noshadow as ns
         >>> ns.write_comparison("a", "b.html")
         Traceback (most recent call last):
-        noshadow.errors.InputError: write_comparison: comparison must be a Comparison; got str. Make
-            one with noshadow.compare.
+        noshadow.errors.InputError: write_comparison: comparison must be a Comparison; got str. Make one with noshadow.compare.
     """
     if not isinstance(comparison, Comparison):
         refuse("write_comparison", "comparison", "be a Comparison", type(comparison).__name__, "Make one with noshadow.compare.")

@@ -70,8 +70,7 @@ def write_report(audit: Audit, path: str | Path, *, show_records: object = None,
         >>> import noshadow as ns
         >>> ns.write_report("audit-folder", "report.html")
         Traceback (most recent call last):
-        noshadow.errors.InputError: write_report: audit must be an Audit; got str. Read a folder
-            with noshadow.load first.
+        noshadow.errors.InputError: write_report: audit must be an Audit; got str. Read a folder with noshadow.load first.
     """
     if not isinstance(audit, Audit):
         refuse("write_report", "audit", "be an Audit", type(audit).__name__, "Read a folder with noshadow.load first.")

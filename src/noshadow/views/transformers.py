@@ -109,8 +109,7 @@ def sequence_losses(
     Example:
         >>> sequence_losses("gpt2", [[1, 2, 3]])
         Traceback (most recent call last):
-        noshadow.errors.InputError: sequence_losses: model must be a causal language model of
-            transformers; got an object of type str.
+        noshadow.errors.InputError: sequence_losses: model must be a causal language model of transformers; got an object of type str.
     """
     settings = Settings(batch_size=batch_size, device=device, progress=progress, owner=owner)
     return _read(model, data, context, stride, settings, argument, max_memory=None)[0]

@@ -19,6 +19,8 @@ ROWS = {
     "SACRO-ML: LiRA, 2 shadow models, offline, its default": (1.0, 0.08),
 }
 LABELS = ["shift", "Newton", "loss", "cleanlab, in sample", "SHAPr (ART)", "RMIA, 1", "d′, 16", "SACRO-ML, 2, offline"]
+# Narrower than a letter of the chart's font is on average, and the height of its capitals, in pixels.
+LETTER, CAPITALS = 5.5, 9
 
 
 @pytest.fixture
@@ -27,34 +29,50 @@ def chart(monkeypatch):
     return importlib.import_module("papers_peers_picture")
 
 
+def entry(**more):
+    rows = [{"method": name, "processor": seconds, "recall_1_5": recall} for name, (seconds, recall) in (ROWS | more).items()]
+    return {"title": "A < B", "references": 64, "rows": rows, "ceiling": {"recall_1_5": 0.7}}
+
+
 @pytest.fixture
 def root(chart):
-    rows = [{"method": name, "processor": seconds, "recall_1_5": recall} for name, (seconds, recall) in ROWS.items()]
-    return ET.fromstring(chart.peers_picture({"title": "A < B", "references": 64, "rows": rows, "ceiling": {"recall_1_5": 0.7}}))
+    return ET.fromstring(chart.peers_picture(entry()))
 
 
 def texts(root):
     return [element.text for element in root.iter(f"{SVG}text")]
 
 
-def test_each_method_has_its_label_and_the_levels_are_named(root):
-    assert set(LABELS) | {"noise between halves of the truth", "random order", "A < B"} <= set(texts(root))
+def marks(root, family):
+    (group,) = (group for group in root.iter(f"{SVG}g") if group.get("id") == f"family-{family}")
+    return [(float(mark.get("x")), float(mark.get("y"))) for mark in group.iter(f"{SVG}use")]
+
+
+def test_each_method_has_its_label_and_the_levels_and_axes_are_named(root):
+    levels = {"noise between halves of the truth", "random order"}
+    axes = {"processor seconds beyond the trained model", "recall of LiRA's top 1 % in the top 5 %", "0.01", "100", "20 %"}
+    assert set(LABELS) | levels | axes | {"A < B", "noshadow audit"} <= set(texts(root))
 
 
 def test_marks_stand_where_the_figures_say(root):
-    circles = [circle for circle in root.iter(f"{SVG}circle") if float(circle.get("cy")) < 450]
     # Seconds: an axis from 0.01 to 100 between pixels 60 and 880. Recall: from 0 to 1.08 · 0.7, pixels 420 to 34; pixels have one decimal.
     x, y = 60 + (0.9542425094 - 1 + 2) / 4 * 820, 420 - 0.6 / 0.756 * 386
-    assert [(float(c.get("cx")), float(c.get("cy"))) for c in circles] == [pytest.approx((x, y), abs=0.06)] * 2
+    assert marks(root, 0) == [pytest.approx((x, y), abs=0.06)] * 2
+    assert [len(marks(root, family)) for family in range(4)] == [2, 3, 2, 1]
 
 
-def test_labels_do_not_cover_each_other(chart, root):
+def test_labels_do_not_cover_each_other(root):
     boxes = []
     for element in root.iter(f"{SVG}text"):
         if element.text in LABELS:
-            x, y, length = float(element.get("x")), float(element.get("y")), chart.LETTER * len(element.text)
-            boxes.append((x - length if element.get("class") == "e" else x, y, length))
+            x, y, length = float(element.get("x")), float(element.get("y")), LETTER * len(element.text)
+            boxes.append((x - length if "text-anchor: end" in element.get("style") else x, y, length))
     assert len(boxes) == len(LABELS)
     for (x, y, length), (x2, y2, length2) in combinations(boxes, 2):
         # Baselines a line apart, or one ends before the other begins.
-        assert abs(y - y2) >= chart.LINE or x + length <= x2 or x2 + length2 <= x
+        assert abs(y - y2) >= CAPITALS or x + length <= x2 or x2 + length2 <= x
+
+
+def test_a_method_of_no_family_is_not_left_out_in_silence(chart):
+    with pytest.raises(StopIteration):
+        chart.peers_picture(entry(unheard=(1.0, 0.5)))

@@ -7,7 +7,9 @@ import pytest
 
 import noshadow as ns
 from fixed_audits import forest, signals_classes_in_groups_with_traces, with_attacks
+from noshadow._audit.evidence import score_evidence
 from noshadow.checks import InputError
+from noshadow.columns import named
 from noshadow.results import Audit, Evidence
 
 
@@ -114,3 +116,11 @@ def test_an_audit_of_an_older_version_without_entries_takes_evidence(audit):
     assert isinstance(old, Audit)
     found = old.with_evidence(shifted(audit))
     assert "leverage" not in found.records and found.records["lt_iqr"].equals(audit.records["lt_iqr"])
+
+
+def test_a_column_that_a_method_does_not_give_is_said_to_be_absent():
+    scores = ns.record_scores(np.eye(4)[:, :2], np.zeros((4, 3)), [0, 1, 2, 0], damping=1.0, columns=["shift"])
+    said = score_evidence(scores)
+    assert set(said.columns) == {"shift"}
+    assert said.absent["influence"] == "not applicable: the method 'exact' does not give it"
+    assert set(named(source="scores", score=True)) == {*said.columns, *said.absent}

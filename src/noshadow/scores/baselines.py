@@ -1,4 +1,7 @@
-"""The cheap per-record columns beside the loss: gradient norm and entropy. Tasks and targets as in `losses`."""
+"""The cheap per-record columns beside the loss: gradient norm and entropy.
+
+Tasks and targets are as in `losses`.
+"""
 
 from collections.abc import Sequence
 
@@ -56,7 +59,10 @@ def gradient_norms(features: Array, outputs: Array, targets: Array, task: str, *
 def baseline_columns(
     features: Array, outputs: Array, targets: Array, weight: Array | None, task: str, *, fit_intercept: bool, wanted: Sequence[str]
 ) -> dict[str, Array]:
-    """The wanted ones of loss, gradient_norm and entropy, the first two scaled by the sample weight."""
+    """Return the wanted columns among loss, gradient_norm and entropy.
+
+    The sample weight scales loss and gradient_norm.
+    """
     held: dict[str, Array] = {}
     scale = 1.0 if weight is None else weight
     if "loss" in wanted:

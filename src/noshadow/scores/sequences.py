@@ -1,4 +1,6 @@
-"""Record scores of sequences under a language model: EK-FAC of its output head over all of their tokens.
+"""Record scores of sequences under a language model.
+
+They use EK-FAC of the output head over all tokens of the sequences.
 
 A record is a sequence and its loss the mean over its T_i scored tokens, ℓ_i = (1/T_i) Σ_t ℓ_t. With
 h̃ the input of the head (1 appended when it has a bias), δ_t = p_t − y_t and W_t = diag(p_t) −
@@ -40,7 +42,10 @@ MOST_FLOPS = 5e13  # for eigenvectors over classes: about twenty minutes of one 
 
 @dataclass(frozen=True, eq=False)
 class TokenProblem:
-    """Rows h̃ of all tokens with the weight 1/T_i of each, and the head's parameters Θ (m, d) that give their logits."""
+    """Rows h̃ of all tokens with the weight 1/T_i of each, and the head's parameters.
+
+    The parameters Θ (m, d) give the logits of the tokens.
+    """
 
     head: TokenHead
     parameters: torch.Tensor
@@ -80,7 +85,11 @@ class TokenCurvature:
 
 
 def sequence_score_bytes(vocabulary: int, width: int, class_basis: str) -> int:
-    """Memory of head, gradient and eigenvalues in float64, and of what finds the eigenvectors of classes; blocks of tokens come on top."""
+    """Memory, in bytes, that the scores of sequences need.
+
+    It counts head, gradient and eigenvalues in float64, and what finds the eigenvectors of classes;
+    blocks of tokens come on top.
+    """
     return 8 * (8 * vocabulary * width + (7 * vocabulary**2 if class_basis == "eigenvectors" else 0))
 
 
@@ -94,7 +103,9 @@ def sequence_scores(
     progress: bool = False,
     owner: str = OWNER,
 ) -> RecordScores:
-    """Influence, leverage and gradient norm of every sequence over the output head of a language model, by EK-FAC.
+    """Influence, leverage and gradient norm of every sequence, by EK-FAC.
+
+    They are taken over the output head of a language model.
 
     influence_i = Σ_ab (u_bᵀG_iu_a)²/Λ_ab ≈ g_iᵀ𝓗⁻¹g_i; leverage_i = (1/T_i) Σ_t Σ_ab
     (u_bᵀW_tu_b)(u_aᵀh̃_t)²/Λ_ab, the sequence's part of the effective degrees of freedom;
@@ -171,7 +182,10 @@ def sequence_scores(
 
 
 def token_variances(probabilities: torch.Tensor) -> torch.Tensor:
-    """p(1 − p) of each class, (b, m); 1 − p of the most probable one as the sum of the others, so that nothing cancels."""
+    """p(1 − p) of each class, (b, m).
+
+    1 − p of the most probable class is taken as the sum of the others, so that nothing cancels.
+    """
     top = probabilities.argmax(1, keepdim=True)
     others = probabilities.scatter(1, top, 0.0)
     spare = others.sum(1, keepdim=True)
@@ -179,7 +193,10 @@ def token_variances(probabilities: torch.Tensor) -> torch.Tensor:
 
 
 def token_curvature(problem: TokenProblem, class_basis: str, *, progress: bool = False) -> TokenCurvature:
-    """Both bases and the diagonal of the undamped curvature in them; three passes over the tokens, two with class_basis "tokens"."""
+    """Both bases and the diagonal of the undamped curvature in them.
+
+    This takes three passes over the tokens, or two with class_basis "tokens".
+    """
     (m, d), tokens = problem.parameters.shape, len(problem.weights)
     moments, spread = torch.zeros((d, d), dtype=torch.float64), torch.zeros((0, 0), dtype=torch.float64)
     for start, stop in blocks(tokens, block_length(3 * d)):

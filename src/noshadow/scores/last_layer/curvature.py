@@ -1,4 +1,7 @@
-"""The curvature of a softmax head: pair sums over records, a grounded Laplacian over classes, its inverse.
+"""The curvature of a softmax head and its inverse.
+
+The curvature is built from sums over records for each pair of classes, as a grounded Laplacian over
+classes.
 
 𝓗 = Σ_j W_j ⊗ g̃_jg̃_jᵀ + λI is a Laplacian over classes: its blocks sum to zero along class shifts.
 So the sums Σ_j p_u p_v g̃g̃ᵀ over pairs u < v are all that is accumulated, in one matrix product
@@ -24,7 +27,11 @@ PANEL_RECORDS = 2048
 
 @dataclass(frozen=True, eq=False)
 class SoftmaxProblem:
-    """A softmax head: design, (n, m) logits, targets (labels or soft rows), weights s or None, λ."""
+    """A softmax head with everything that its curvature depends on.
+
+    It holds the design, the (n, m) logits, the targets (labels or soft rows), the weights s or
+    None, and λ.
+    """
 
     design: Design
     outputs: Array
@@ -45,19 +52,28 @@ class SoftmaxProblem:
 
 
 def curvature_bytes(classes: int, rank: int) -> int:
-    """Peak memory of building and inverting the curvature and its forms: about three copies of it in float64."""
+    """Peak memory, in bytes, of building and inverting the curvature and its forms.
+
+    This is about three copies of the curvature in float64.
+    """
     return 3 * 8 * ((classes - 1) * rank) ** 2
 
 
 def require_memory(problem: SoftmaxProblem, limit: float, owner: str, *, instead: str = "score a narrower representation") -> None:
-    """Refuse before allocating when the exact curvature would not fit; `instead` is what else one can do."""
+    """Refuse before allocating when the exact curvature would not fit into memory.
+
+    `instead` says what else one can do.
+    """
     need = curvature_bytes(problem.classes, problem.design.rank)
     if need > limit:
         raise does_not_fit(problem, "an exact curvature", need, limit, owner, instead)
 
 
 def does_not_fit(problem: SoftmaxProblem, what: str, need: float, limit: float, owner: str, instead: str) -> DoesNotFit:
-    """What is raised for a curvature that needs more bytes than `limit`, with the sizes and what to do."""
+    """Return the error for a curvature that needs more bytes than `limit`.
+
+    It states the sizes and what to do.
+    """
     sizes, room = f"{problem.classes} classes × {problem.design.rank} dimensions", f"max_memory ({limit / 1e9:.1f} GB)"
     what_to_do = f"raise max_memory{its_place(owner, 'max_memory')}, or {instead}"
     return DoesNotFit(
@@ -76,7 +92,10 @@ def cross_entropy_pairs(problem: SoftmaxProblem, start: int, stop: int, dtype: t
 
 @dataclass(frozen=True, eq=False)
 class ContrastInverse:
-    """Inverse curvature in contrasts to a reference class, ((m−1)r)²; `others` are the classes in its order."""
+    """The inverse curvature in contrasts to a reference class, (m−1)r rows and columns.
+
+    `others` are the other classes in the order of the matrix.
+    """
 
     inverse: SpdInverse
     others: torch.Tensor
@@ -88,7 +107,9 @@ PairWeights = Callable[[SoftmaxProblem, int, int, torch.dtype], torch.Tensor]
 def contrast_inverse(
     problem: SoftmaxProblem, pair_weights: PairWeights, *, dtype: torch.dtype, block_size: int | None, progress: bool, owner: str
 ) -> ContrastInverse:
-    """Invert the curvature that has the given pair weights, in float64; products over records in `dtype`.
+    """Invert the curvature that has the given pair weights, in float64.
+
+    Products over records are taken in `dtype`.
 
     Cost: n·m²r²/2 flops for the curvature, ((m−1)r)³ for its inverse.
     """
@@ -101,7 +122,10 @@ def contrast_inverse(
 def pair_sums(
     problem: SoftmaxProblem, pair_weights: PairWeights, *, dtype: torch.dtype, block_size: int | None, progress: bool
 ) -> torch.Tensor:
-    """Σ_j w_uv(j)·vech(g′_jg′_jᵀ) over records for all pairs of classes, (m(m−1)/2, r(r+1)/2) float64."""
+    """Σ_j w_uv(j)·vech(g′_jg′_jᵀ) over records for all pairs of classes, in float64.
+
+    The result has the shape (m(m−1)/2, r(r+1)/2).
+    """
     design, m = problem.design, problem.classes
     pairs, r = m * (m - 1) // 2, design.rank
     dense = pairs >= r
@@ -112,7 +136,7 @@ def pair_sums(
 
 
 def grounded_laplacian(total: torch.Tensor, m: int, penalty: torch.Tensor) -> tuple[Array, torch.Tensor]:
-    """The Laplacian with pair weights `total`, without the row and column of the class with most curvature.
+    """The Laplacian with pair weights `total`, without the class of most curvature.
 
     Leaving out one class fixes the shift shared by all logits. For weights that sum to zero over
     classes, ‖Θ‖² of their differences δ to that class is δᵀ(I − 11ᵀ/m)δ, which is how the penalty
@@ -136,7 +160,10 @@ def grounded_laplacian(total: torch.Tensor, m: int, penalty: torch.Tensor) -> tu
 
 
 def _pair_index(m: int) -> torch.Tensor:
-    """(m, m) → position of a pair of classes u < v, either way round; the diagonal is meaningless."""
+    """Return an (m, m) table that gives the position of each pair of classes u < v.
+
+    Both (u, v) and (v, u) hold that position; the diagonal is meaningless.
+    """
     index = torch.zeros((m, m), dtype=torch.int64)
     u, v = torch.triu_indices(m, m, 1)
     index[u, v] = index[v, u] = torch.arange(len(u))

@@ -1,4 +1,7 @@
-"""The damping λ, added to the sum over records, and how far the head is from the minimum it assumes."""
+"""The damping λ and how far the head is from the minimum that the scores assume.
+
+λ is added to the sum over records.
+"""
 
 from dataclasses import dataclass
 
@@ -37,7 +40,10 @@ def largest_weight(sample_weight: Array | None) -> float:
 
 
 def mean_curvature(design: Design, outputs: Array, sample_weight: Array | None, task: str) -> float:
-    """Mean eigenvalue of Σ_j W_j ⊗ g̃_jg̃_jᵀ over its (m−1)d, or d, dimensions: its trace over its size."""
+    """Mean eigenvalue of Σ_j W_j ⊗ g̃_jg̃_jᵀ, which is its trace over its size.
+
+    The size is (m−1)d dimensions for a softmax, and d otherwise.
+    """
     return curvature_trace(design, outputs, sample_weight, task) / curvature_size(design.width, outputs.shape[1], task)
 
 
@@ -97,7 +103,9 @@ def head_fit(design: Design, outputs: Array, targets: Array, sample_weight: Arra
 
 
 def linear_residual(features: Array, outputs: Array, *, fit_intercept: bool, task: str, owner: str) -> tuple[float, int]:
-    """How far the outputs are from a linear function of the features (`HeadFit.residual`), and the rank of these, without any score.
+    """Measure how far the outputs are from a linear function of the features.
+
+    Returns that distance (`HeadFit.residual`) and the rank of the features; no score is computed.
 
     Cost: two passes of O(ndm), float64.
     """
@@ -157,7 +165,10 @@ def unexplained(design: Design, outputs: Array, theta: torch.Tensor, task: str) 
 def fit_of_sums(
     design: Design, sums: dict[str, torch.Tensor], theta: torch.Tensor, off: float, *, n: int, task: str, damping: float
 ) -> HeadFit:
-    """Stationarity and residual of n records from their `head_sums` and what Θ̂ leaves `unexplained`."""
+    """Stationarity and residual of n records.
+
+    They follow from the records' `head_sums` and from what Θ̂ leaves `unexplained`.
+    """
     # λ stands beside GᵀG, half the squared loss' curvature
     penalty = damping * (2.0 if task == "regression" else 1.0)
     left_over = float((design.unwhitening @ (design.whitening @ sums["slope"] + penalty * design.penalty @ theta)).norm())
@@ -167,7 +178,10 @@ def fit_of_sums(
 
 
 def _relative(off: float, spread: float, size: float) -> float:
-    """What is unexplained, relative to the spread. Outputs that do not vary leave nothing to explain: their size counts instead."""
+    """What is unexplained, relative to the spread.
+
+    Outputs that do not vary leave nothing to explain: their size counts instead.
+    """
     against = max(spread, 1e-20 * size)
     return (off / against) ** 0.5 if against > 0 else 0.0
 

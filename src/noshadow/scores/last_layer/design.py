@@ -62,7 +62,10 @@ class Design:
 
     @property
     def rank(self) -> int:
-        """Numerical rank of G less what is too faint to count: the dimension every curvature is built in."""
+        """Numerical rank of G without directions that are too faint to count.
+
+        Every curvature is built in this dimension.
+        """
         return len(self.whitening)
 
     def __len__(self) -> int:
@@ -84,7 +87,10 @@ class Design:
 
 
 def with_kept_rows(design: Design, limit: float = KEPT_BYTES) -> Design:
-    """The design with its float32 rows at hand, where they take at most `limit` bytes; itself where they take more."""
+    """The design with its float32 rows kept, if they take at most `limit` bytes.
+
+    If they take more, the design is returned as it is.
+    """
     if 4.0 * len(design) * design.rank > limit:
         return design
     kept = torch.empty((design.rank, len(design)), dtype=torch.float32)
@@ -168,7 +174,9 @@ def stacked_triangle(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
 
 
 def column_lengths(gram: torch.Tensor, n: int, shift: torch.Tensor, owner: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Root mean squares of the shifted columns (1 where there is nothing to see), and which columns are more than rounding.
+    """Root mean squares of the shifted columns, and which columns are more than rounding.
+
+    The root mean square is replaced by 1 where there is nothing to see.
 
     Unit-length columns, so that units of measurement cannot be mistaken for collinearity.
     """
@@ -181,7 +189,10 @@ def column_lengths(gram: torch.Tensor, n: int, shift: torch.Tensor, owner: str) 
 
 
 def gram_directions(gram: torch.Tensor, n: int, unit: torch.Tensor, seen: torch.Tensor) -> Directions | None:
-    """Eigenvalues (0 below rank) and directions of the second moments of unit-length columns; None where these cannot be trusted."""
+    """Eigenvalues and directions of the second moments of unit-length columns.
+
+    Eigenvalues below the rank are 0. Returns None where the results cannot be trusted.
+    """
     d, count = len(unit), int(seen.sum())
     values, vectors = torch.linalg.eigh(torch.where(seen[:, None] & seen, gram / n / unit[:, None] / unit, torch.zeros_like(gram)))
     if values[-count] <= TRUSTED_RATIO * values[-1]:
@@ -211,7 +222,9 @@ def framed(
 
 
 def damped_design(design: Design, damping: float, n: int, largest_weight: float = 1.0) -> Design:
-    """The design without directions that the penalty λ reduces to nothing; itself where there is none.
+    """The design without directions that the penalty λ reduces to nothing.
+
+    The design itself is returned where there is no such direction.
 
     A unit that training has all but switched off has features of, say, 1e-13: whitened, its penalty
     λ/σ² is 1e26 beside curvatures of n, and no factorisation keeps the digits of the others. Left
@@ -246,7 +259,7 @@ def damped_design(design: Design, damping: float, n: int, largest_weight: float 
 def _whitening(
     unit: torch.Tensor, values: torch.Tensor, vectors: torch.Tensor, shift: torch.Tensor, penalised: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """A (r × d) with Σ(A g̃)(A g̃)ᵀ = nI, the way back for gradients, and the penalty it carries."""
+    """A (r × d) with Σ(A g̃)(A g̃)ᵀ = nI, the way back for gradients, and the carried penalty."""
     kept = values > 0
     whitening = (vectors[:, kept] / values[kept].sqrt()).T / unit
     unwhitening = unit[:, None] * vectors[:, kept] * values[kept].sqrt()

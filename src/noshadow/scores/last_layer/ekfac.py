@@ -1,4 +1,6 @@
-"""EK-FAC of a softmax head: columns of every record when (classes × features)² does not fit into memory.
+"""EK-FAC of a softmax head, for heads whose exact curvature does not fit into memory.
+
+It gives the columns of every record when (classes × features)² numbers are too many to hold.
 
 One orthonormal basis of class contrasts u_b and one of features in which both Σ g̃g̃ᵀ and the
 penalty are diagonal; in their product basis only the diagonal of the curvature is kept, and it is
@@ -60,7 +62,10 @@ class EkfacCurvature:
 
 
 def ekfac_bytes(classes: int, rank: int) -> int:
-    """Memory of the factors and of one right-hand side of a refinement, float64; blocks of records come on top."""
+    """Memory of the factors and of one right-hand side of a refinement, in float64.
+
+    Blocks of records come on top.
+    """
     return 8 * (5 * classes**2 + 20 * classes * rank)
 
 
@@ -71,7 +76,9 @@ def softmax_shares(problem: SoftmaxProblem, start: int, stop: int, basis: torch.
 
 
 def class_variances(probabilities: torch.Tensor, basis: torch.Tensor) -> torch.Tensor:
-    """u_bᵀ(diag(p) − ppᵀ)u_b for each row of probabilities, (b, m−1), in the precision of the basis.
+    """u_bᵀ(diag(p) − ppᵀ)u_b for each row of probabilities, (b, m−1).
+
+    The result is in the precision of the basis.
 
     Written around the most probable class, so that nothing cancels as its probability goes to one.
     Rounding may leave it below zero; in sums that is better than a bias.
@@ -134,7 +141,10 @@ def ekfac_curvature(
 
 
 def contrast_eigenvectors(total: torch.Tensor) -> torch.Tensor:
-    """Orthonormal eigenvectors (m, m−1) of a curvature (m, m) over classes, all orthogonal to the shift that the classes share."""
+    """Orthonormal eigenvectors (m, m−1) of a curvature (m, m) over classes.
+
+    All of them are orthogonal to the shift that the classes share.
+    """
     m = len(total)
     # A reflection takes that shift to the first axis; what is left are contrasts.
     mirror = torch.full((m,), m**-0.5, dtype=torch.float64)
@@ -156,7 +166,9 @@ def diagonal(problem: SoftmaxProblem, curvature: EkfacCurvature, shares: Shares,
 
 
 def left_out_variances(curvature: EkfacCurvature, squares: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
-    """Σ_a z_a²/(Λ_ab − share_b z_a²) of each record of a block, (b, m−1): variances of its logits with itself left out.
+    """Variances of the logits of each record of a block with the record left out, (b, m−1).
+
+    The variance is Σ_a z_a²/(Λ_ab − share_b z_a²).
 
     +inf where nobody else and no penalty holds a direction in which the record has curvature.
 
@@ -236,7 +248,9 @@ class OwnCurvature:
 
 
 def own_curvature_sums(own: OwnCurvature) -> tuple[torch.Tensor, torch.Tensor]:
-    """(Tr(WH(I + WH)⁻¹), gᵀHW(I + HW)⁻¹Hg) with H = H₋ᵢ of each record, (b,) each: leverage, and newton minus influence.
+    """Leverage, and newton minus influence, of each record, (b,) each.
+
+    With H = H₋ᵢ of the record these are Tr(WH(I + WH)⁻¹) and gᵀHW(I + HW)⁻¹Hg.
 
     Exact for the eight likeliest classes beside the top one; the others add what they add when H is
     taken as diagonal over classes, for which both are sums in closed form. Exact when: m ≤ 9.
@@ -258,7 +272,9 @@ def own_curvature_sums(own: OwnCurvature) -> tuple[torch.Tensor, torch.Tensor]:
 def _diagonal_sums(
     others: torch.Tensor, diagonal: torch.Tensor, at_top: torch.Tensor, moved: torch.Tensor, weights: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The two sums of `own_curvature_sums` for diagonal H, by Sherman–Morrison around the top class: nothing cancels as its p → 1.
+    """The two sums of `own_curvature_sums` for a diagonal H.
+
+    They are found by Sherman–Morrison around the top class, so nothing cancels as its p → 1.
 
     Args:
         others: (b, c) probabilities of classes other than the top one, which has what is left.
@@ -278,7 +294,9 @@ def _diagonal_sums(
 
 
 def _leading_sums(own: OwnCurvature, values: torch.Tensor, classes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Tr M(I + M)⁻¹ and cᵀ(I + M)⁻¹c with M = RᵀHR, c = RᵀHg and W = RRᵀ on the given classes, the top one first.
+    """The two sums of `own_curvature_sums` on the given classes, the top one first.
+
+    The sums are Tr M(I + M)⁻¹ and cᵀ(I + M)⁻¹c with M = RᵀHR, c = RᵀHg and W = RRᵀ.
 
     Against the top class W = diag(u) − uuᵀ for the probabilities u of the others, so R =
     diag(√u)(I − √u√uᵀ/(1 + √(1 − Σu))).

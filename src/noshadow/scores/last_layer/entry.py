@@ -46,7 +46,9 @@ def record_scores(
     progress: bool = False,
     owner: str = OWNER,
 ) -> RecordScores:
-    """Last-layer membership scores of every training record, exact from one factorisation wherever that fits into memory.
+    """Compute last-layer membership scores of every training record.
+
+    The scores are exact, from one factorisation, wherever that fits into memory.
 
     With g̃ = [g; 1], H_ii = (I ⊗ g̃_iᵀ)𝓗⁻¹(I ⊗ g̃_i), W_i = diag(p) − ppᵀ and r_i = p − y for
     softmax: leverage Tr(W_iH_ii), influence r_iᵀH_ii r_i, newton r_iᵀH_ii(I − W_iH_ii)⁻¹r_i, loo
@@ -102,7 +104,8 @@ def record_scores(
     Example:
         >>> import numpy as np, noshadow as ns
         >>> x = np.linspace(-1, 1, 8)[:, None]
-        >>> scores = ns.record_scores(x, 2 * x, 2 * x[:, 0] + 0.1 * (-1.0) ** np.arange(8), damping=0.0)
+        >>> targets = 2 * x[:, 0] + 0.1 * (-1.0) ** np.arange(8)
+        >>> scores = ns.record_scores(x, 2 * x, targets, damping=0.0)
         >>> round(scores.effective_dof, 6), int(np.argmax(scores.loo)) in (0, 7)
         (2.0, True)
     """

@@ -38,7 +38,10 @@ class HeadDual:
 
 
 def over_records(design: Design, damping: float, *, outputs: int, max_memory: float) -> HeadDual | None:
-    """The head over its records where this costs little more than the weights do and λ > 0, else None; `outputs`: numbers a record."""
+    """The head over its records where that costs little more than over weights, else None.
+
+    It needs λ > 0. The dual has `outputs` numbers per record.
+    """
     n = len(design)
     if damping == 0 or n > MOST_RECORDS * design.rank or dual_bytes(n * outputs) > max_memory:
         return None
@@ -53,7 +56,10 @@ def over_records(design: Design, damping: float, *, outputs: int, max_memory: fl
 
 
 def single_over_records(head: HeadDual, weights: Array | None, damping: float, owner: str) -> tuple[Array, Array, SpdInverse]:
-    """(q, 1 − h) of every record of one output with curvature weights w, (n,), and the factorisation's condition and jitter.
+    """Solve for one output with curvature weights w, over records.
+
+    Returns q and 1 − h of every record, (n,) each, and the condition and jitter of the
+    factorisation.
 
     Raises:
         NumericalError: the kernel plus λ cannot be factored in float64.
@@ -68,7 +74,9 @@ def single_over_records(head: HeadDual, weights: Array | None, damping: float, o
 
 @dataclass(frozen=True, eq=False)
 class ContrastRoots:
-    """W_i = A_iA_iᵀ of softmax records with A_i (m, m−1), in contrasts to each record's likeliest class t.
+    """Roots of softmax curvatures, W_i = A_iA_iᵀ with A_i (m, m−1).
+
+    They are in contrasts to each record's likeliest class t.
 
     With u = √p off t: rows c ≠ t of A are those of R = √s·diag(u)(I − uuᵀ/(1 + √p_t)), row t
     is −√(s·p_t)·uᵀ. No entry is a difference.
@@ -117,7 +125,9 @@ def contrast_roots(problem: SoftmaxProblem) -> ContrastRoots:
 
 
 def softmax_over_records(head: HeadDual, problem: SoftmaxProblem, owner: str) -> Solved:
-    """leverage, influence, newton, loo and shift of a softmax head, in the dual of m − 1 contrasts a record.
+    """leverage, influence, newton, loo and shift of a softmax head, from its dual.
+
+    The dual has m − 1 contrasts per record.
 
     With E_i = R_iᵀH_iiR_i = [K_RC]_ii, I − E_i = λC_ii of `dual_inverse` and the residual g =
     R_it_i: leverage is the trace of E_i, influence tᵀE_it, and the move of the record's own logits
@@ -147,13 +157,19 @@ def softmax_over_records(head: HeadDual, problem: SoftmaxProblem, owner: str) ->
 
 
 def over_records_solved(columns: dict[str, Array], inverse: SpdInverse) -> Solved:
-    """Columns from the dual: 1 − h has an error of eps times the condition of the kernel at most."""
+    """The columns from the dual with their error.
+
+    1 − h has an error of at most eps times the condition of the kernel.
+    """
     error = at_most_all(float(np.finfo(float).eps) * inverse.condition)
     return Solved(columns, inverse, float(columns["leverage"].sum()), "float64", error, (NOTE,))
 
 
 def more_precise(over_weights: Solved, over_records: Solved) -> Solved:
-    """The one of smaller error; over weights none is known where all records that are nearly interpolated came out infinite."""
+    """Return the solution with the smaller error.
+
+    The error over weights is not known where all nearly interpolated records came out infinite.
+    """
     known, other = over_weights.precision_error, over_records.precision_error
     return over_records if known is None or (other is not None and other < known) else over_weights
 

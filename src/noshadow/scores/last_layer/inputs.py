@@ -20,8 +20,10 @@ from noshadow.output_scale import Part, logits_of, raised_note, settled_scale
 
 @dataclass(frozen=True, eq=False)
 class HeadInputs:
-    """A head seen through its arrays: (n, d−1) features, (n, m) outputs (logits of a classifier), targets as the task wants them,
-    weights or None, and notes on how they were read.
+    """A head seen through its arrays.
+
+    It holds (n, d−1) features, (n, m) outputs (logits of a classifier), targets as the task wants
+    them, weights or None, and notes on how they were read.
     """
 
     features: Array
@@ -35,7 +37,7 @@ class HeadInputs:
 def head_inputs(
     features: object, outputs: object, targets: object, *, task: str, sample_weight: object, owner: str, output_scale: str = "auto"
 ) -> HeadInputs:
-    """Check features, outputs, targets and weights of a head against each other and against the task.
+    """Check features, outputs, targets and weights of a head against each other and the task.
 
     Raises:
         InputError: not finite, of different lengths, fewer than two records or classes, or not what
@@ -58,7 +60,10 @@ def head_inputs(
 
 
 def plain_arrays(features: object, outputs: object, targets: object, owner: str) -> tuple[Array, Array, Array]:
-    """Features (n, d−1), outputs (n, m) and targets as given: numeric, finite, and small enough to be squared."""
+    """Read features (n, d−1), outputs (n, m) and targets as they were given.
+
+    All must be numeric, finite, and small enough to be squared.
+    """
     x = floating(numeric_array(features, owner, "features", ndim=2))
     given = floating(numeric_array(outputs, owner, "outputs", ndim=(1, 2)))
     out = given[:, None] if given.ndim == 1 else given

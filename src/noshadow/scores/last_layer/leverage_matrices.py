@@ -20,7 +20,7 @@ OWNER = "leverage_matrices"
 
 @dataclass(frozen=True, eq=False)
 class GeneralizedLeverage:
-    """Generalized leverage scores (GLS): the response of a record's own prediction to its own label.
+    """Generalized leverage scores: the response of a record's prediction to its own label.
 
     Attributes:
         matrix: (k, m, m) float64. trace, frobenius, spectral: (k,) its trace, Frobenius norm and
@@ -87,7 +87,8 @@ def leverage_matrices(
     Example:
         >>> import numpy as np, noshadow as ns
         >>> x = np.arange(6.0)[:, None]
-        >>> gls = ns.leverage_matrices(x, np.hstack([x, 3 - x]), np.array([1, 1, 1, 0, 0, 0]), damping=1.0, records=[2])
+        >>> outputs, labels = np.hstack([x, 3 - x]), np.array([1, 1, 1, 0, 0, 0])
+        >>> gls = ns.leverage_matrices(x, outputs, labels, damping=1.0, records=[2])
         >>> gls.matrix.shape, bool(abs(gls.matrix.sum(1)).max() < 1e-12)
         ((1, 2, 2), True)
     """

@@ -1,4 +1,6 @@
-"""How loss and margin change when a record's own logits move, to full relative precision for any logits and any step.
+"""How loss and margin change when a record's own logits move.
+
+The changes have full relative precision for any logits and any step.
 
 Everything is log Σ_c q_c e^{u_c} for probabilities q and moves u measured against the label's own:
 neither the loss before nor the loss after is formed, so that nothing cancels when both are tiny,
@@ -44,7 +46,9 @@ def logit_loss_changes(logits: torch.Tensor, targets: torch.Tensor, steps: torch
 
 
 def softmax_loss_changes(logits: torch.Tensor, targets: torch.Tensor, moves: torch.Tensor) -> torch.Tensor:
-    """ℓ(f + move) − ℓ(f) of softmax records, (b,): log Σ_c p_c e^{u_c}, u_c = move_c − Σ_k y_k move_k.
+    """ℓ(f + move) − ℓ(f) of softmax records, (b,).
+
+    This is log Σ_c p_c e^{u_c} with u_c = move_c − Σ_k y_k move_k.
 
     Args:
         logits: (b, m). targets: (b,) labels or (b, m) rows of probabilities. moves: (b, m).
@@ -54,7 +58,10 @@ def softmax_loss_changes(logits: torch.Tensor, targets: torch.Tensor, moves: tor
 
 
 def margin_falls(logits: torch.Tensor, labels: torch.Tensor, moves: torch.Tensor) -> torch.Tensor:
-    """φ(f) − φ(f + move), φ = f_y − log Σ_{c≠y} e^{f_c}, (b,): log Σ_{c≠y} r_c e^{move_c − move_y}, r the softmax over c ≠ y."""
+    """φ(f) − φ(f + move) with φ = f_y − log Σ_{c≠y} e^{f_c}, (b,).
+
+    This is log Σ_{c≠y} r_c e^{move_c − move_y}, where r is the softmax over c ≠ y.
+    """
     return log_mean_exp(log_others(logits, labels), moves - moves.gather(1, labels[:, None]))
 
 

@@ -1,4 +1,7 @@
-"""Margin leverage: the leverage of each record in the one-output problem of the attack's own statistic φ."""
+"""Margin leverage: each record's leverage in the one-output problem of the statistic φ.
+
+φ is the statistic that the attack itself uses.
+"""
 
 from dataclasses import dataclass
 
@@ -18,7 +21,10 @@ PROBES = 5
 
 
 def margin_gradients(problem: SoftmaxProblem, start: int, stop: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """(∂φ/∂f (b, m), w = s·p_y(1 − p_y) (b,)) of a block; ∂φ/∂f is y minus the softmax over the other classes."""
+    """∂φ/∂f (b, m) and w = s·p_y(1 − p_y) (b,) of a block of records.
+
+    ∂φ/∂f is y minus the softmax over the other classes.
+    """
     logits = block_tensor(problem.outputs, start, stop)
     targets = block_tensor(problem.targets, start, stop)
     labels = (targets if targets.ndim == 1 else targets.argmax(1))[:, None]
@@ -30,7 +36,10 @@ def margin_gradients(problem: SoftmaxProblem, start: int, stop: int) -> tuple[to
 
 @dataclass(frozen=True, eq=False)
 class MarginLeverages:
-    """h of every record, (n,) float64, and the relative error of the largest of them; None where no product was taken in float32."""
+    """h of every record, (n,) float64, and the relative error of the largest of them.
+
+    The error is None where no product was taken in float32.
+    """
 
     values: Array
     error: float | None
@@ -72,7 +81,10 @@ def margin_pairs(problem: SoftmaxProblem, start: int, stop: int, dtype: torch.dt
 
 
 def margin_columns(problem: SoftmaxProblem, forms: PairForms, *, dtype: torch.dtype, block_size: int | None, progress: bool) -> Array:
-    """h of the problem's records from the forms of the inverse curvature, (n,): w·aᵀHa = −w·Σ_{u<v} a_u a_v D_uv."""
+    """h of the problem's records from the forms of the inverse curvature, (n,).
+
+    h = w·aᵀHa = −w·Σ_{u<v} a_u a_v D_uv.
+    """
     leverage = np.empty(len(problem.design))
     for start, stop, differences in difference_blocks(problem, forms, dtype=dtype, block_size=block_size, progress=progress):
         found = (margin_pairs(problem, start, stop, dtype) * differences).sum(0)
@@ -82,7 +94,9 @@ def margin_columns(problem: SoftmaxProblem, forms: PairForms, *, dtype: torch.dt
 
 
 def _error(problem: SoftmaxProblem, contrast: ContrastInverse, values: Array) -> float:
-    """Largest relative error among the largest leverages: with v = 𝓗⁻¹x it is w(2xᵀv − vᵀ𝓗v) to first order, 𝓗 in float64.
+    """Largest relative error among the largest leverages.
+
+    With v = 𝓗⁻¹x a leverage is w(2xᵀv − vᵀ𝓗v) to first order; 𝓗 is applied in float64.
 
     Cost: 4·n·m·d flops for each of the probed records, one pass.
     """

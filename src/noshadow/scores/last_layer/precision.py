@@ -19,24 +19,37 @@ DOUBTFUL_SHARE = 1e-6
 
 
 def probe_records(columns: dict[str, Array], *, each: int = 5) -> Array:
-    """Records with the largest Newton gap and with the largest leverage, the ones a top-k list depends on."""
+    """The records with the largest Newton gap and those with the largest leverage.
+
+    A top-k list depends on these.
+    """
     newton, leverage = columns["newton"], columns["leverage"]
     return np.unique(np.concatenate([np.argsort(-newton)[:each], np.argsort(-leverage)[:each]]))
 
 
 def doubtful_gap(condition: float) -> float:
-    """The 1 − h below which a difference of float64 numbers may have lost more than `DOUBTFUL_SHARE` of it."""
+    """The value of 1 − h below which rounding may have taken a large share of it.
+
+    Below it a difference of float64 numbers may have lost more than `DOUBTFUL_SHARE` of 1 − h.
+    """
     return float(np.finfo(float).eps) * condition / DOUBTFUL_SHARE
 
 
 def nearly_interpolated(columns: dict[str, Array], gaps: Array, condition: float, *, each: int = 5) -> Array:
-    """Of the records with finite scores and a doubtful 1 − h: those of smallest 1 − h and of largest shift; none where there are none."""
+    """Choose records with finite scores and a doubtful 1 − h.
+
+    These are the ones with the smallest 1 − h and those with the largest shift. The result is empty
+    where no record is doubtful.
+    """
     near = np.flatnonzero(np.isfinite(columns["newton"]) & (gaps < doubtful_gap(condition)))
     return np.unique(np.concatenate([near[np.argsort(gaps[near])[:each]], near[np.argsort(-columns["shift"][near])[:each]]]))
 
 
 def rounding_note(error: float, condition: float, gap: float) -> Note:
-    """What is said when 1 − h of a record is so small that float64 cannot hold what is left of the curvature without it."""
+    """The note for a record whose 1 − h is too small for float64.
+
+    Float64 cannot then hold what is left of the curvature without the record.
+    """
     return Note(
         f"records are nearly interpolated (1 − leverage down to {gap:.0e}): rounding in float64 moved their newton, loo and shift by up to "
         f"{error:.1e} (condition {condition / gap:.0e} without the record), raise the damping",
@@ -75,7 +88,10 @@ def newton_error(problem: SoftmaxProblem, contrast: ContrastInverse, probes: Arr
 def float64_error(
     problem: SoftmaxProblem, contrast: ContrastInverse, probes: Array, directions: torch.Tensor, columns: dict[str, Array]
 ) -> float:
-    """Largest relative error of newton and shift over the probed records of a run in float64, to first order; 1 where no digit is left."""
+    """Largest relative error of newton and shift over the probed records of a float64 run.
+
+    The error is to first order; it is 1 where no digit is left.
+    """
     own = probe_problem(problem, probes)
     steps = probe_steps(own, contrast, directions)
     products = curvature_products(problem, steps)
@@ -84,7 +100,11 @@ def float64_error(
 
 
 def at_most_all(error: float) -> float:
-    """A relative error that may be larger than the number itself, or not a number, as 1: nothing is left then."""
+    """Limit a relative error to 1.
+
+    An error larger than the number itself, or one that is not a number, means that no digit is
+    left.
+    """
     return min(error, 1.0) if np.isfinite(error) else 1.0
 
 
@@ -101,7 +121,10 @@ def probe_problem(problem: SoftmaxProblem, probes: Array) -> SoftmaxProblem:
 
 
 def probe_steps(own: SoftmaxProblem, contrast: ContrastInverse, directions: torch.Tensor) -> torch.Tensor:
-    """v = 𝓗⁻¹(direction ⊗ g̃) of the k probed records with the approximate inverse, (k, m, r), summing to zero over classes."""
+    """v = 𝓗⁻¹(direction ⊗ g̃) of the k probed records with the approximate inverse, (k, m, r).
+
+    The steps sum to zero over classes.
+    """
     k, r = len(directions), own.design.rank
     right = directions[:, :, None] * own.design.rows(0, k, torch.float64).T[:, None, :]
     reduced = right[:, contrast.others].reshape(k, -1)
@@ -128,7 +151,7 @@ def first_order_error(own: SoftmaxProblem, steps: torch.Tensor, products: torch.
 
 
 def refined_shift_error(own: SoftmaxProblem, contrast: ContrastInverse, steps: torch.Tensor, products: torch.Tensor, shift: Array) -> float:
-    """Largest relative distance of the reported shifts from those after one more step of refinement.
+    """Largest relative change of the reported shifts under one more step of refinement.
 
     With ρ = x − 𝓗₋ᵢv as in `newton_error` the own logits still lack L𝓗₋ᵢ⁻¹ρ = (I − H_iiW_i)⁻¹L𝓗⁻¹ρ,
     L the map from weights to the record's logits: what rounding did to each class, also to one that

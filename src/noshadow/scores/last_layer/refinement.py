@@ -1,4 +1,6 @@
-"""Exact influence, newton, loo and shift of a few records of a head too big to factor, by conjugate gradients.
+"""Exact influence, newton, loo and shift of a few records by conjugate gradients.
+
+This serves heads that are too big to factor.
 
 The unknowns are heads in the coordinates of EK-FAC, scaled so that its approximation of the
 curvature is the identity: the norm of a residual there is, up to the quality of that approximation,
@@ -68,14 +70,22 @@ class Refinement:
 
 @dataclass(frozen=True, eq=False)
 class Conditioning:
-    """What stands before a product over all records: (m, r, r) blocks of the classes, likely classes; None: not worth it or too big."""
+    """The preconditioners that stand before a product over all records.
+
+    They are the (m, r, r) blocks of the classes and the likely classes. Either is None where it is
+    not worth it or too big.
+    """
 
     factors: torch.Tensor | None
     likely: LikelyClasses | None
 
 
 def conditioning(problem: SoftmaxProblem, curvature: EkfacCurvature, max_memory: float) -> Conditioning:
-    """Blocks of the classes where they fit, likely classes where they are few and a product is expensive."""
+    """Prepare the preconditioners that pay for this head.
+
+    The blocks of the classes are used where they fit, the likely classes where they are few and a
+    product is expensive.
+    """
     fits = class_blocks_bytes(problem) <= BLOCKS_SHARE * max_memory
     factors = class_blocks(problem, curvature, LEAST_PROBABILITY) if fits else None
     likely = None
@@ -86,7 +96,10 @@ def conditioning(problem: SoftmaxProblem, curvature: EkfacCurvature, max_memory:
 
 
 def systems_at_once(problem: SoftmaxProblem, max_memory: float) -> int:
-    """How many right-hand sides to hold at a time: about fourteen float64 copies of a head each, in half of the memory."""
+    """How many right-hand sides to hold at a time.
+
+    Each takes about fourteen float64 copies of a head, and half of the memory is used.
+    """
     return max(1, int(0.5 * max_memory / (14 * 8 * problem.classes * problem.design.rank)))
 
 
@@ -102,7 +115,9 @@ def refined(
     owner: str,
     before: Conditioning | None = None,
 ) -> Refinement:
-    """Exact influence (𝓗v = x) and newton, loo, shift (𝓗₋ᵢv = x) of the given records, x = r_i ⊗ g̃_i.
+    """Solve exactly for influence, newton, loo and shift of the given records.
+
+    With x = r_i ⊗ g̃_i, influence comes from 𝓗v = x, and newton, loo and shift from 𝓗₋ᵢv = x.
 
     Args:
         records: (k,) row numbers. wanted: column names; the systems behind other columns are not
@@ -157,7 +172,10 @@ def _solved(
     dtype: torch.dtype,
     owner: str,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """xᵀv (k,), the record's own logits under v (k, m), relative residuals and iterations of each system."""
+    """xᵀv (k,), the record's own logits under v (k, m), relative residuals and iterations.
+
+    There is one of each per system.
+    """
     records = np.array([record for record, _ in systems])
     left_out = torch.tensor([record if without else -1 for record, without in systems])
     residuals, rows = _own(problem, records)

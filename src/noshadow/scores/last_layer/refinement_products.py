@@ -1,4 +1,4 @@
-"""Products with the curvature of a softmax head too big to factor, and what conditions an iteration on them.
+"""Products with the curvature of a softmax head too big to factor, and preconditioners.
 
 Heads are in the coordinates of EK-FAC, scaled so that its approximation of the curvature is the
 identity, S𝓗S with S = Λ^{−½}.
@@ -21,7 +21,9 @@ Product = Callable[[torch.Tensor], torch.Tensor]
 
 
 def full_product(problem: SoftmaxProblem, curvature: EkfacCurvature, left_out: torch.Tensor, dtype: torch.dtype) -> Product:
-    """Y ↦ S𝓗SY on heads (k, m−1, r) in scaled EK-FAC coordinates, S = Λ^{−½}; column k without the record `left_out[k]` (−1: with all).
+    """Y ↦ S𝓗SY on heads (k, m−1, r) in scaled EK-FAC coordinates, S = Λ^{−½}.
+
+    Column k leaves out the record `left_out[k]`; −1 leaves out none.
 
     Products over records in `dtype`, sums in float64. Columns of zeros are skipped.
     Cost: 4·n·m·d flops a column.
@@ -56,7 +58,9 @@ def full_product(problem: SoftmaxProblem, curvature: EkfacCurvature, left_out: t
 
 @dataclass(frozen=True, eq=False)
 class LikelyClasses:
-    """Probabilities that matter, class by class: entries offsets[c] … offsets[c+1] belong to class c.
+    """The probabilities that matter, class by class.
+
+    Entries offsets[c] … offsets[c+1] belong to class c.
 
     records: (z,) row numbers. probabilities: (z,) float32, all ≥ the least but for a record's top
     class. rest: (m,) float32, the sum of those left out, times their weights.
@@ -84,7 +88,9 @@ def likely_classes(problem: SoftmaxProblem, least: float) -> LikelyClasses:
 
 
 def likely_product(problem: SoftmaxProblem, curvature: EkfacCurvature, left_out: torch.Tensor, likely: LikelyClasses) -> Product:
-    """As `full_product`, from the likely classes and, in place of the others, their sum spread over all directions alike; float32.
+    """As `full_product`, but from the likely classes only, in float32.
+
+    The sum of the other classes is spread over all directions alike.
 
     Cost: 4·z·d flops a column for z probabilities kept, and two readings of their z rows for all
         columns together.
@@ -134,7 +140,9 @@ def class_blocks_bytes(problem: SoftmaxProblem) -> int:
 
 
 def class_blocks(problem: SoftmaxProblem, curvature: EkfacCurvature, least: float) -> torch.Tensor:
-    """T_c with (T_cᵀT_c)⁻¹ = Σ_j s·p_jc(1 − p_jc) z_jz_jᵀ + λD, the curvature of each class alone, (m, r, r) float32.
+    """Factors T_c of the inverse curvature of each class alone, (m, r, r) float32.
+
+    (T_cᵀT_c)⁻¹ = Σ_j s·p_jc(1 − p_jc) z_jz_jᵀ + λD.
 
     Approximates: records with p(1 − p) below `least` count in their sum alone, as if spread over
         all directions alike; a block that rounding made indefinite keeps its diagonal alone. It
@@ -168,7 +176,9 @@ def class_blocks(problem: SoftmaxProblem, curvature: EkfacCurvature, least: floa
 
 
 def class_blocks_solution(curvature: EkfacCurvature, factors: torch.Tensor) -> Product:
-    """Y ↦ the heads whose curvature, class by class alone, is Y: in scaled EK-FAC coordinates, between contrasts.
+    """Return the map from Y to the heads whose curvature, class by class alone, is Y.
+
+    Heads are in scaled EK-FAC coordinates, between contrasts.
 
     Positive definite whatever is rounded, as a square. Columns of zeros are skipped. Cost:
     4·m·r(m + r) flops a column.

@@ -1,4 +1,7 @@
-"""Exact scores where one number per record, its leverage, says everything: regression and one logit."""
+"""Exact scores of regressions and single logits, where the leverage says everything.
+
+There is one leverage per record.
+"""
 
 from dataclasses import dataclass
 
@@ -65,7 +68,10 @@ def self_influences(design: Design, inverse: torch.Tensor, *, block_size: int | 
 
 
 def single_solved(columns: dict[str, Array], inverse: SpdInverse) -> Solved:
-    """The columns with a bound on their error where records are nearly interpolated: eps·condition/(1 − h)."""
+    """The columns with a bound on their error where records are nearly interpolated.
+
+    The bound is eps·condition/(1 − h).
+    """
     left = 1.0 - columns["leverage"]
     near = left[(left > INTERPOLATED) & (left < doubtful_gap(inverse.condition))]
     dof = float(columns["leverage"].sum())

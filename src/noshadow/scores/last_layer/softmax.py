@@ -108,7 +108,9 @@ def newton_step(square: torch.Tensor, probabilities: torch.Tensor, residuals: to
 def block_columns(
     problem: SoftmaxProblem, start: int, stop: int, differences: torch.Tensor
 ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-    """Score columns of one block, `SHIFT_ROUNDING` and `LEFT_OUT_GAP` beside them, and the Newton directions (b, m).
+    """Score columns of one block and the Newton directions (b, m).
+
+    `SHIFT_ROUNDING` and `LEFT_OUT_GAP` stand beside the score columns.
 
     Reference: leverage [GLS] Prop. C.2 in probability space (erratum 3); influence and newton [RET]
         Props. B.3–B.4.
@@ -139,7 +141,9 @@ def block_columns(
 def move_columns(
     outputs: Array, targets: Array, sample_weight: Array | None, start: int, stop: int, residuals: torch.Tensor, move: torch.Tensor
 ) -> dict[str, torch.Tensor]:
-    """newton, loo and shift of a block whose own logits move by `move` (b, m) when the record is left out.
+    """newton, loo and shift of a block of records.
+
+    The record's own logits move by `move` (b, m) when it is left out.
 
     Args:
         outputs, targets, sample_weight: of all records. residuals: (b, m) s·(p − y) of the block.

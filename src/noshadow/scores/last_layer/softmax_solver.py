@@ -1,4 +1,7 @@
-"""Softmax columns end to end: choose a method and a precision, factor, walk the records, measure the error."""
+"""Softmax columns from start to end.
+
+Choose a method and a precision, factor, walk the records and measure the error.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -83,7 +86,10 @@ def softmax_columns(
 
 
 def _with_margins(problem: SoftmaxProblem, solved: Solved, precision: str, *, block_size: int | None, progress: bool) -> Solved:
-    """The margin leverages beside the others, in the precision that these have; in float64 where "auto" finds float32 not to be enough."""
+    """Add the margin leverages to the other columns, in the precision of these.
+
+    They are computed in float64 where "auto" finds that float32 is not enough.
+    """
     try:
         dtype = torch.float32 if solved.precision == "mixed" else torch.float64
         found = margin_leverages(problem, dtype=dtype, block_size=block_size, progress=progress)
@@ -184,7 +190,10 @@ class SolverOptions:
 
 
 def softmax_solution(problem: SoftmaxProblem, wanted: Sequence[str], options: SolverOptions, owner: str) -> HeadSolution:
-    """All wanted columns by the named method; "auto" is the exact one where its curvature fits into the memory, else EK-FAC with a note."""
+    """All wanted columns by the named method.
+
+    "auto" is the exact method where its curvature fits into the memory, else EK-FAC with a note.
+    """
     need = curvature_bytes(problem.classes, problem.design.rank)
     walk: Any = {"block_size": options.block_size, "progress": options.progress, "owner": owner}
     if options.method == "exact" or (options.method == "auto" and need <= options.max_memory):
@@ -246,7 +255,10 @@ def _ekfac_solved(
 
 
 def _rounding_error(problem: SoftmaxProblem, curvature: EkfacCurvature, columns: dict[str, Array]) -> float:
-    """What float32 did to the riskiest records: largest relative change of newton and shift, measured."""
+    """Measure what float32 did to the riskiest records.
+
+    Returns the largest relative change of newton and shift.
+    """
     worst = 0.0
     for i in map(int, probe_records(columns)):
         precise = ekfac_block_columns(problem, curvature, i, i + 1, torch.float64)

@@ -22,7 +22,10 @@ LEAST_EXPONENT = -300.0
 
 @dataclass(frozen=True, eq=False)
 class SelfResponse:
-    """How a block of records answers to itself: images M = H_iiR_i (b, m, c), gaps I − R_iᵀH_iiR_i (b, c, c)."""
+    """How a block of records responds to itself.
+
+    It holds the images M = H_iiR_i (b, m, c) and the gaps I − R_iᵀH_iiR_i (b, c, c).
+    """
 
     images: Tensor
     gaps: Tensor
@@ -30,7 +33,9 @@ class SelfResponse:
 
 @dataclass(frozen=True, eq=False)
 class Roots:
-    """R_i = diag(scale)·mixing of a block, R_iR_iᵀ = W_i: scale (b, c), mixing (b, c, c) or None for the identity.
+    """Roots of the curvature weights of a block: R_i = diag(scale)·mixing with R_iR_iᵀ = W_i.
+
+    The scale is (b, c); the mixing is (b, c, c), or None for the identity.
 
     Squared loss: √s·I. Margin: √w. Softmax: √s·diag(√p)(I − √p√pᵀ), whose second factor is a
     projection.
@@ -107,7 +112,10 @@ def many_output_columns(problem: NetworkProblem, start: int, stop: int, response
 
 
 def _squared_loss_gaps(problem: NetworkProblem, start: int, stop: int, own: Tensor, move: Tensor) -> dict[str, Tensor]:
-    """newton, loo and shift of the squared loss; `move` belongs to 2(f − y), twice the step in JᵀJ's convention."""
+    """newton, loo and shift of the squared loss.
+
+    `move` belongs to 2(f − y), twice the step in JᵀJ's convention.
+    """
     step = 0.5 * move
     error = block_tensor(problem.targets, start, stop) - block_tensor(problem.outputs, start, stop)
     weight = torch.from_numpy(problem.weights()[start:stop])

@@ -50,7 +50,9 @@ def curvature_product(
     seed: int,
     progress: bool,
 ) -> Product:
-    """The map V (c, p) → V·C with C the undamped curvature summed over the records; rows of zeros cost nothing.
+    """The map V (c, p) → V·C with C the undamped curvature summed over the records.
+
+    Rows of zeros cost nothing.
 
     "gauss_newton": C = Σ_j J_jᵀW_jJ_j, by v ↦ Jv and u ↦ Jᵀu. "hessian": the second derivative
     itself, by the derivative of the gradient.
@@ -114,14 +116,21 @@ def _batch_product(network: Network, batch: Batch, targets: Tensor, task: str, c
 
 
 def _linearised(function: Callable[[Tree], Tensor], parameters: Tree) -> tuple[Tensor, Callable[[Tensor], Tree], Callable[[Tree], Tensor]]:
-    """The function's value, u ↦ Jᵀu and v ↦ Jv, all by derivatives back: more modules have two of those than one forward."""
+    """The function's value, u ↦ Jᵀu and v ↦ Jv, all by backward derivatives.
+
+    More modules have two backward derivatives than one forward derivative.
+    """
     value, transposed = vjp(function, parameters)[:2]
     twice = vjp(transposed, torch.ones_like(value))[1]  # linear in u: any u will do
     return value, lambda cotangent: transposed(cotangent)[0], lambda direction: twice((direction,))[0]
 
 
 def output_curvature(outputs: Tensor, vectors: Tensor, task: str) -> Tensor:
-    """W_j v for each row: (diag p − ppᵀ)v of a softmax, p(1 − p)v of one logit, v itself (½ of 2v) of the squared loss."""
+    """W_j v for each row.
+
+    This is (diag p − ppᵀ)v for a softmax, p(1 − p)v for one logit, and v itself (½ of 2v) for the
+    squared loss.
+    """
     if task == "regression":
         return vectors
     if task == "binary":
@@ -151,7 +160,10 @@ def _one_record(network: Network, point: Batch) -> Callable[[Tree], Tensor]:
 
 
 def over_columns(network: Network, function: Callable[[Any], Any], columns: Any) -> Any:
-    """The function of each column, all at once, or one after the other where the network is not to be vectorised."""
+    """Apply the function to each column.
+
+    All columns go at once, or one after the other where the network is not to be vectorised.
+    """
     if network.unvectorised == "refuse":
         return vmap(function, randomness="same")(columns)
     count = len(columns if isinstance(columns, Tensor) else next(iter(columns.values())))

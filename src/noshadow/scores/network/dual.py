@@ -1,4 +1,7 @@
-"""The Gauss–Newton leave-one-out step in its dual form: one factorisation over records instead of over parameters."""
+"""The Gauss–Newton leave-one-out step in its dual form.
+
+It needs one factorisation over records instead of one over parameters.
+"""
 
 from dataclasses import dataclass
 
@@ -59,7 +62,10 @@ def scaled_kernel(kernel: Tensor, problem: NetworkProblem) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class DualInverse:
-    """What every column is made of: C with I − R_iᵀH_iiR_i = λC_ii, and what unpenalised weights add to R_iᵀH_iiR_i = [K_RC]_ii.
+    """The matrices that every column is made of.
+
+    C gives I − R_iᵀH_iiR_i = λC_ii, and `free` and `lift` give what unpenalised weights add to
+    R_iᵀH_iiR_i = [K_RC]_ii.
 
     matrix: (N, N) C. free, lift: (N, f) and (f, N), whose product is added to K_RC; None without
     unpenalised weights.
@@ -83,7 +89,9 @@ class DualInverse:
 
 
 def dual_columns(kernel: Tensor, problem: NetworkProblem, *, damping: float, owner: str) -> DualColumns:
-    """All columns from K_R = RᵀKR: with C = (K_R + λI)⁻¹, I − R_iᵀH_iiR_i = λC_ii and R_iᵀH_iiR_i = [K_RC]_ii.
+    """Compute all columns from K_R = RᵀKR.
+
+    With C = (K_R + λI)⁻¹, I − R_iᵀH_iiR_i = λC_ii and R_iᵀH_iiR_i = [K_RC]_ii.
 
     Neither is a difference of large numbers, so h keeps its digits as w → 0 and 1 − h as h → 1.
 
@@ -117,7 +125,9 @@ def dual_leverages(kernel: Tensor, inverse: DualInverse, damping: float) -> tupl
 
 
 def dual_inverse(kernel: Tensor, damping: float, owner: str, *, free: Tensor | None = None) -> DualInverse:
-    """C = M⁻¹, M = K_R + λI; with unpenalised weights C = M⁻¹ − M⁻¹Z(ZᵀM⁻¹Z)⁻¹ZᵀM⁻¹, the same with their fit taken off.
+    """C = M⁻¹ with M = K_R + λI, less the fit of unpenalised weights.
+
+    With unpenalised weights C = M⁻¹ − M⁻¹Z(ZᵀM⁻¹Z)⁻¹ZᵀM⁻¹.
 
     Args:
         kernel: (N, N) K_R of the penalised weights, left as it is. damping: λ > 0.
@@ -153,8 +163,10 @@ def _damped_inverse(kernel: Tensor, damping: float, owner: str) -> SpdInverse:
 def _self_response(
     kernel: Tensor, inverse: DualInverse, problem: NetworkProblem, damping: float, start: int, stop: int
 ) -> tuple[SelfResponse, float]:
-    """M_i = H_iiR_i and λC_ii of a block, and Σ Tr(R_iᵀM_i). R_iᵀM_i = [K_RC]_ii, and dividing by the scale takes R_iᵀ off
-    again, up to a move of all logits together that no column sees.
+    """M_i = H_iiR_i and λC_ii of a block, and Σ Tr(R_iᵀM_i).
+
+    R_iᵀM_i = [K_RC]_ii, and dividing by the scale takes R_iᵀ off again, up to a move of all logits
+    together that no column sees.
     """
     c = problem.columns
     at = [slice(i * c, (i + 1) * c) for i in range(start, stop)]

@@ -1,4 +1,7 @@
-"""`network_scores`: leave-one-out scores over many layers of a trained module, from one factorisation."""
+"""`network_scores`: leave-one-out scores over many layers of a trained module.
+
+They come from one factorisation.
+"""
 
 import time
 from collections.abc import Sequence
@@ -56,7 +59,9 @@ def network_scores(
     seed: int = 0,
     owner: str = OWNER,
 ) -> RecordScores:
-    """Leave-one-out scores of every training record over many layers: one Gauss–Newton step without the record.
+    """Compute leave-one-out scores of every training record over many layers.
+
+    The scores take one Gauss–Newton step without the record.
 
     With J the Jacobian (n × p) of one output a record, K = JJᵀ, K_w = w^½Kw^½ and C = (K_w + λI)⁻¹:
     h_i = [K_wC]_ii = 1 − λC_ii, q_i = h_i/w_i. Regression (w = 1): leverage h and the gaps of
@@ -115,7 +120,8 @@ def network_scores(
     Example:
         >>> import torch, noshadow as ns
         >>> x = torch.linspace(-1, 1, 12)[:, None]
-        >>> model = torch.nn.Sequential(torch.nn.Linear(1, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+        >>> hidden, head = torch.nn.Linear(1, 4), torch.nn.Linear(4, 1)
+        >>> model = torch.nn.Sequential(hidden, torch.nn.Tanh(), head)
         >>> scores = ns.network_scores(model, (x, x[:, 0] ** 2), damping=0.1)
         >>> scores.parameters, scores.method, bool((scores.leverage < 1).all())
         (13, 'dual', True)
@@ -158,7 +164,9 @@ def damping_sweep(
     progress: bool = False,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Effective degrees of freedom and order of the records as the damping moves around the training's own λ.
+    """Effective degrees of freedom and order of the records for several dampings.
+
+    The damping moves around the training's own λ.
 
     Args:
         factors: multiples of λ, each > 0. Others as in `network_scores`.
@@ -174,7 +182,8 @@ def damping_sweep(
     Example:
         >>> import torch, noshadow as ns
         >>> x = torch.linspace(-1, 1, 12)[:, None]
-        >>> table = ns.damping_sweep(torch.nn.Linear(1, 1), (x, x[:, 0] ** 2), weight_decay=0.1, factors=(1.0, 10.0))
+        >>> model, train = torch.nn.Linear(1, 1), (x, x[:, 0] ** 2)
+        >>> table = ns.damping_sweep(model, train, weight_decay=0.1, factors=(1.0, 10.0))
         >>> bool(table.effective_dof.is_monotonic_decreasing)
         True
     """

@@ -1,4 +1,4 @@
-"""Layers whose gradients are kept in factors instead of being formed: plain linear layers and plain lookup tables.
+"""Layers whose gradients are kept in factors: plain linear layers and lookup tables.
 
 A linear layer that runs once on one row a record has the outer product of what came in and of the
 slope of what came out as its gradient. A table of embeddings that is looked up once has the slopes
@@ -19,7 +19,9 @@ from noshadow.views.network import Network
 
 @dataclass(frozen=True, eq=False)
 class Factors:
-    """Gradients of one plain linear layer in factors: weight gradient Δ ⊗ A, bias gradient Δ (if it has a trainable bias).
+    """Gradients of one plain linear layer in factors.
+
+    The weight gradient is Δ ⊗ A; the bias gradient is Δ if the layer has a trainable bias.
 
     inputs: (b, d_in) A. slopes: (b, d_out) Δ. bias: whether the bias counts.
     """
@@ -54,7 +56,10 @@ class Lookups:
 
 @dataclass(frozen=True, eq=False)
 class RecordGradients:
-    """Gradients of one scalar a record: factors of plain layers by module name, (b, …) tensors of other parameters."""
+    """Gradients of one scalar per record.
+
+    It holds factors of plain layers by module name, and (b, …) tensors of other parameters.
+    """
 
     factors: dict[str, Factors]
     lookups: dict[str, Lookups]
@@ -72,7 +77,11 @@ class PlainLinear:
 
 @dataclass(frozen=True)
 class PlainLookup:
-    """A lookup table whose gradient is taken in factors: (size, width), the row that is padding, rows asked for by a record."""
+    """A lookup table whose gradient is taken in factors.
+
+    It holds the (size, width) of the table, the row that is padding, and the rows that a record
+    asks for.
+    """
 
     name: str
     parameters: tuple[str, ...]
@@ -86,7 +95,10 @@ Plain = PlainLinear | PlainLookup
 
 
 def candidates(network: Network, few: Batch) -> tuple[Plain, ...]:
-    """Layers among the chosen ones that run once, on one row of inputs a record, and whose weight is trainable and their own.
+    """Choose layers whose gradients may be kept in factors.
+
+    A layer must run once, on one row of inputs per record, and its weight must be trainable and its
+    own.
 
     A table of no more rows than a record asks for is left out: its gradient is no larger than its
     factors.
@@ -125,7 +137,10 @@ def hooked(network: Network, hooks: dict[nn.Module, Callable[..., Any]], args: A
 
 
 def probe_zeros(network: Network, plain: tuple[Plain, ...], args: Any, kwargs: Any) -> dict[str, Tensor]:
-    """Zeros of the shape of each plain layer's output for one record, the record passed: what the slopes are taken in."""
+    """Zeros of the shape of each plain layer's output for the one record passed.
+
+    The slopes are taken with respect to these zeros.
+    """
     modules = dict(network.module.named_modules())
     linears = [layer.name for layer in plain if isinstance(layer, PlainLinear)]
     shapes: dict[str, tuple[int, ...]] = {name: (1, modules[name].out_features) for name in linears}
@@ -145,7 +160,10 @@ def probe_zeros(network: Network, plain: tuple[Plain, ...], args: Any, kwargs: A
 
 
 def lookups(layer: PlainLookup, rows: Tensor, slopes: Tensor) -> Lookups:
-    """The gradient of a table from what each record asked for (b, …) and the slopes of what it got (b, …, d)."""
+    """The gradient of a lookup table in factors.
+
+    It comes from the rows each record asked for (b, …) and the slopes of what it got (b, …, d).
+    """
     numbers, flat = rows.reshape(len(rows), -1), slopes.reshape(len(rows), -1, layer.width)
     if layer.padding is not None:
         flat = flat * (numbers != layer.padding)[:, :, None]

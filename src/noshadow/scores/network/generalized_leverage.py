@@ -1,4 +1,7 @@
-"""`generalized_leverage` and `network_influence`: chosen records over any layers of a trained module, by conjugate gradients."""
+"""`generalized_leverage` and `network_influence`: chosen records over any layers.
+
+Both solve with the curvature of a trained module by conjugate gradients.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -76,7 +79,9 @@ def generalized_leverage(
     progress: bool = False,
     seed: int = 0,
 ) -> GeneralizedLeverage:
-    """GLS matrix of each chosen record over the chosen layers: how its prediction answers to its own label.
+    """GLS matrix of each chosen record: how its prediction responds to its own label.
+
+    The response is taken over the chosen layers.
 
     With J_i the Jacobian (m × p) of the outputs and 𝓗 = C + λI: H_ii = J_i𝓗⁻¹J_iᵀ in logit space,
     W_iH_ii in probability space; a regression has H_ii in both. C is Σ_j J_jᵀW_jJ_j
@@ -141,7 +146,8 @@ def generalized_leverage(
         >>> from noshadow.scores.network.generalized_leverage import generalized_leverage
         >>> x = torch.linspace(-1, 1, 12)[:, None]
         >>> net = torch.nn.Sequential(torch.nn.Linear(1, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
-        >>> gls = generalized_leverage(net, (x, x[:, 0] ** 2), (x[:3], x[:3, 0] ** 2), layers="all", damping=0.1)
+        >>> train, points = (x, x[:, 0] ** 2), (x[:3], x[:3, 0] ** 2)
+        >>> gls = generalized_leverage(net, train, points, layers="all", damping=0.1)
         >>> gls.matrix.shape, bool(gls.converged.all()), bool((gls.trace < 1).all())
         ((3, 1, 1), True, True)
     """
@@ -198,7 +204,9 @@ def network_influence(
     progress: bool = False,
     seed: int = 0,
 ) -> NetworkInfluence:
-    """Influence ∇ℓ_iᵀ(∇²Σℓ + penalty)⁻¹∇ℓ_i of each chosen record on its own loss over the chosen layers.
+    """Influence of each chosen record on its own loss over the chosen layers.
+
+    The influence is ∇ℓ_iᵀ(∇²Σℓ + penalty)⁻¹∇ℓ_i.
 
     Cross-entropy: ∇ℓ_iᵀ𝓗⁻¹∇ℓ_i; squared loss: ½∇ℓ_iᵀ𝓗⁻¹∇ℓ_i, as 𝓗 = C + λI is half the curvature
     there. On the last layer that is the column `influence` of `record_scores`. Influence by the
@@ -257,7 +265,10 @@ def network_influence(
 
 
 def _label_basis(m: int, task: str, space: str) -> Tensor:
-    """Orthonormal columns in which the labels move: all of them, class contrasts before the shift of all classes.
+    """Orthonormal columns in which the labels move.
+
+    For a softmax, class contrasts come before the shift of all classes, which logit space leaves
+    out.
 
     The curvature knows next to nothing of that shift, so columns that mix it with contrasts
     converge more slowly.
@@ -271,7 +282,10 @@ def _label_basis(m: int, task: str, space: str) -> Tensor:
 
 
 def _matrices(responses: Array, basis: Tensor, outputs: Array, task: str, space: str) -> Array:
-    """GLS matrices (k, m, m) from the answers (k, c, m) of the outputs to labels moved along c directions."""
+    """GLS matrices (k, m, m) from the responses (k, c, m) of the outputs.
+
+    The labels are moved along c directions.
+    """
     answers = torch.from_numpy(responses)
     if space == "probability" and task != "regression":
         answers = output_curvature(torch.from_numpy(outputs)[:, None, :], answers, task)

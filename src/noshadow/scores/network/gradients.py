@@ -39,7 +39,10 @@ Differentiated = Callable[[Batch, Tensor], list[RecordGradients]]
 
 @contextmanager
 def record_differentiation(network: Network, probe: Batch) -> Iterator[tuple[Differentiated, tuple[Plain, ...]]]:
-    """A function (batch, cotangents (b, c, m)) → c RecordGradients of Σ_k cotangent_k·output_k, and the layers it takes in factors.
+    """Return a function that differentiates records, and the layers it takes in factors.
+
+    The function maps (batch, cotangents (b, c, m)) to c RecordGradients of Σ_k
+    cotangent_k·output_k.
 
     Which layers are plain is tried on a few records, not guessed: a layer whose factors do not give
     the full gradient is differentiated in full. So is it tried that records do not depend on each

@@ -1,4 +1,7 @@
-"""How outputs of chosen records answer when the damped curvature of a network is inverted: J(C + λI)⁻¹Jᵀu by batched CG."""
+"""How outputs of chosen records respond when a network's damped curvature is inverted.
+
+The responses J(C + λI)⁻¹Jᵀu are found by batched conjugate gradients.
+"""
 
 from dataclasses import dataclass
 
@@ -181,7 +184,10 @@ def _operators(
 
 
 def _require_symmetric(product: Product, network: Network, seed: int) -> None:
-    """Second derivatives that torch gets wrong show as uᵀHv ≠ vᵀHu; conjugate gradients would hide it."""
+    """Refuse second derivatives that torch gets wrong, which show as uᵀHv ≠ vᵀHu.
+
+    Conjugate gradients would hide the asymmetry.
+    """
     draw = torch.Generator().manual_seed(seed)
     pair = torch.randn((2, network.size), generator=draw, dtype=torch.float64).to(network.device)
     image = product(pair)
@@ -210,7 +216,10 @@ class _Part:
 
 
 def _solved(network: Network, points: Points, rows: Tensor, along: Tensor, operators: _Operators, solver: Solver) -> _Part:
-    """Right-hand sides J_iᵀu of directions `along` (c, m) at points `rows` (c,), solved together."""
+    """Solve right-hand sides J_iᵀu together.
+
+    The directions u are `along` (c, m) and the points are `rows` (c,).
+    """
     own = [(points.batches[i], rows == i) for i in dict.fromkeys(rows.tolist())]
     right = torch.cat([pulled_back(network, point, along[mine]) for point, mine in own])
     if not bool(right.isfinite().all()):

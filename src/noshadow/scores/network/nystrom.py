@@ -17,7 +17,11 @@ STEPS = 2
 
 
 def sketch_rank(asked: int | str, *, columns: int, size: int, memory: float) -> int:
-    """Number of random vectors: as asked for, or by the number of right-hand sides and the room (four copies) for "auto"."""
+    """Number of random vectors of the sketch.
+
+    It is as asked for; "auto" sets it by the number of right-hand sides and the room for four
+    copies.
+    """
     if not isinstance(asked, str):
         return min(asked, size)
     rank = min(LARGEST_RANK, STEPS * columns, size, int(memory / (4 * 8 * size)))
@@ -27,7 +31,9 @@ def sketch_rank(asked: int | str, *, columns: int, size: int, memory: float) -> 
 def nystrom_preconditioner(
     product: Product, *, size: int, rank: int, damping: float, precision: str, seed: int, device: torch.device
 ) -> Callable[[Tensor], Tensor] | None:
-    """X ↦ P⁻¹X with P ≈ C + λI on the directions in which C is largest, and the identity elsewhere; None if C vanishes.
+    """X ↦ P⁻¹X with P ≈ C + λI on the directions in which C is largest; None if C vanishes.
+
+    On all other directions the map is the identity.
 
     With Ω random and orthonormal, C ≈ CΩᵀ(ΩCΩᵀ)⁺ΩC = UΛUᵀ, and P⁻¹ = (Λ_min + λ)U(Λ + λ)⁻¹Uᵀ + (I −
     UUᵀ). P is positive definite whatever the sketch missed, so it changes how fast a solve ends and

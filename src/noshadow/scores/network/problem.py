@@ -1,4 +1,7 @@
-"""What the Gauss–Newton problem of a network is made of besides its Jacobian: outputs, residuals, curvature weights."""
+"""The parts of a network's Gauss–Newton problem besides its Jacobian.
+
+These are outputs, residuals and curvature weights.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -79,7 +82,10 @@ class NetworkProblem:
         return (-others).scatter(1, labels, 1.0)[:, None, :]
 
     def one_logit(self) -> tuple[Array, Array]:
-        """The one number a record that is differentiated and its target: φ and 1 of a softmax, z and y of a single logit."""
+        """The one number per record that is differentiated, and its target.
+
+        These are φ and 1 for a softmax, z and y for a single logit.
+        """
         if self.task == "binary":
             return self.outputs[:, 0], self.targets
         return record_margins(self.outputs, self.targets, self.task), np.ones(len(self))
@@ -155,7 +161,9 @@ def residuals(problem: NetworkProblem, start: int, stop: int) -> Tensor:
 
 
 def stationarity(network: Network, records: Records, problem: NetworkProblem, *, damping: float, gradient_norms: Array) -> float:
-    """‖Σ_j ∇ℓ_j + λθ‖ over the chosen layers in units of a typical record's gradient norm; 0 at a minimum.
+    """‖Σ_j ∇ℓ_j + λθ‖ over the chosen layers relative to a typical record's gradient norm.
+
+    It is 0 at a minimum.
 
     Cost: one backward pass over the records.
     """

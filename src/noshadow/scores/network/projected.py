@@ -35,7 +35,9 @@ ROWS = 2048
 
 @dataclass(frozen=True, eq=False)
 class Sketch:
-    """Projections of one layer's gradient: left (k_out, d_out) and right (k_in, d_in); None keeps that side as it is.
+    """Projections of one layer's gradient, left (k_out, d_out) and right (k_in, d_in).
+
+    None keeps that side as it is.
 
     Of a plain layer the factors are projected, those of a linear one with a column of ones where it
     has a bias.
@@ -49,7 +51,9 @@ class Sketch:
 
 @dataclass(frozen=True, eq=False)
 class ProjectedFeatures:
-    """Projected gradients of all records under each draw: float32 (n·c, D), and exact squared norms (n, c, c) of the gradients.
+    """Projected gradients of all records under each draw, float32 (n·c, D).
+
+    Beside them stand the exact squared norms (n, c, c) of the gradients.
 
     Of the draws the first `DRAWS` are averaged; one behind them has fewer dimensions.
     """
@@ -60,7 +64,11 @@ class ProjectedFeatures:
 
 @dataclass(frozen=True, eq=False)
 class ProjectedColumns:
-    """Mean columns of the draws, Σ leverage, the inverse's condition and jitter, and what the draws say about the error."""
+    """Mean columns of the draws with their diagnostics.
+
+    These are Σ leverage, the inverse's condition and jitter, and what the draws say about the
+    error.
+    """
 
     columns: dict[str, Array]
     dof: float
@@ -71,7 +79,10 @@ class ProjectedColumns:
 
 
 def sketches(network: Network, plain: tuple[Plain, ...], *, dimension: int, seed: int, draw: int) -> list[Sketch]:
-    """Gaussian projections whose widths add up to about `dimension`; layers smaller than their share are kept as they are."""
+    """Draw Gaussian projections whose widths add up to about `dimension`.
+
+    Layers smaller than their share are kept as they are.
+    """
     shapes: dict[str, tuple[int, int]] = {}
     covered = {name for layer in plain for name in layer.parameters}
     modules = dict(network.module.named_modules())
@@ -165,7 +176,10 @@ def _projected_factors(factors: Factors, sketch: Sketch) -> Tensor:
 
 
 def _projected_lookups(found: Lookups, sketch: Sketch) -> Tensor:
-    """Σ_t left[:, rows_t] ⊗ (right Δ_t): of the left projection only the columns that were asked for are read."""
+    """Σ_t left[:, rows_t] ⊗ (right Δ_t).
+
+    Only the columns of the left projection that were asked for are read.
+    """
     inner = found.slopes if sketch.right is None else found.slopes @ sketch.right.T.to(found.slopes.device)
     left = torch.eye(found.size, dtype=torch.float64) if sketch.left is None else sketch.left
     asked = left.T.to(found.slopes.device)[found.rows]
@@ -205,7 +219,9 @@ def all_sketches(network: Network, plain: tuple[Plain, ...], *, dimension: int, 
 
 
 def projected_columns(features: ProjectedFeatures, problem: NetworkProblem, *, damping: float, owner: str) -> ProjectedColumns:
-    """Columns of the weighted primal problem on projected gradients: the mean of the draws, and how far it may be off.
+    """Columns of the weighted primal problem on projected gradients.
+
+    They are the mean of the draws; an estimate of their error stands beside them.
 
     Approximates: the dual form, with an error that falls as the dimension grows; Σ leverage cannot
         exceed the dimension.
@@ -232,7 +248,9 @@ def projected_columns(features: ProjectedFeatures, problem: NetworkProblem, *, d
 
 
 def _median_apart(first: Array, second: Array, size: Array) -> float:
-    """Median of |first − second|/size over records for which all three are finite and the size is not zero.
+    """Median of |first − second|/size over the records for which it is defined.
+
+    All three must be finite, and the size must not be zero.
 
     With `second` from half the dimensions and `size` its own, this is the relative error of
     `first`: one over a score is about linear in one over the dimension, so that exact/first =

@@ -1,4 +1,7 @@
-"""One network, one kernel or one set of projections, any λ: what `network_scores` and `damping_sweep` share."""
+"""What `network_scores` and `damping_sweep` share.
+
+One network gives one kernel or one set of projections, which serves any λ.
+"""
 
 from dataclasses import dataclass
 
@@ -60,7 +63,9 @@ class PreparedNetwork:
 def prepared_network(
     network: Network, records: Records, problem: NetworkProblem, settings: NetworkSettings, *, progress: bool
 ) -> PreparedNetwork:
-    """Differentiate the network on all records and build the kernel, or project the gradients, as the settings say.
+    """Differentiate the network on all records, then build the kernel or project the gradients.
+
+    The settings say which of the two.
 
     Raises:
         InputError: the kernel would not fit, or torch.func cannot run the model.

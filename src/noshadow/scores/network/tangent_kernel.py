@@ -41,7 +41,10 @@ class Part:
 
 
 def kernel_parts(network: Network, plain: tuple[Plain, ...], *, rows: int, numbers: int) -> list[list[Part]]:
-    """Parts of the Jacobian grouped into passes, each with at most `numbers` numbers over `rows` rows (one part at least)."""
+    """Group the parts of the Jacobian into passes.
+
+    Each pass has at most `numbers` numbers over `rows` rows, or a single part.
+    """
     modules: dict[str, Any] = dict(network.module.named_modules())
     covered = {name for layer in plain for name in layer.parameters}
     widest = max(numbers // rows, 1)
@@ -78,7 +81,9 @@ def tangent_kernel(
     *,
     progress: bool,
 ) -> Tensor:
-    """K (nc, nc), float64: rows and columns are records, and within them the differentiated outputs. Exact.
+    """K (nc, nc) in float64, exact.
+
+    Rows and columns are records, and within them the differentiated outputs.
 
     Cost: passes · c backward passes over the records, and n²c²(Σ (d_in + d_out) + Σ other
         parameters) flops; beside K as many
@@ -121,7 +126,11 @@ def _collected(
 
 
 def _joined(pieces: tuple[Tensor, ...]) -> Tensor:
-    """All batches in one; those whose records asked for fewer rows of a table are filled up with zeros, whose slopes add nothing."""
+    """Join all batches into one.
+
+    Records may ask for different numbers of rows of a table; shorter batches are filled up with
+    zeros, whose slopes add nothing.
+    """
     if pieces[0].ndim < 2 or len({piece.shape[1] for piece in pieces}) == 1:
         return torch.cat(pieces)
     longest = max(piece.shape[1] for piece in pieces)
@@ -130,7 +139,11 @@ def _joined(pieces: tuple[Tensor, ...]) -> Tensor:
 
 
 def _kept(part: Part, gradients: list[RecordGradients]) -> tuple[Tensor, ...]:
-    """(A (b, d_in), Δ (b·c, d_out)) of a linear layer, (rows (b, T), Δ (b, T, c, d)) of a table, or columns of a flat gradient."""
+    """What is kept of the gradients of one part.
+
+    This is (A (b, d_in), Δ (b·c, d_out)) for a linear layer, (rows (b, T), Δ (b, T, c, d)) for a
+    table, or columns of a flat gradient.
+    """
     if isinstance(part.plain, PlainLookup):
         slopes = torch.stack([g.lookups[part.name].slopes[:, :, part.start : part.stop] for g in gradients], 2)
         return gradients[0].lookups[part.name].rows.cpu(), slopes.cpu()
@@ -155,7 +168,10 @@ def _add_factored(kernel: Tensor, inputs: Tensor, slopes: Tensor, columns: int, 
 
 
 def _add_lookups(kernel: Tensor, rows: Tensor, slopes: Tensor) -> None:
-    """Add Σ over the table's rows of G_rG_rᵀ, G_r the summed slopes of the records that asked for row r, to `kernel`."""
+    """Add Σ over the table's rows of G_rG_rᵀ to `kernel`.
+
+    G_r are the summed slopes of the records that asked for row r.
+    """
     n, asked, columns, width = slopes.shape
     # One entry a record and row of the table, however often the record asked for it; sorted by row.
     pairs, place = torch.unique(rows * n + torch.arange(n)[:, None], return_inverse=True)

@@ -1,4 +1,7 @@
-"""`sharded_record_scores`: the exact last-layer columns of records in files, as sums and columns over shards."""
+"""`sharded_record_scores`: the exact last-layer columns of records in files.
+
+They are computed as sums and columns over shards.
+"""
 
 import time
 from collections.abc import Sequence
@@ -61,7 +64,9 @@ def sharded_record_scores(
     attempts: int = 3,
     progress: bool = False,
 ) -> RecordScores:
-    """Exact last-layer membership scores of records that lie in files, by workers that each walk a share of them.
+    """Compute exact last-layer membership scores of records that lie in files.
+
+    Each worker walks a share of the records.
 
     The columns of `record_scores`, from the same functions: sums over shards give the whitened
     coordinates, the curvature and the head's fit, one process inverts the curvature, and a last
@@ -110,7 +115,8 @@ def sharded_record_scores(
     Example:
         >>> import numpy as np, noshadow as ns
         >>> x = np.linspace(-1, 1, 8)[:, None]
-        >>> scores = ns.sharded_record_scores(x, 2 * x, 2 * x[:, 0] + 0.1 * (-1.0) ** np.arange(8), damping=0.0, shards=3, workers=1)
+        >>> targets = 2 * x[:, 0] + 0.1 * (-1.0) ** np.arange(8)
+        >>> scores = ns.sharded_record_scores(x, 2 * x, targets, damping=0.0, shards=3, workers=1)
         >>> round(scores.effective_dof, 6), int(np.argmax(scores.loo)) in (0, 7)
         (2.0, True)
     """
@@ -195,7 +201,11 @@ def _automatic_shards(n: int, workers: int) -> int:
 
 
 def _stretch(records: HeadRecords) -> int:
-    """Records read at a time: enough to keep the products busy, few enough to stay in memory between them."""
+    """Number of records to read at a time.
+
+    It is large enough to keep the products busy, and small enough for the records to stay in memory
+    between them.
+    """
     return block_length(sum(int(np.prod(parts.width)) for parts in records.given), high=1 << 16)
 
 

@@ -1,4 +1,6 @@
-"""What a worker does with a shard: checks, sums and columns of its records, by the functions that `record_scores` itself uses.
+"""What a worker does with a shard: checks, sums and columns of its records.
+
+It uses the functions that `record_scores` itself uses.
 
 A pass is a function of what the driver knows so far; it returns a function from a stretch of
 records to a dict of arrays. Sums of stretches and of shards are added, columns are put end to end.
@@ -40,8 +42,10 @@ TENSORS = ("shift", "whitening", "unwhitening", "penalty")
 
 @dataclass(frozen=True)
 class Reading:
-    """How records become arrays: the resolved task, soft targets or labels (None: not known yet, so everything is checked), and
-    whether outputs are probabilities.
+    """How records become arrays.
+
+    It holds the resolved task, whether targets are soft or labels (None: not known yet, so
+    everything is checked), and whether outputs are probabilities.
     """
 
     task: str
@@ -75,7 +79,10 @@ class Reading:
 
 @dataclass(frozen=True, eq=False)
 class ShardJob:
-    """A pass over shards (`workers.WorkerJob`): what it starts from, where the records are, how stretches come together."""
+    """A pass over shards (`workers.WorkerJob`).
+
+    It holds what the pass starts from, where the records are, and how stretches come together.
+    """
 
     begun: Callable[[Given], Walk]
     merged: Callable[[Values, Values], Values]
@@ -85,7 +92,10 @@ class ShardJob:
     threads: int
 
     def carried_out(self, shard: Shard) -> Values | Exception:
-        """The values of a shard, or what is wrong with it; nothing is raised, or a cluster would take it for a death."""
+        """Return the values of a shard, or the error it met.
+
+        Nothing is raised, because a cluster would take an exception for the death of a worker.
+        """
         found: Values = {}
         with alone_in_process(self.threads):
             try:
@@ -117,8 +127,10 @@ def stacked(first: Values, second: Values) -> Values:
 
 
 def counts(given: Given) -> Walk:
-    """Sums of features and outputs; how often each class occurs; whether targets are soft; how many rows of outputs could be
-    probabilities. Everything is checked on the way.
+    """Sum features and outputs, and count classes, soft targets and possible probabilities.
+
+    The counts are how often each class occurs, whether targets are soft, and how many rows of
+    outputs could be probabilities. Everything is checked on the way.
     """
 
     def walk(head: HeadInputs) -> Values:
@@ -151,7 +163,10 @@ def triangles(given: Given) -> Walk:
 
 
 def curvatures(given: Given) -> Walk:
-    """Curvature sums, by name of the problem; with them, when `fit` is asked for, the trace and the sums of the head's fit."""
+    """Curvature sums, by name of the problem.
+
+    When `fit` is asked for, the trace and the sums of the head's fit come with them.
+    """
     frame, dtype = design_of(given["design"]), getattr(torch, given["dtype"])
 
     def walk(head: HeadInputs) -> Values:
@@ -174,7 +189,10 @@ def curvatures(given: Given) -> Walk:
 
 
 def columns(given: Given) -> Walk:
-    """Every wanted column of a stretch, and what the least-squares head leaves unexplained of it."""
+    """Every wanted column of a stretch.
+
+    Beside them stands what the least-squares head leaves unexplained of the stretch.
+    """
     frame, theta = design_of(given["design"]), _tensor(given["theta"])
     solved = {name: forms_of(given[name]) for name in ("cross_entropy", "margin") if name in given}
     single = _tensor(given["single"]) if "single" in given else None
@@ -244,5 +262,8 @@ def forms_of(packed: Mapping[str, Any]) -> PairForms:
 
 
 def _tensor(array: Array) -> torch.Tensor:
-    """The array as a tensor; a copy where it belongs to others and must not be written to (Ray's object store)."""
+    """The array as a tensor.
+
+    It is a copy where the array belongs to others and must not be written to (Ray's object store).
+    """
     return torch.from_numpy(array if array.flags.writeable else array.copy())

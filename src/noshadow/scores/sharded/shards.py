@@ -1,4 +1,7 @@
-"""The records of a head in files: named here, opened where they are needed, a stretch of records at a time."""
+"""The records of a head in files.
+
+Files are named here, opened where they are needed, and read a stretch of records at a time.
+"""
 
 import os
 import platform
@@ -79,7 +82,10 @@ def mapped(path: str, owner: str, argument: str) -> Array:
 
 
 def parts_of(value: object, owner: str, argument: str, *, ndim: tuple[int, ...]) -> Parts:
-    """An array given as the path of a .npy file, as paths of consecutive ones, or as itself; only headers of files are read."""
+    """Read where an array lies; of files only the headers are read.
+
+    The array is given as the path of a .npy file, as paths of consecutive files, or as itself.
+    """
     named = list(value) if isinstance(value, (list, tuple)) else [value]
     # Absolute: workers may stand elsewhere.
     paths = [str(Path(one).absolute()) for one in named if isinstance(one, (str, os.PathLike))]
@@ -152,7 +158,10 @@ def head_records(features: object, outputs: object, targets: object, sample_weig
 
 @dataclass(frozen=True)
 class Shard:
-    """Consecutive records, start ≤ i < stop, that one worker walks; none of the arrays changes files at a stretch."""
+    """Consecutive records, start ≤ i < stop, that one worker walks.
+
+    No array changes files within a stretch.
+    """
 
     number: int
     stretches: tuple[tuple[int, int], ...]
@@ -174,7 +183,10 @@ class Shard:
 
 
 def cut(records: HeadRecords, shards: int, stretch: int) -> list[Shard]:
-    """About equal shards; a worker walks each in stretches of at most `stretch` records that end where files end."""
+    """Cut the records into shards of about equal size.
+
+    A worker walks each shard in stretches of at most `stretch` records that end where files end.
+    """
     n = len(records)
     size = -(-n // min(shards, n))
     ends: set[int] = set().union(*(parts.edges for parts in records.given))

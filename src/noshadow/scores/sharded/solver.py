@@ -1,4 +1,7 @@
-"""The columns of a head over shards: one curvature summed over all of them, its inverse here, then every shard's columns."""
+"""The columns of a head over shards.
+
+One curvature is summed over all shards and inverted here; then the columns of every shard follow.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -38,7 +41,11 @@ DTYPES = {"float64": "float64", "mixed": "float32"}
 
 @dataclass(frozen=True, eq=False)
 class SolvedHead:
-    """The columns, how well the head fits its own assumptions, the damping with its source, and the coordinates it was solved in."""
+    """A solved head.
+
+    It holds the columns, how well the head fits its own assumptions, the damping with its source,
+    and the coordinates it was solved in.
+    """
 
     solved: Solved
     fit: HeadFit
@@ -48,7 +55,10 @@ class SolvedHead:
 
 @dataclass(frozen=True, eq=False)
 class ShardedHead:
-    """What every pass after the design starts from: the walk, whitened coordinates, mean outputs, wanted columns."""
+    """What every pass after the design starts from.
+
+    It holds the walk, whitened coordinates, mean outputs and wanted columns.
+    """
 
     walk: ShardWalk
     design: Design
@@ -66,7 +76,10 @@ class ShardedHead:
         return len(self.output_means)
 
     def curvature_sums(self, problems: Sequence[str], dtype: str, *, fit: bool) -> Values:
-        """Σ over records of the problems' curvatures; with `fit` also what damping and the head's fit need."""
+        """Σ over records of the problems' curvatures.
+
+        With `fit`, the sums that damping and the head's fit need come with them.
+        """
         given = {"design": packed_design(self.design), "dtype": dtype, "problems": problems, "fit": fit, "centre": self.output_means}
         return self.walk.total(passes.curvatures, given, "curvature")
 

@@ -1,4 +1,7 @@
-"""A pass over all shards from the driver's side: results as they come, put together in an order that does not depend on that."""
+"""A pass over all shards from the driver's side.
+
+Results are taken as they come and put together in an order that does not depend on their arrival.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,7 +17,11 @@ from noshadow.workers import ReadyWorkers, Wording, surviving_results
 
 @dataclass(frozen=True, eq=False)
 class ShardWalk:
-    """Workers, records and their shards; how records are read; threads of each worker; fruitless rounds allowed; a bar or none."""
+    """How the driver walks the shards.
+
+    It holds the workers, the records and their shards, how records are read, the threads of each
+    worker, the fruitless rounds allowed, and a bar or none.
+    """
 
     ready: ReadyWorkers
     records: HeadRecords
@@ -43,7 +50,11 @@ class ShardWalk:
     def _results(
         self, begun: Callable[[Given], Walk], merged: Callable[[Values, Values], Values], given: Given, label: str
     ) -> Iterator[tuple[int, Values]]:
-        """Values of shards as they come; what is wrong with the first of them is raised at the end, always the same."""
+        """Yield the values of shards as they come.
+
+        If shards failed, the error of the first shard in order is raised at the end, so that it is
+        always the same.
+        """
         job = ShardJob(begun, merged, given, self.records, self.reading, self.threads)
         stream = surviving_results(self.ready, job, self.shards, attempts=self.attempts, wording=self.wording)
         wrong: dict[int, Exception] = {}
@@ -57,7 +68,9 @@ class ShardWalk:
 
 
 def merged_in_order(results: Iterator[tuple[int, Values]], count: int, merged: Callable[[Values, Values], Values]) -> Values:
-    """All of the results 0 … count − 1 merged pair by pair, in a fixed binary tree whatever the order in which they come.
+    """Merge the results 0 … count − 1 pair by pair, in a fixed binary tree.
+
+    The tree does not depend on the order in which the results come.
 
     Cost: at most ⌈log₂ count⌉ values wait for each result that is still out.
     """

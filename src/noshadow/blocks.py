@@ -12,7 +12,10 @@ def blocks(n: int, size: int) -> list[tuple[int, int]]:
 
 
 def block_length(numbers_per_record: int, *, low: int = 64, high: int = 32768, numbers: int = 1 << 24) -> int:
-    """Records per block so that a block's temporaries stay near `numbers` numbers; a multiple of `low`, for aligned rows."""
+    """Records per block so that a block's temporaries stay near `numbers` numbers.
+
+    The length is a multiple of `low`, for aligned rows.
+    """
     return min(max(numbers // max(numbers_per_record, 1) // low * low, low), high)
 
 

@@ -40,20 +40,29 @@ def users_code(owner: str, rule: str) -> Iterator[None]:
 
 
 def is_tensor(value: object) -> "TypeGuard[torch.Tensor]":
-    """Whether a value is a torch tensor; torch is not loaded to find out, since without it there are none."""
+    """Whether a value is a torch tensor.
+
+    torch is not loaded to find out, since without it there are no tensors.
+    """
     loaded = sys.modules.get("torch")
     return loaded is not None and isinstance(value, loaded.Tensor)
 
 
 def require_unmasked(value: object, owner: str, argument: str) -> None:
-    """Refuse a masked array with masked values: what stands behind a mask would be read as if it were there."""
+    """Refuse a masked array with masked values.
+
+    What stands behind a mask would be read as if it were there.
+    """
     if isinstance(value, np.ma.MaskedArray) and value.mask.any():
         hint = "Drop these records, or fill the values in with .filled(…)."
         refuse(owner, argument, "hold no masked values", f"{int(value.mask.sum())} of {value.size} masked", hint)
 
 
 def as_array(value: object, owner: str, argument: str) -> Array:
-    """Anything NumPy or torch accepts, as a NumPy array (no copy where none is needed); masked values are refused."""
+    """Anything NumPy or torch accepts, as a NumPy array (no copy where none is needed).
+
+    Masked values are refused.
+    """
     require_unmasked(value, owner, argument)
     if is_tensor(value):
         tensor = value.detach().cpu()
@@ -209,7 +218,10 @@ def resolved_task(task: str, outputs: Array, targets: Array, owner: str) -> str:
 
 
 def require_one_label(targets: Array, owner: str) -> None:
-    """Refuse several columns of 0 and 1 that are not one-hot rows, unless the caller says what they are."""
+    """Refuse several columns of 0 and 1 that are not one-hot rows.
+
+    Call it only where the caller has not said what they are.
+    """
     several = targets.ndim == 2 and targets.shape[1] > 1 and bool(np.isin(targets, (0, 1)).all())
     if several and bool((targets.sum(1) != 1).any()):
         got = f"{targets.shape[1]} columns of 0 and 1"
@@ -225,7 +237,10 @@ def require_output_columns(outputs: Array, task: str, owner: str) -> None:
 
 
 def class_targets(targets: Array, classes: int, owner: str) -> Array:
-    """Targets of a softmax problem: integer labels (n,) as int64, or soft rows (n, m) as float64."""
+    """Targets of a softmax problem.
+
+    They are integer labels (n,) as int64, or soft rows (n, m) as float64.
+    """
     if targets.ndim == 2 and targets.shape[1] == 1:
         targets = targets[:, 0]
     if targets.ndim == 2:
@@ -234,7 +249,10 @@ def class_targets(targets: Array, classes: int, owner: str) -> Array:
 
 
 def soft_targets(targets: Array, classes: int, owner: str) -> Array:
-    """Rows of probabilities (n, m), scaled to sum to one, or labels (n,) when every row is one-hot; multi-label is refused."""
+    """Rows of probabilities (n, m), scaled to sum to one, or labels when all are one-hot.
+
+    Labels have the shape (n,). Multi-label targets are refused.
+    """
     if targets.shape[1] != classes:
         refuse(owner, "targets", f"have one column per output ({classes})", f"shape {targets.shape}")
     sums = targets.sum(1, dtype=np.float64)

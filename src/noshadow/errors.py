@@ -8,15 +8,20 @@ from typing import NoReturn
 
 
 class InputError(ValueError):
-    """An argument breaks a rule; the message says which, what came and what to do, in one line whatever names and reasons it quotes."""
+    """An argument breaks a rule; the message says which, what came and what to do.
+
+    The message is one line, whatever names and reasons it quotes.
+    """
 
     def __init__(self, message: object = "") -> None:
         super().__init__(" ".join(str(message).splitlines()))
 
 
 class DoesNotFit(InputError):
-    """Record scores need more memory than they may take. `reason` is the same as the rest of a sentence: an audit that was not asked for
-    a method by name leaves the scores out with it, and keeps the rest.
+    """Record scores need more memory than they may take.
+
+    `reason` says the same as the rest of a sentence. An audit that was not asked for a method by
+    name gives it as the reason for leaving the scores out, and keeps the rest.
     """
 
     def __init__(self, message: str, reason: str) -> None:
@@ -41,12 +46,18 @@ HAND_ON = frozenset({"audit", "audit_signals"})
 
 
 def advice(owner: str, name: str, value: object) -> str:
-    """How `owner` is given an option of the scores: "name='value'", or inside of `score_options` where it hands them on."""
+    """How `owner` is given an option of the scores.
+
+    This is "name='value'", or inside of `score_options` where `owner` hands them on.
+    """
     return f"{name}={value!r}" if not _hands_on(owner, name) else f"score_options={{{name!r}: {value!r}}} (--score-option {name}={value})"
 
 
 def its_place(owner: str, name: str) -> str:
-    """Where an option of the scores is given, in brackets after its name; nothing where it is an argument of `owner` itself."""
+    """Where an option of the scores is given, in brackets after its name.
+
+    The text is empty where the option is an argument of `owner` itself.
+    """
     return f" (score_options={{{name!r}: …}}, --score-option {name}=…)" if _hands_on(owner, name) else ""
 
 

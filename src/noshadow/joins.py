@@ -1,4 +1,6 @@
-"""Two tables joined by record id, and whether what both say about a record agrees: the one place where records are paired.
+"""Join two tables by record id, and check that they agree about each record.
+
+This is the one place where records are paired.
 
 Ids alone are no proof, since they are row numbers unless somebody named the records. Targets, and
 losses where both tables hold them, are therefore compared wherever tables meet.
@@ -89,7 +91,9 @@ class Join:
 
 
 def join(first: Held, second: Held, owner: str, *, floor: float = FLOOR_NATS) -> Join:
-    """The records both tables name, ids compared as text, and where the tables contradict each other about them.
+    """The records that both tables name, and where the tables contradict each other.
+
+    Ids are compared as text.
 
     Targets agree when they are equal up to the rounding of float32, or when one is an increasing
     recoding of the other over all joined records (labels counted from 1, −1 and 1 for 0 and 1,
@@ -123,7 +127,9 @@ def join(first: Held, second: Held, owner: str, *, floor: float = FLOOR_NATS) ->
 
 
 def require_agreement(found: Join, owner: str, argument: str, other: str, hint: str) -> tuple[str, ...]:
-    """Refuse tables that contradict each other about a record; notes on losses that only resemble each other.
+    """Refuse tables that contradict each other about a record.
+
+    Returns notes on losses that only resemble each other.
 
     Args:
         found: of the two tables. owner, argument: as in `refuse`. other: what the argument was
@@ -155,14 +161,20 @@ def require_agreement(found: Join, owner: str, argument: str, other: str, hint: 
 
 
 def held_by(records: pd.DataFrame, *, losses: bool = False) -> Held:
-    """What a record table says: ids, the columns target or target_0, … where it has any, and losses if they are to be compared."""
+    """What a record table says.
+
+    It gives ids, the columns target or target_0, … where it has any, and losses if they are to be
+    compared.
+    """
     names = [name for name in records.columns if _TARGET.fullmatch(str(name))]
     targets = records[names].to_numpy(np.float64) if names else None
     return Held(records["id"].to_numpy(), targets, records["loss"].to_numpy(np.float64) if losses else None)
 
 
 def loss_agreement(given: Array, expected: Array, *, floor: float) -> LossAgreement:
-    """Whether two losses of the same records are equal, reordered, unrelated or related, see `LossAgreement`.
+    """Whether two losses of the same records are equal, reordered, unrelated or related.
+
+    `LossAgreement` says what these words mean.
 
     Args:
         given, expected: (n,). floor: losses below it are taken for it on both sides, since rounding
@@ -191,7 +203,10 @@ def loss_agreement(given: Array, expected: Array, *, floor: float) -> LossAgreem
 
 
 def loss_floor(targets: Array | None, task: str) -> float:
-    """The loss below which rounding alone orders records: of a cross-entropy, or of squares at the size of these targets."""
+    """The loss below which rounding alone orders records.
+
+    It is that of a cross-entropy, or of squares at the size of these targets.
+    """
     if task != "regression" or targets is None:
         return FLOOR_NATS
     return FLOOR_SQUARES * float((_columns(targets) ** 2).sum(1).mean()) if len(targets) else 0.0
@@ -207,7 +222,10 @@ def _told(found: Join, places: Array) -> str:
 
 
 def _relabelled(first: Array, second: Array) -> Array | None:
-    """Rows whose targets differ; None when one table has a column and the other several that are no rows of that label."""
+    """Rows whose targets differ, or None where they cannot be compared.
+
+    That is so when one table has one column and the other several that are no rows of that label.
+    """
     a, b = (_columns(values) for values in (first, second))
     if a.shape[1] == b.shape[1]:
         differ = np.column_stack([_different(a[:, k], b[:, k]) for k in range(a.shape[1])]) if a.shape[1] else np.zeros((len(a), 0), bool)
@@ -219,7 +237,10 @@ def _relabelled(first: Array, second: Array) -> Array | None:
 
 
 def _different(a: Array, b: Array) -> Array:
-    """Which targets differ beyond rounding; none where one side is an increasing recoding of the other."""
+    """Which targets differ beyond rounding.
+
+    None differ where one side is an increasing recoding of the other.
+    """
     close = np.abs(a - b) <= _ROUNDING * (np.maximum(np.abs(a), np.abs(b)) + (float(a.std()) if len(a) else 0.0))
     if close.all() or _same_up_to_recoding(a, b):
         return np.zeros(len(a), dtype=bool)

@@ -1,4 +1,6 @@
-"""Algebra with the rescue reported: scaled SPD inverses, forms over pairs of rows, conjugate gradients.
+"""Linear algebra that reports when it needed a rescue.
+
+It has scaled SPD inverses, forms over pairs of rows, and conjugate gradients.
 
 `vech` order throughout: the upper triangle row by row, (0,0), (0,1) … (0,d−1), (1,1) ….
 Rows are held as (row, record) so that every product below is one matrix multiplication over
@@ -81,7 +83,10 @@ def spd_inverse(matrix: Array, owner: str, *, overwrite: bool = False) -> SpdInv
 
 
 def one_norm(matrix: Array) -> float:
-    """Largest absolute row sum, which for a symmetric matrix is its 1-norm; in strips, so that no second matrix is made."""
+    """Largest absolute row sum, which for a symmetric matrix is its 1-norm.
+
+    The sum is taken in strips, so that no second matrix is made.
+    """
     return max(float(np.abs(matrix[low : low + 256]).sum(1).max()) for low in range(0, len(matrix), 256))
 
 
@@ -106,14 +111,20 @@ def cholesky_condition(factor: Array, norm: float) -> float:
 
 
 def cholesky_inverse(factor: Array) -> Array:
-    """Both triangles of a matrix's inverse, column-ordered, from its Cholesky factor, which is left untouched."""
+    """Both triangles of a matrix's inverse, column-ordered, from its Cholesky factor.
+
+    The factor is left untouched.
+    """
     inverse, _ = lapack.dpotri(factor, lower=1)
     symmetric: Array = _mirrored(inverse.T).T
     return symmetric
 
 
 def _scaled_on_both_sides(matrix: Array, scale: Array) -> Array:
-    """diag(scale)·matrix·diag(scale) in place; by torch, whose element-wise loops use all threads."""
+    """diag(scale)·matrix·diag(scale) in place.
+
+    It is done by torch, whose element-wise loops use all threads.
+    """
     tensor, factor = torch.from_numpy(matrix), torch.from_numpy(scale)
     tensor.mul_(factor[:, None]).mul_(factor)
     return matrix
@@ -159,7 +170,10 @@ def vech_offsets(d: int) -> list[int]:
 
 
 def pair_products(rows: torch.Tensor, *, strict: bool = False) -> torch.Tensor:
-    """Products of all pairs of rows, (d, b) → (d(d+1)/2, b) in vech order; `strict` leaves out squares."""
+    """Products of all pairs of rows, (d, b) → (d(d+1)/2, b) in vech order.
+
+    `strict` leaves out squares.
+    """
     d, b = rows.shape
     out = rows.new_empty((d * (d - 1) // 2 if strict else d * (d + 1) // 2, b))
     start = 0
@@ -214,7 +228,10 @@ def _aligned(length: int) -> int:
 
 
 def _aligned_product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """left·rightᵀ, (p, b)·(b, q) → (p, q′), q′ ≥ q a multiple of the alignment; columns past q are zero."""
+    """left·rightᵀ, (p, b)·(b, q) → (p, q′), with q′ ≥ q a multiple of the alignment.
+
+    Columns past q are zero.
+    """
     short = _aligned(len(right)) - len(right)
     padded = torch.cat([right, right.new_zeros((short, right.shape[1]))]) if short else right
     return left @ padded.T
@@ -222,7 +239,9 @@ def _aligned_product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True, eq=False)
 class PairForms:
-    """`count` = k quadratic forms over d coordinates, laid out for fast evaluation on blocks of records.
+    """Quadratic forms over d coordinates, laid out for fast evaluation on blocks of records.
+
+    There are `count` = k forms.
 
     `dense` holds (k, d(d+1)/2) vech coefficients when k ≥ d; otherwise `panels` holds, for each run
     of rows, the coefficients as one matrix.
@@ -234,7 +253,10 @@ class PairForms:
 
 
 def pair_forms(coefficients: torch.Tensor, d: int) -> PairForms:
-    """Lay out forms given by vech coefficients (k, d(d+1)/2), off-diagonal entries already doubled."""
+    """Lay out forms given by vech coefficients (k, d(d+1)/2).
+
+    Off-diagonal entries are already doubled.
+    """
     k = len(coefficients)
     if k >= d:
         return PairForms(k, coefficients, ())
@@ -296,7 +318,9 @@ def batched_cg(
     stop: Callable[[int, torch.Tensor, torch.Tensor], bool] | None = None,
     owner: str = "batched_cg",
 ) -> IterativeSolution:
-    """Solve Ax = b for k right-hand sides at once by (preconditioned) conjugate gradients, each with its own steps.
+    """Solve Ax = b for k right-hand sides at once by (preconditioned) conjugate gradients.
+
+    Each right-hand side has its own steps.
 
     Columns are frozen once converged or on negative curvature and then reach `product` and
     `preconditioner` as zeros, so that either may skip them; other columns are not affected. The

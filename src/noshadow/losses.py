@@ -29,7 +29,10 @@ def hard_labels(targets: Array) -> Array:
 
 
 def margins(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """φ = f_y − log Σ_{c≠y} e^{f_c}, the attack's statistic, (b, m) → (b,). Exact in float64 for any p."""
+    """φ = f_y − log Σ_{c≠y} e^{f_c}, the attack's statistic, (b, m) → (b,).
+
+    It is exact in float64 for any p.
+    """
     # Differences first: a shift shared by all logits costs no digits.
     beyond = logits - logits.gather(1, labels[:, None])
     return -torch.logsumexp(beyond.scatter(1, labels[:, None], -torch.inf), 1)
@@ -72,7 +75,9 @@ def record_losses(outputs: Array, targets: Array, task: str) -> Array:
 
 
 def record_margins(outputs: Array, targets: Array, task: str) -> Array:
-    """Margin φ = log p_y − log Σ_{c≠y} p_c of every record, float64 (n,): LiRA's statistic, larger = more member-like.
+    """Margin φ = log p_y − log Σ_{c≠y} p_c of every record, float64 (n,).
+
+    This is LiRA's statistic; a larger one is more member-like.
 
     Through logits, so that it neither saturates nor loses digits as p_y → 0 or 1; p_y = 1/(1 +
     e^{−φ}). Soft targets count as their most probable class (the first of several).

@@ -1,4 +1,7 @@
-"""Whether a classifier's outputs are logits or probabilities, as the caller says or the numbers show, and the logits of either."""
+"""Whether a classifier's outputs are logits or probabilities, and the logits of either.
+
+The caller says which they are, or the numbers show it.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,7 +30,10 @@ ASK = "Pass output_scale='logits' or output_scale='probabilities'."
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Outputs (n, m) and targets of one split, and the features they came from where there are any."""
+    """Outputs (n, m) and targets of one split, with their features where there are any.
+
+    The outputs were computed from these features.
+    """
 
     outputs: Array
     targets: Array
@@ -80,7 +86,9 @@ def require_scale(task: str, output_scale: object, owner: str) -> None:
 
 
 def logits_of(arrays: Sequence[Array], task: str) -> tuple[list[Array], int]:
-    """Logits of probabilities, float64: log p of every class, or log p − log(1 − p) of one column; and how many entries were raised.
+    """Logits of probabilities in float64, and how many entries were raised.
+
+    The logits are log p of every class, or log p − log(1 − p) of one column.
 
     A zero has no logarithm and is raised to 1e-15, or to the smallest positive probability of all
     arrays if that is less: it was rounded from something no larger. Softmax and sigmoid of the
@@ -98,7 +106,11 @@ def logits_of(arrays: Sequence[Array], task: str) -> tuple[list[Array], int]:
 
 
 def require_probabilities(outputs: Array, owner: str, *, inside: bool = False) -> None:
-    """Outputs (n, m) lie in [0, 1], and rows of several sum to one up to a few digits; `inside`: none is 0, and no lone one 1."""
+    """Refuse outputs (n, m) that are not probabilities.
+
+    They must lie in [0, 1], and rows of several columns must sum to one up to a few digits. With
+    `inside`, none may be 0, and a lone one may not be 1.
+    """
     low, high = float(outputs.min()), float(outputs.max())
     if inside and (low == 0 or (outputs.shape[1] == 1 and high == 1)):
         hint = "What a zero was rounded from is not known here: give logits, or raise zeros to a probability of your choice."
@@ -113,7 +125,10 @@ def require_probabilities(outputs: Array, owner: str, *, inside: bool = False) -
 
 
 def probable_rows(outputs: Array) -> int:
-    """How many rows of (n, m) outputs could be probabilities: within [0, 1] and, of several columns, with a sum of one."""
+    """How many rows of (n, m) outputs could be probabilities.
+
+    Such rows lie within [0, 1] and, if there are several columns, sum to one.
+    """
     within = ((outputs >= -OUTSIDE) & (outputs <= 1 + OUTSIDE)).all(1)
     if outputs.shape[1] > 1:
         within &= np.abs(outputs.sum(1, dtype=np.float64) - 1) <= SUM_ROUNDING
@@ -144,7 +159,10 @@ def _rows(parts: Sequence[Part], owner: str) -> OutputScale:
 
 
 def _kind(outputs: Array) -> str:
-    """One of "probabilities", "log-probabilities", "within" ([0, 1], without a sum of one) and "logits"."""
+    """One of "probabilities", "log-probabilities", "within" and "logits".
+
+    "within" means within [0, 1], but without a sum of one.
+    """
     low, high = float(outputs.min()), float(outputs.max())
     if low < high and _is_within(outputs):
         return "probabilities" if _sum_to_one(outputs, SUM_ROUNDING) else "within"
@@ -196,7 +214,11 @@ def _probability(part: Part, *, logs: bool) -> Array:
 
 
 def _shown_by_features(part: Part, *, logs: bool) -> str | None:
-    """Which reading of one column, as logits or as probabilities, is a linear function of the features; None: both, neither, unknown."""
+    """Which reading of one column is a linear function of the features.
+
+    The readings are logits and probabilities. Returns None where both or neither is linear, or
+    where it is not known.
+    """
     if part.features is None:
         return None
     p = _probability(part, logs=logs)
@@ -211,7 +233,10 @@ def _shown_by_features(part: Part, *, logs: bool) -> str | None:
 
 
 def _unexplained(features: Array, values: Array) -> float | None:
-    """Root mean square of `values` (n, k) that a linear function of the features leaves, over their spread; None of too few records."""
+    """Root mean square of what a linear function of the features leaves of `values` (n, k).
+
+    It is relative to the spread of the values, and None where there are too few records.
+    """
     n, d = features.shape
     rows = np.unique(np.linspace(0, max(n - 1, 0), min(n, max(MOST_ROWS, 3 * (d + 1)))).astype(np.int64))
     if len(rows) < 2 * (d + 1):
@@ -228,7 +253,10 @@ def _unexplained(features: Array, values: Array) -> float | None:
 
 
 def _labels_for_logits(part: Part, *, logs: bool) -> float:
-    """By how many standard errors the labels' likelihood is higher when a column is logits than when it is probabilities."""
+    """How much better the labels fit when a column is logits than when it is probabilities.
+
+    The difference of the likelihoods is in standard errors.
+    """
     column, p = part.outputs[:, 0].astype(np.float64), _probability(part, logs=logs)
     if part.targets.size != len(column):
         return 0.0  # targets of another form, which are refused elsewhere

@@ -95,7 +95,9 @@ def save_splits(path: str | Path, train: Signals, test: Signals, *, loss_traces:
 
 
 def load_splits(path: str | Path) -> tuple[Signals, Signals, Array | None]:
-    """Read (train, test, loss_traces or None) from a `.npz` or `.safetensors` file, never unpickling.
+    """Read (train, test, loss_traces or None) from a `.npz` or `.safetensors` file.
+
+    Nothing is ever unpickled.
 
     Raises:
         InputError: the file is missing, has unknown or missing keys, or holds pickled objects.
@@ -136,7 +138,10 @@ def record_ids(ids: object, n: int, owner: str) -> Array:
 
 
 def _are_objects(ids: object) -> bool:
-    """Whether these are ids of mixed kinds, as pandas holds them; `as_array` has the words for rows of unequal length."""
+    """Whether these are ids of mixed kinds, as pandas holds them.
+
+    `as_array` has the words for rows of unequal length.
+    """
     try:
         array = np.asarray(ids)
     except ValueError:

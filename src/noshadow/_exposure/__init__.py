@@ -1,4 +1,7 @@
-"""exposure(): evidence about both sides of each record, weighed into one rank and one number with an interval."""
+"""exposure(): one rank and one number with an interval for each record.
+
+It weighs the evidence about both sides of the record.
+"""
 
 from noshadow._exposure.entry import exposure
 from noshadow._exposure.result import Exposure

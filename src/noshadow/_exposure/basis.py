@@ -17,7 +17,9 @@ RECORDS_PER_COLUMN = 20
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """Functions of the covariates, made block by block: a constant, then the terms of each covariate.
+    """Functions of the covariates, made block by block.
+
+    A constant comes first, then the terms of each covariate.
 
     Attributes:
         scores: (n, c) float32 normal scores of the covariates' ranks; 0 where a value is missing.
@@ -61,7 +63,9 @@ class Basis:
 
 
 def basis_of(covariates: Mapping[str, Array], n: int) -> Basis:
-    """The basis of n records: per covariate its normal score z, z² − 1 and hinges beyond ±1, and whether it is missing.
+    """The basis of n records.
+
+    Each covariate gives its normal score z, z² − 1, hinges beyond ±1, and whether it is missing.
 
     z = Φ⁻¹((rank − ½)/n) with mean ranks for ties needs no choice of transform and takes
     infinities. Columns that do not vary are left out. Cost: O(cn log n).
@@ -87,7 +91,10 @@ def basis_of(covariates: Mapping[str, Array], n: int) -> Basis:
 
 
 def normal_scores(values: Array) -> tuple[Array, Array]:
-    """Normal scores of ranks (n,) float32, 0 where missing or where nothing varies, and which values are missing."""
+    """Normal scores of ranks (n,) float32, and which values are missing.
+
+    The score is 0 where a value is missing or where nothing varies.
+    """
     absent = np.isnan(values)
     present = values[~absent]
     scores = np.zeros(len(values), dtype=np.float32)

@@ -28,7 +28,9 @@ def exposure(
     level: float = 0.9,
     seed: int = 0,
 ) -> Exposure:
-    """How far each record's margin moves when a model has been trained on it, from all evidence at hand, with an interval.
+    """How far each record's margin moves when a model has been trained on it.
+
+    The answer weighs all evidence at hand and has an interval.
 
     The mixed model y_ki = f(x_i) + a_i + m_ki (g(x_i) + b_i) + σ_ki ε_ki over records i and models
     k: m = 1 if model k was trained on record i; x the audited model's margin and the covariates, as
@@ -73,7 +75,9 @@ def exposure(
     Example:
         >>> rng = np.random.default_rng(0)
         >>> member = rng.random((4, 1000)) < 0.5
-        >>> found = exposure(rng.normal(size=1000) + 2, references=rng.normal(size=(4, 1000)) + 2 * member, membership=member)
+        >>> margins = rng.normal(size=1000) + 2
+        >>> references = rng.normal(size=(4, 1000)) + 2 * member
+        >>> found = exposure(margins, references=references, membership=member)
         >>> found.order_only, round(float(np.median(found.d_prime)), 1)
         (False, 2.0)
     """
@@ -137,7 +141,9 @@ def _weighed(arguments: Given) -> Exposure:
 
 
 def _variance_of_variances(sides: Sides, expected: Array, fitted: Fitted, slopes: Array, spreads: Spreads, at: Posterior) -> Array:
-    """Variance (n,) that the uncertainty of σ² and T adds to the separation: the mean over points around them, beyond the centre's.
+    """Variance (n,) that the uncertainty of σ² and T adds to the separation.
+
+    It is the mean over points around σ² and T, beyond the variance at the centre.
 
     The points are moved along with T where record spreads have moved it (T → A T Aᵀ), and spreads
     keep their shape over records.
@@ -155,7 +161,9 @@ def _variance_of_variances(sides: Sides, expected: Array, fitted: Fitted, slopes
 
 
 def _observed(arguments: Given) -> tuple[Array, Array, dict[str, Array]]:
-    """Rows and membership of the model, and its covariates: the audited margin is one of them, once.
+    """Rows and membership of the model, and its covariates.
+
+    The audited margin is one of the covariates, once.
 
     Where no reference had any record, the audited model is the only one that had them: its margins
     are then observations, and covariates, which come from the same training, are left out.
@@ -181,7 +189,10 @@ def _sizes(arguments: Given) -> _Sizes:
 
 
 def _parts(basis: Basis, slopes: Array, posterior: Posterior) -> dict[str, Array]:
-    """Contributions (n,) to the separation: of each covariate through g, and of the record's own margins."""
+    """Contributions (n,) to the separation.
+
+    They are those of each covariate through g, and that of the record's own margins.
+    """
     owners = basis.owners
     parts = {name: np.empty(len(basis.scores)) for name in basis.names}
     for part, x in basis.blocks():

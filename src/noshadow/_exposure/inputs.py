@@ -21,7 +21,10 @@ SCALES_APART = 10.0
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """Margins (n,), covariates by name, references and membership (K, n); of signed statistics all turned to the side of the margin."""
+    """Margins (n,), covariates by name, references and membership (K, n).
+
+    Signed statistics are all turned to the side of the margin.
+    """
 
     margins: Array
     covariates: Mapping[str, Array]
@@ -33,7 +36,10 @@ class Given:
 
     @property
     def turned(self) -> "Given":
-        """For "either": every statistic times the sign of the audited model's own, so that both signs are one problem."""
+        """For "either", every statistic times the sign of the audited model's own.
+
+        Both signs are then one problem.
+        """
         if self.direction == "larger":
             return self
         sign = np.where(self.margins < 0, -1.0, 1.0)
@@ -90,7 +96,10 @@ def _references(references: object, membership: object, n: int) -> tuple[Array, 
 
 
 def _odd_rows(rows: Array, inside: Array, own: Array, direction: str) -> tuple[str, ...]:
-    """Refuse references that are no margins of other models; note what is far from the audited model's scale."""
+    """Refuse references that are no margins of other models.
+
+    Notes name those that are far from the audited model's scale.
+    """
     for model, row in enumerate(rows):
         seen = ~np.isnan(row)
         if np.array_equal(row[seen], own[seen]):

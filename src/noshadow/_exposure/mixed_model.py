@@ -1,4 +1,6 @@
-"""The mixed model behind exposure: a level and a slope in membership for each record, with a 2 × 2 covariance.
+"""The mixed model behind exposure.
+
+It has a level and a slope in membership for each record, with a 2 × 2 covariance.
 
 y_ki = f(x_i) + a_i + m_ki (g(x_i) + b_i) + σ ε_ki: record i under model k, m = 1 if the model was
 trained on it, (a_i, b_i) ~ N(0, T), f and g linear in a basis of the record's covariates with
@@ -47,14 +49,19 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Form:
-    """Variants of the fit that oracles are compared with: one spread for both sides, flat priors (maximum likelihood)."""
+    """Variants of the fit that oracles are compared with.
+
+    These are one spread for both sides, and flat priors (maximum likelihood).
+    """
 
     common_spread: bool = False
     flat: bool = False
 
 
 def fitted_model(sums: Sums, scale: float, form: Form | None = None) -> Fitted:
-    """Variances and coefficients that maximise the marginal likelihood of all margins, by L-BFGS over at most seven numbers.
+    """Variances and coefficients that maximise the marginal likelihood of all margins.
+
+    They are found by L-BFGS over at most seven numbers.
 
     The likelihood needs only the sums by pattern, so that its cost, O(Jp² + p³), does not grow with
     the number of records.
@@ -75,7 +82,11 @@ def fitted_model(sums: Sums, scale: float, form: Form | None = None) -> Fitted:
 
 @dataclass(frozen=True, eq=False)
 class _Solved:
-    """Deviance, coefficients (2p,), their posterior covariance (2p, 2p) and the weights (J, 2, 2) of the patterns."""
+    """The solution at given variances.
+
+    It holds the deviance, the coefficients (2p,), their posterior covariance (2p, 2p) and the
+    weights (J, 2, 2) of the patterns.
+    """
 
     deviance: float
     theta: Array
@@ -84,7 +95,10 @@ class _Solved:
 
 
 class _Problem:
-    """The likelihood as a function of seven numbers; holds the sums, which every evaluation reads."""
+    """The likelihood as a function of seven numbers.
+
+    It holds the sums, which every evaluation reads.
+    """
 
     def __init__(self, sums: Sums, scale: float, form: Form) -> None:
         self.sums, self.scale, self.form = sums, scale, form
@@ -134,7 +148,10 @@ class _Problem:
         return _Solved(deviance, theta, cho_solve(factor, np.eye(2 * self.width)), weights)
 
     def slope(self, numbers: Array, at: "_Solved") -> Array:
-        """Derivative of the deviance in the numbers; the coefficients are at their optimum and do not move it."""
+        """Derivative of the deviance in the numbers.
+
+        The coefficients are at their optimum and do not move the deviance.
+        """
         sums, noise = self.sums, self.variances(numbers)[0]
         theta = at.theta.reshape(2, self.width)
         fits = SIDES @ theta  # coefficients of the OUT and the IN level
@@ -169,7 +186,10 @@ class _Problem:
         return Fitted(noise, slopes, at.theta.reshape(2, self.width), covariance, deviance, converged, self.around(numbers))
 
     def around(self, numbers: Array) -> tuple[tuple[Array, Array], ...]:
-        """Variances at the sigma points of the Laplace approximation: √5 standard deviations along five conjugate directions."""
+        """Variances at the sigma points of the Laplace approximation.
+
+        The points lie √5 standard deviations along five conjugate directions.
+        """
         columns = [(self.objective(numbers + step)[1] - self.objective(numbers - step)[1]) / 2e-4 for step in 1e-4 * np.eye(len(numbers))]
         # of minus the logarithm of the likelihood: half of the deviance
         curvature = np.array(columns + np.transpose(columns)) / 4
@@ -181,7 +201,10 @@ class _Problem:
 
 
 def _pattern_weights(counts: Array, noise: Array, slopes: Array) -> tuple[Array, Array]:
-    """Inverse covariance (J, 2, 2) of the two side means of a record and its log-determinant, over the sides a pattern has."""
+    """Inverse covariance (J, 2, 2) of the two side means of a record, with log-determinant.
+
+    Both are over the sides that a pattern has.
+    """
     spread = SIDES @ slopes @ SIDES.T
     present = counts > 0
     variance = spread[None] + np.einsum("js,st->jst", noise / np.maximum(counts, 1), np.eye(2))

@@ -1,4 +1,7 @@
-"""What the mixed model says about each record: the posterior of its separation, closed form, 2 × 2 algebra a record."""
+"""The posterior of each record's separation under the mixed model.
+
+It has a closed form that takes 2 × 2 algebra per record.
+"""
 
 from dataclasses import dataclass
 
@@ -68,7 +71,9 @@ def posterior_of(sides: Sides, expected: Array, slopes: Array, variances: Array)
 
 
 def coefficient_variance(basis: Basis, fitted: Fitted, gains: Array) -> Array:
-    """Variance (n,) that the uncertainty of f and g adds to the separation, g − gain_out · f − gain_in · (f + g) in the coefficients.
+    """Variance (n,) that the uncertainty of f and g adds to the separation.
+
+    In the coefficients the separation is g − gain_out · f − gain_in · (f + g).
 
     Cost: O(np²).
     """

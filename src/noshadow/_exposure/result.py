@@ -44,7 +44,9 @@ class Exposure:
     notes: tuple[str, ...]
 
     def tpr(self, fpr: float) -> Array:
-        """Rate (n,) at which a threshold test on this record's margin finds it, at false-positive rate `fpr`.
+        """Rate (n,) at which a threshold test on this record's margin finds it.
+
+        The rate is taken at false-positive rate `fpr`.
 
         Φ((b − z σ_out)/√(σ_in² + var b)), z = Φ⁻¹(1 − fpr), b the separation: the mean over its
         posterior. "either": the test calls a member on both sides, with fpr/2 on each.
@@ -81,7 +83,9 @@ class Exposure:
 
 
 def shares(parts: Mapping[str, Array]) -> dict[str, float]:
-    """Share of each part in the variance of their sum, each ≥ 0, together 1; all 0 when nothing varies.
+    """Share of each part in the variance of their sum.
+
+    Each share is ≥ 0 and together they are 1; all are 0 when nothing varies.
 
     Parts that move together share what they have in common evenly: Johnson's relative weights
     (2000), squared correlations with the nearest orthogonal parts times what those explain.

@@ -1,4 +1,8 @@
-"""Spreads of a record's margins over models: by side and by its levels, each record's own as far as it can be told."""
+"""Spreads of a record's margins over models.
+
+They depend on the side and on the record's levels, and on the record's own margins as far as these
+can tell.
+"""
 
 from dataclasses import dataclass
 
@@ -36,7 +40,9 @@ class Spreads:
 
 
 def spreads_of(sides: Sides, levels: Array, variances: Array) -> Spreads:
-    """Spreads by a gamma regression on the two levels, then each record's own shrunk to it by an inverse-gamma prior.
+    """Fit the spreads by a gamma regression on the two levels.
+
+    Each record's own spread is then shrunk to the regression by an inverse-gamma prior.
 
     log σ²_side,i = c_side + d · (OUT level, IN level), the levels in standard deviations and
     clipped at two; squares around a record's mean, with n − 1 degrees of freedom each, by iterated
@@ -63,7 +69,10 @@ def spreads_of(sides: Sides, levels: Array, variances: Array) -> Spreads:
 
 
 def _gamma_fit(squares: Array, free: Array, scaled: Array, told: list[int], start: Array) -> tuple[Array, Array]:
-    """Constants of both sides and shared slopes by Newton's method on the gamma likelihood, weights n − 1."""
+    """Constants of both sides and shared slopes, fitted to the gamma likelihood.
+
+    The fit uses Newton's method with weights n − 1.
+    """
     constants, slopes = start.copy(), np.zeros(2)
     rows = [free[side] > 0 for side in told]
     design = np.vstack(
@@ -88,7 +97,10 @@ def _gamma_fit(squares: Array, free: Array, scaled: Array, told: list[int], star
 
 
 def _prior_freedom(squares: Array, free: Array, by_level: Array, told: list[int]) -> float:
-    """d₀ of the inverse-gamma prior: the variance of log squares beyond that of a χ² is ψ′(d₀/2)."""
+    """d₀ of the inverse-gamma prior.
+
+    The variance of log squares beyond that of a χ² is ψ′(d₀/2).
+    """
     left: list[Array] = []
     for side in told:
         seen = (free[side] > 0) & (squares[side] > 0)

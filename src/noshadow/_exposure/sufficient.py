@@ -1,4 +1,8 @@
-"""What the mixed model needs of all margins: sums over records that were seen by as many models on either side."""
+"""What the mixed model needs of all margins.
+
+These are sums over the records of each pattern; records of one pattern were seen by the same number
+of models on each side.
+"""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -28,7 +32,9 @@ class Sides:
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Sums over the records of each pattern (models OUT, models IN), j = 1 … J, p columns of the basis.
+    """Sums over the records of each pattern (models OUT, models IN).
+
+    There are patterns j = 1 … J and p columns of the basis.
 
     Attributes:
         counts: (J, 2) models a record. records: (J,) number of records.
@@ -48,7 +54,10 @@ class Sums:
 
 
 def sides_of(references: Array, membership: Array) -> Sides:
-    """Counts, means and squares of (K, n) margins by side, NaN where a model has none. Two passes over the models."""
+    """Counts, means and squares of (K, n) margins by side.
+
+    A margin is NaN where a model has none. This takes one pass over the models.
+    """
     n = references.shape[1]
     counts, means, squares = np.zeros((2, n)), np.zeros((2, n)), np.zeros((2, n))
     for row, inside in zip(references, membership, strict=True):
@@ -63,7 +72,10 @@ def sides_of(references: Array, membership: Array) -> Sides:
 
 
 def sums_of(sides: Sides, basis: Basis) -> Sums:
-    """The sums by pattern; records that no model has seen are left out. Cost: O(np²), memory O(Jp² + block)."""
+    """Compute the sums by pattern, without records that no model has seen.
+
+    Cost: O(np²), memory O(Jp² + block).
+    """
     counts, pattern = _patterns(sides.counts)
     width, kinds = basis.width, len(counts)
     gram, cross = np.zeros((kinds, width, width)), np.zeros((kinds, 2, width))
@@ -82,7 +94,10 @@ def sums_of(sides: Sides, basis: Basis) -> Sums:
 
 
 def _patterns(counts: Array) -> tuple[Array, Array]:
-    """Distinct pairs of counts (J, 2), and the number of each record's pair; −1 for records without any margin."""
+    """Distinct pairs of counts (J, 2), and the number of each record's pair.
+
+    The number is −1 for records without any margin.
+    """
     used = counts if len(_distinct(counts)) <= MOST_PATTERNS else np.array([_gathered(side) for side in counts])
     pairs = _distinct(used)
     pairs = pairs[pairs.sum(1) > 0]

@@ -1,4 +1,7 @@
-"""Leave-one-out distinguishability of a data set under Gaussian processes, among them networks of infinite width."""
+"""Leave-one-out distinguishability of a data set under Gaussian processes.
+
+Networks of infinite width are among these processes.
+"""
 
 from noshadow._lood.audit import lood_audit
 from noshadow._lood.data_set import data_arrays

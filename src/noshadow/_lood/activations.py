@@ -1,4 +1,6 @@
-"""Gaussian expectations of activations: E[φ(u)φ(v)] for centred (u, v) with variances p, q and covariance c.
+"""Gaussian expectations of activations.
+
+They are E[φ(u)φ(v)] for centred (u, v) with variances p, q and covariance c.
 
 Every form gives the value and its three slopes. By Gaussian integration by parts the slopes are
 expectations themselves,
@@ -74,7 +76,10 @@ class _Expectation(torch.autograd.Function):
 
 
 def _parts(c: Tensor) -> list[Callable[[Tensor], Tensor]]:
-    """Views of blocks along the first axis that keep temporaries in the caches; what has one row there belongs to all blocks."""
+    """Views of blocks along the first axis that keep temporaries in the caches.
+
+    A tensor with one row there belongs to all blocks.
+    """
     length = max(_PART_NUMBERS * len(c) // max(c.numel(), 1), 1)
 
     def view(start: int) -> Callable[[Tensor], Tensor]:
@@ -84,7 +89,10 @@ def _parts(c: Tensor) -> list[Callable[[Tensor], Tensor]]:
 
 
 def expectation(activation: Activation, p: Tensor, q: Tensor, c: Tensor) -> Tensor:
-    """E[φ(u)φ(v)] of the shape of c, differentiable once in p, q and c; p and q broadcast against c."""
+    """E[φ(u)φ(v)] of the shape of c, differentiable once in p, q and c.
+
+    p and q broadcast against c.
+    """
     return _Expectation.apply(p, q, c, activation)  # type: ignore[no-any-return, no-untyped-call]
 
 
@@ -178,7 +186,9 @@ def _one_erf() -> tuple[Array, Array]:
 
 @lru_cache(maxsize=1)
 def _tanh_as_erfs(terms: int = 10) -> tuple[Array, Array]:
-    """Scales b and weights w with tanh x = Σ w erf(bx) to 2e-8 everywhere, and its Gaussian expectations to 1e-11.
+    """Scales b and weights w with tanh x = Σ w erf(bx) to 2e-8 everywhere.
+
+    Gaussian expectations follow to 1e-11.
 
     tanh is a mixture of erf(x/(√2 K)) over K of Kolmogorov's law (Andrews and Mallows 1974). A fine
     trapezoid rule in log K is exact to rounding; the Gauss rule of that discrete measure
@@ -207,14 +217,20 @@ def _legendre(nodes: int) -> list[tuple[float, float]]:
 
 
 def _nodes_needed(p: Tensor, q: Tensor) -> int:
-    """Enough for the sharpest transition among the pairs, of width 1/√variance; beyond 2e4 it is a vanishing part of the whole."""
+    """Number of nodes for the sharpest transition among the pairs, of width 1/√variance.
+
+    Beyond 2e4 the transition is a vanishing part of the whole.
+    """
     steepest = math.sqrt(max(float(p.max()), float(q.max()))) if p.numel() and q.numel() else 0.0
     return min(16 + 8 * math.ceil(0.4 * steepest), 512)
 
 
 @dataclass(frozen=True)
 class _EluTerms:
-    """What value and slopes of elu share: standard deviations s, t, the angle θ and integrals over (0, θ)."""
+    """What the value and slopes of elu share.
+
+    These are the standard deviations s and t, the angle θ and integrals over (0, θ).
+    """
 
     s: Tensor
     t: Tensor
@@ -227,7 +243,11 @@ class _EluTerms:
         return scaled
 
     def nodes(self, p: Tensor, q: Tensor) -> Any:
-        """Weight/2π, x = √(pq)(cos ψ − cos θ), expm1(−x) and g(s sin ψ), g(t sin ψ) with g(y) = √(π/2) y erfcx(y/√2)."""
+        """The nodes of the integrals and the terms of the integrands there.
+
+        These are weight/2π, x = √(pq)(cos ψ − cos θ), expm1(−x), g(s sin ψ) and g(t sin ψ) with
+        g(y) = √(π/2) y erfcx(y/√2).
+        """
         for at, weight in _legendre(_nodes_needed(p, q)):
             x = 2 * self.scale * (self.angle * ((1 - at) / 2)).sin_() * (self.angle * ((1 + at) / 2)).sin_()
             sine = (self.angle * at).sin_()

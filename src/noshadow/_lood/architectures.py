@@ -1,4 +1,8 @@
-"""Kernels by name: which options each has, its matrix of a data set, and a sweep over activations and depths."""
+"""Kernels by name.
+
+This file holds the options of each kernel, its matrix of a data set, and a sweep over activations
+and depths.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -58,7 +62,9 @@ class KernelChoice:
 
 
 def kernel_choice(name: str, given: Mapping[str, Any], x: torch.Tensor, owner: str) -> KernelChoice:
-    """The named kernel with the options given (not None) and its defaults; options it does not have are refused.
+    """The named kernel with the options given (not None) and its defaults for the others.
+
+    Options that the kernel does not have are refused.
 
     Raises:
         InputError: another kernel, an option of another one, no length scale, no shape of the
@@ -112,7 +118,10 @@ def sweep_cells(activations: Sequence[str], depths: Sequence[int], kernel: Kerne
 def sweep_rows(
     x: torch.Tensor, y: Array, cells: Sequence[Cell], kernel: KernelChoice, *, noise: float, fpr: float, max_memory: float, progress: bool
 ) -> tuple[dict[str, Any], ...]:
-    """One row a cell: mean, median and largest kl, mean auc, flatness of the kernel and condition, or the reason why there is none.
+    """Compute one row per cell, or the reason why there is none.
+
+    A row holds the mean, median and largest kl, the mean auc, the flatness of the kernel and its
+    condition.
 
     Cost: one kernel and one factorisation a cell; one kernel is held at a time.
     """

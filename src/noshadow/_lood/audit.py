@@ -1,4 +1,4 @@
-"""`lood_audit`: from a data set and an architecture to a table of what would leak about every record."""
+"""`lood_audit`: what a data set would leak about every record through an architecture."""
 
 import time
 from collections.abc import Sequence
@@ -50,7 +50,9 @@ def lood_audit(
     max_memory: float = 8e9,
     progress: bool = True,
 ) -> LoodAudit:
-    """How much a data set would leak about each of its records through an architecture, before any network is trained.
+    """How much a data set would leak about each of its records through an architecture.
+
+    The answer is known before any network is trained.
 
     Every record is queried at itself: kl, mean_distance, loo_variance, auc and tpr of `lood_scores`
     under the kernel of the architecture. Rank 1 is the largest kl.
@@ -94,7 +96,8 @@ def lood_audit(
 
     Example:
         >>> import noshadow as ns
-        >>> found = ns.lood_audit([[1.0, 0.0], [0.0, 1.0], [0.0, 1.1]], [0, 1, 1], ids=["alone", "twin", "other twin"])
+        >>> x, names = [[1.0, 0.0], [0.0, 1.0], [0.0, 1.1]], ["alone", "twin", "other twin"]
+        >>> found = ns.lood_audit(x, [0, 1, 1], ids=names)
         >>> found.records.nsmallest(1, "rank")["id"].tolist()
         ['alone']
     """

@@ -63,7 +63,10 @@ def data_arrays(path: str | Path) -> tuple[Array, Array, Array | None]:
 
 
 def data_set(x: object, y: object, ids: object, owner: str) -> DataSet:
-    """The arrays checked: finite numbers, one target row and one id a record, at least two records."""
+    """Check the arrays of a data set.
+
+    They must hold finite numbers, one target row and one id per record, and at least two records.
+    """
     rows, columns = input_rows(x, owner, "x"), target_columns(y, owner, "y")
     require_rows_match(rows, columns, owner)
     require_squarable(rows.numpy(), owner, "x")
@@ -88,7 +91,9 @@ def normalized(x: torch.Tensor, how: str, owner: str) -> torch.Tensor:
 
 
 def plane(x: torch.Tensor) -> tuple[Array, tuple[float, float]]:
-    """Positions of the records in the plane of their first two principal components, and the share of variance along each.
+    """Positions of the records in the plane of their first two principal components.
+
+    The share of variance along each component is returned too.
 
     The sign of a component makes its largest loading positive. Without a second component, or
     variance, positions are 0 there.

@@ -1,4 +1,7 @@
-"""x − log(1 + x) without cancellation: the variance part of a Gaussian Kullback–Leibler divergence."""
+"""x − log(1 + x) without cancellation.
+
+It is the variance part of a Gaussian Kullback–Leibler divergence.
+"""
 
 from typing import TypeVar
 

@@ -47,7 +47,10 @@ class ExpectationTable:
     bounded: bool
 
     def value(self, p: Tensor, q: Tensor, c: Tensor) -> Tensor:
-        """E[φ(u)φ(v)] of shape (…, i, j) for variances p (…, i), q (…, j) within the range and covariances c (…, i, j)."""
+        """E[φ(u)φ(v)] of shape (…, i, j) for variances within the range of the table.
+
+        The variances are p (…, i) and q (…, j), the covariances c (…, i, j).
+        """
         rows, columns = (self._basis(v).flatten(0, -3) if v.ndim > 1 else self._basis(v)[None] for v in (p, q))
         x = _angle(p[..., :, None], q[..., None, :], c).mul_(2 / math.pi).sub_(1).reshape(len(rows), rows.shape[1], columns.shape[1])
         coefficients = self.coefficients.to(x.device)
@@ -66,7 +69,9 @@ class ExpectationTable:
 
 
 def expectation_table(activation: Activation, smallest: float, largest: float, pairs: int) -> ExpectationTable | None:
-    """A table for variances from `smallest` to `largest`, or None when `pairs` are too few to pay for one that is accurate.
+    """A table for variances from `smallest` to `largest`, or None if it does not pay.
+
+    It does not pay when `pairs` are too few for a table that is accurate.
 
     Grown in each direction until the last coefficients are below 1e-11 of the largest, which bounds
     the error of the expectation by about 1e-10·nₛnₜ.
@@ -105,7 +110,10 @@ def _coefficients(activation: Activation, centre: float, half_width: float, devi
 
 
 def _compressed(coefficients: Tensor) -> tuple[Tensor, Tensor]:
-    """The same table in terms of the few combinations of Chebyshev polynomials that it needs in both deviations."""
+    """The same table in terms of the few combinations of Chebyshev polynomials it needs.
+
+    The combinations are taken in both deviations.
+    """
     vectors, values, _ = torch.linalg.svd(coefficients.permute(1, 0, 2).flatten(1), full_matrices=False)
     functions = vectors[:, values > _DROPPED * values[0]]
     return functions.T @ coefficients @ functions, functions

@@ -122,7 +122,10 @@ def require_same_problem(factor: object, x: object, y: object, kernel: Kernel, n
 
 
 def half_solved(posterior: Posterior, right: Array) -> Array:
-    """L⁻¹B for the Cholesky factor L of M: squares of its columns' lengths are BᵀM⁻¹B's diagonal."""
+    """L⁻¹B for the Cholesky factor L of M.
+
+    The squared lengths of its columns are the diagonal of BᵀM⁻¹B.
+    """
     solved, _ = lapack.dtrtrs(posterior.factor, right, lower=1)
     return np.asarray(solved)
 
@@ -149,7 +152,9 @@ class NoisyFactor:
 
 
 def noisy_factor(matrix: Array, noise: float, owner: str, argument: str) -> NoisyFactor:
-    """Factor K + σ²I in a private copy, refusing a K that is not symmetric or not positive semi-definite.
+    """Factor K + σ²I in a private copy.
+
+    A K that is not symmetric or not positive semi-definite is refused.
 
     Raises:
         InputError: the entries that differ most, the failed pivot, or the negative eigenvalue
@@ -175,7 +180,11 @@ def noisy_factor(matrix: Array, noise: float, owner: str, argument: str) -> Nois
 
 
 def _smallest_eigenvalue(matrix: Array, lower: Array | None, noise: float) -> float:
-    """Smallest eigenvalue of K from above: by the factor of K + σ²I, whose inverse it dominates, or without one by K itself."""
+    """Smallest eigenvalue of K, from above.
+
+    The factor of K + σ²I is used where there is one, because this eigenvalue dominates the inverse;
+    otherwise K itself is used.
+    """
     n = len(matrix)
     if n <= _DENSE:
         return float(np.linalg.eigvalsh(matrix.astype(np.float64))[0])

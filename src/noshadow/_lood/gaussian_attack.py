@@ -1,4 +1,6 @@
-"""The likelihood-ratio attack between two Gaussian predictions: its AUC and its TPR at a given FPR, exactly.
+"""The AUC and the TPR at a given FPR of the likelihood-ratio attack on Gaussian predictions.
+
+The attack decides between two Gaussian predictions; both figures are exact.
 
 Member means trained with the record, N(μ′, Σ′); non-member means trained without it, N(μ, Σ). Every
 independent direction k of the predictions is described by two numbers that stay accurate when the
@@ -70,7 +72,7 @@ def likelihood_ratio_auc(separation: object, excess: object, *, outputs: int = 1
 
 
 def likelihood_ratio_tpr(separation: object, excess: object, *, fpr: float, outputs: int = 1) -> Array:
-    """True-positive rate of the likelihood-ratio attack at a given false-positive rate, for one query.
+    """True-positive rate of the likelihood-ratio attack at a given FPR, for one query.
 
     With u = 1 + t and m = √(Du)/t: under the non-member law ‖f + c‖² is u·χ′²(outputs, m²), under
     the member law χ′²(outputs, m²/u). The threshold w solves P(χ′²(outputs, m²) ≤ w) = fpr and
@@ -186,7 +188,9 @@ def _tpr_block(d: Array, t: Array, alpha: float, outputs: int) -> Array:
 
 
 def _mass_within(gap: Array, centre: Array, radius: Array, outputs: int) -> tuple[Array, Array]:
-    """P(‖z + m‖ ≤ r) of a standard normal z in `outputs` dimensions and its derivative in r; gap = r − m is held apart.
+    """P(‖z + m‖ ≤ r) of a standard normal z in `outputs` dimensions and its derivative in r.
+
+    gap = r − m is passed beside r and m, because their difference would lose digits.
 
     Integrates over the length R of z orthogonal to m, a χ variable with one degree less: |R| ≤ r,
     and the coordinate along m falls within ±√(r² − R²).

@@ -147,7 +147,9 @@ def _group_result(factor: Posterior, rows: Array, points: torch.Tensor | None) -
 
 
 def _independent_directions(covariance: Array, spread: Array, shift: Array, magnitude: Array) -> tuple[Array, Array]:
-    """Separations and excess variances along directions in which both laws are independent, on their support.
+    """Separations and excess variances along directions in which both laws are independent.
+
+    Only directions in the support of the laws are returned.
 
     `magnitude` (q,) is the size of the numbers whose difference each variance is: rounding is
     relative to it.

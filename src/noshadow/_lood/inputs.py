@@ -22,7 +22,10 @@ Kernel = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def target_columns(targets: object, owner: str, argument: str) -> Array:
-    """Targets as float64 (n, C): floats as they are, 1-dimensional integer labels 0 … C − 1 as one-hot rows."""
+    """Targets as float64 (n, C).
+
+    Floats stay as they are; 1-dimensional integer labels 0 … C − 1 become one-hot rows.
+    """
     array = numeric_array(targets, owner, argument, ndim=(1, 2))
     if not array.size:
         refuse(owner, argument, "hold at least one record and one column", f"shape {array.shape}")
@@ -75,7 +78,10 @@ def box_of(bounds: tuple[object, object] | None, shape: torch.Size, owner: str) 
 
 
 def group_indices(differing: object, n: int, owner: str, argument: str = "differing") -> Array:
-    """The differing group as distinct row numbers (s,), in the order given, fewer than all records."""
+    """The differing group as distinct row numbers (s,), in the order given.
+
+    The group must have fewer records than the data.
+    """
     given = np.atleast_1d(as_array(differing, owner, argument))
     if given.ndim != 1 or given.dtype.kind not in "iu" or not len(given):
         refuse(owner, argument, "be one or more whole row numbers", f"dtype {given.dtype}, shape {given.shape}")

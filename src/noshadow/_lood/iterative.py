@@ -1,4 +1,7 @@
-"""Two-sided bounds on leave-group-out distinguishability without an n × n matrix: conjugate gradients and residuals."""
+"""Two-sided bounds on leave-group-out distinguishability without an n × n matrix.
+
+The bounds come from conjugate gradients and their residuals.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,7 +34,11 @@ _SOLVED = 1e-30
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
-    """M·V and P⁻¹·V for vectors as rows V, the right-hand sides Bᵀ, the groups in their order, outputs and σ²."""
+    """What the iteration needs to know of the data.
+
+    It holds M·V and P⁻¹·V for vectors as rows V, the right-hand sides Bᵀ, the groups in their
+    order, outputs and σ².
+    """
 
     product: Callable[[Tensor], Tensor]
     precondition: Callable[[Tensor], Tensor]
@@ -83,7 +90,9 @@ def lood_bounds(
     max_memory: float = 8e9,
     progress: bool = True,
 ) -> LoodBounds:
-    """Lower and upper bounds on leave-group-out distinguishability, for data sets whose kernel matrix does not fit.
+    """Lower and upper bounds on leave-group-out distinguishability.
+
+    They are meant for data sets whose kernel matrix does not fit.
 
     Everything follows from entries of BᵀM⁻¹B, M = K + σ²I, B = [unit columns of the groups, Y]. For
     any approximate solutions Z with residuals R = B − MZ,
@@ -189,7 +198,10 @@ def _preconditioner(factor: Tensor, noise: float) -> Callable[[Tensor], Tensor]:
 
 
 def _bounds(problem: _Problem, tolerance: float, most: int, show: bool) -> tuple[tuple[Array, Array], int]:
-    """Bounds from the true residuals of conjugate gradients, stopped once they are tight; and the steps taken."""
+    """Bounds from the true residuals of conjugate gradients, and the steps taken.
+
+    The iteration stops once the bounds are tight.
+    """
     bar = tracked(range(most), "conjugate gradients", show=show)
 
     def tight(step: int, solution: Tensor, residual: Tensor) -> bool:

@@ -1,4 +1,7 @@
-"""An audit of a trained model beside the leave-one-out distinguishability of its data, matched by record id."""
+"""Join an audit of a trained model with the leave-one-out distinguishability of its data.
+
+Records are matched by their ids.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -60,7 +63,10 @@ def joined_with(found: LoodAudit, audit: Audit) -> LoodAudit:
 
 
 def with_lood(audit: Audit, found: LoodAudit) -> Audit:
-    """The audit with columns lood_kl, lood_mean_distance and lood_auc in its record table, and the comparison beside it.
+    """Add what `lood_audit` found to an audit.
+
+    The record table gets the columns lood_kl, lood_mean_distance and lood_auc, and the comparison
+    stands beside it.
 
     Records that the data do not hold have missing values there. What an earlier call added is
     replaced. The audit's report then has a section on what the architecture would leak before
@@ -102,7 +108,10 @@ def with_lood(audit: Audit, found: LoodAudit) -> Audit:
 
 
 def _is_joined_with(found: LoodAudit, audit: object) -> bool:
-    """Whether the audit's own columns are those that were joined: ids and hashes alone would not tell two ways of scoring apart."""
+    """Whether the audit's own columns are those that were joined.
+
+    Ids and hashes alone would not tell two ways of scoring apart.
+    """
     if found.joined is None or not isinstance(audit, Audit) or found.joined["ranked_by"] != audit.ranked_by:
         return False
     rows = audit.records.set_index(audit.records["id"].astype(str)).reindex(found.records["id"].astype(str))
@@ -122,14 +131,20 @@ def _unjoined(found: LoodAudit) -> LoodAudit:
 
 
 def _score_columns(audit: Audit, rows: pd.DataFrame) -> dict[str, Array]:
-    """An audit's scores in the order of `rows` under their names here; targets and what `with_lood` added are none."""
+    """An audit's scores in the order of `rows`, under their names here.
+
+    Targets and the columns that `with_lood` added are not scores.
+    """
     table = audit.records
     names = [name for name in table.columns if table[name].dtype.kind == "f" and not str(name).startswith(("target", OURS))]
     return {f"{PREFIX}{name}": rows[name].to_numpy() for name in names}
 
 
 def _differing_targets(paired: Join, owner: str) -> int | None:
-    """Joined records whose targets differ, None where they have other forms; more than a few are refused."""
+    """Number of joined records whose targets differ; more than a few are refused.
+
+    The number is None where the two sides give targets in different forms.
+    """
     if paired.relabelled is not None and len(paired.relabelled) > MOST_RELABELLED * len(paired):
         require_agreement(paired, owner, "audit", "the data under the same ids", SAME_IDS)
     return None if paired.relabelled is None else len(paired.relabelled)

@@ -1,4 +1,7 @@
-"""Kernels of Gaussian processes: networks of infinite width, RBF and Laplace. Tensors in float64, differentiable in both arguments."""
+"""Kernels of Gaussian processes: networks of infinite width, RBF and Laplace.
+
+They are tensors in float64, differentiable in both arguments.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -34,7 +37,9 @@ def nngp_kernel(
     filter_size: int = 3,
     memory_limit: float | None = None,
 ) -> Tensor:
-    """Covariance of the outputs of a random network of infinite width at two sets of inputs (NNGP kernel).
+    """Covariance of the outputs of a random network of infinite width (NNGP kernel).
+
+    The outputs are those at two sets of inputs.
 
     Fully connected: K⁰(x, z) = bias + weight·xᵀz/d and, `depth` times, K ← bias +
     weight·E[φ(u)φ(v)], (u, v) Gaussian with covariance [[K(x, x), K(x, z)], [K(x, z), K(z, z)]].

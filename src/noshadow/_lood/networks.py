@@ -1,4 +1,6 @@
-"""Networks of infinite width, fully connected and convolutional, and the recursion that their kernels share.
+"""Networks of infinite width, and the recursion that their kernels share.
+
+The networks are fully connected or convolutional.
 
 The readout of a flattened convolutional network meets each position with weights of its own, so
 only covariances of two records *at the same position* enter the kernel: (h, w) numbers a pair
@@ -88,7 +90,10 @@ def image_sizes(image_shape: object, owner: str) -> tuple[int, int, int]:
 
 
 def as_images(x: Tensor, shape: tuple[int, int, int], owner: str, argument: str) -> Tensor:
-    """Records (n, c, h, w) from rows of c·h·w numbers or images in that order; other layouts are refused, not guessed."""
+    """Records (n, c, h, w) from rows of c·h·w numbers or from images in that order.
+
+    Other layouts are refused, not guessed.
+    """
     channels, height, width = shape
     layouts = [shape, (channels * height * width,)] + ([(height, width)] if channels == 1 else [])
     if tuple(x.shape[1:]) not in layouts:
@@ -158,7 +163,10 @@ def network_kernel(x: Tensor, z: Tensor | None, network: Network, owner: str, *,
 
 
 def tiled(result: Tensor, kernel: Callable[[slice, slice], Tensor], *, symmetric: bool, side: int) -> Tensor:
-    """The result filled in tiles of `side` records; a symmetric one from the tiles on and above its diagonal."""
+    """Fill the result in tiles of `side` records.
+
+    A symmetric result is filled from the tiles on and above its diagonal.
+    """
     n, m = result.shape
     for top in range(0, n, side):
         rows = slice(top, top + side)
@@ -187,7 +195,10 @@ def variances(x: Tensor, network: Network, owner: str) -> list[Tensor]:
 
 
 def require_room(n: int, m: int | None, owner: str, *, per_pair: int, fixed: int, memory_limit: float | None, gradients: bool) -> None:
-    """Refuse a kernel of n × m pairs (n × n when m is None) that would not fit, before it is allocated."""
+    """Refuse a kernel of n × m pairs that would not fit, before it is allocated.
+
+    The kernel has n × n pairs when m is None.
+    """
     limit = available_memory() if memory_limit is None else memory_limit
     columns = n if m is None else m
     need = per_pair * n * columns + fixed
@@ -201,7 +212,10 @@ def require_room(n: int, m: int | None, owner: str, *, per_pair: int, fixed: int
 
 
 def available_memory() -> float | None:
-    """Bytes that can be had without swapping (Linux), else all there are, else None where the system does not tell."""
+    """Bytes that can be had without swapping (Linux), else all bytes of memory.
+
+    Returns None where the system does not tell.
+    """
     source = Path("/proc/meminfo")
     if source.is_file():
         lines = (line.split() for line in source.read_text().splitlines())

@@ -1,4 +1,6 @@
-"""Distinguishability at many query sets at once, differentiable in the queries, and the gradient ascent on it.
+"""Distinguishability at many query sets at once, and the gradient ascent on it.
+
+The distinguishability is differentiable in the queries.
 
 A query set is a block of q inputs; R of them, (R, q, …), share one kernel call. Everything that
 does not depend on the queries is prepared once, so that a step costs one product with an n × n
@@ -30,7 +32,10 @@ _START_NOISE = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """One Gaussian process with its inverse at hand: x (n, …), inverse M⁻¹ (n, n), weights M⁻¹Y (n, C)."""
+    """One Gaussian process with its inverse.
+
+    It holds x (n, …), the inverse M⁻¹ (n, n) and the weights M⁻¹Y (n, C).
+    """
 
     x: Tensor
     kernel: Kernel
@@ -63,7 +68,10 @@ class QueryProblem:
 
 @dataclass(frozen=True, eq=False)
 class QueryMoments:
-    """Both posteriors at R query sets: means (R, q, C), covariances (R, q, q), and spread (R, q, s) or None."""
+    """Both posteriors at R query sets.
+
+    It holds means (R, q, C), covariances (R, q, q), and spread (R, q, s) or None.
+    """
 
     mean: Tensor
     covariance: Tensor
@@ -129,7 +137,7 @@ def query_moments(problem: QueryProblem, queries: Tensor) -> QueryMoments:
 
 
 def _covariance(model: Model, flat: Tensor, sets: int, size: int, owner: str) -> tuple[Tensor, Tensor, Tensor]:
-    """Prior (R, q, q), kernel with the training inputs (Rq, n) and posterior covariance (R, q, q)."""
+    """Prior (R, q, q), kernel with the training inputs (Rq, n), posterior covariance (R, q, q)."""
     cross = kernel_values(model.kernel, flat, model.x, owner)
     square = kernel_values(model.kernel, flat, flat, owner).view(sets, size, sets, size)
     prior = square.diagonal(dim1=0, dim2=2).permute(2, 0, 1)

@@ -1,4 +1,7 @@
-"""The queries that reveal most about a group of records, found by gradient ascent: reconstruction from the leak."""
+"""The queries that reveal most about a group of records, found by gradient ascent.
+
+Such queries show whether records can be reconstructed from the leak.
+"""
 
 from dataclasses import dataclass
 
@@ -29,7 +32,9 @@ _SETTLED = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class QueryResult:
-    """Queries that maximise the distinguishability of a group, and how close they come to its records.
+    """Queries that maximise the distinguishability of a group of records.
+
+    The result also says how close they come to the records of the group.
 
     Attributes:
         queries: (q, …) the best set over restarts. value: its objective. kl, mean_distance: both
@@ -99,7 +104,9 @@ def optimal_query(
     max_memory: float = 8e9,
     progress: bool = True,
 ) -> QueryResult:
-    """The query set at which a model trained with a group of records is easiest to tell from one trained without it.
+    """Find the query set at which training with a group of records shows most.
+
+    There a model trained with the group is easiest to tell from one trained without it.
 
     argmax_Q LOOD(Q), by Adam on log LOOD (the same maxima, and a gradient that does not fade where
     the leak is small), with a step size that falls by a cosine to a fiftieth, projected on
@@ -137,7 +144,9 @@ def optimal_query(
     Reference: [LOOD] Section 4, Eq. (2), Appendices D.3–D.4, E and F.3.
 
     >>> near = lambda a, b: torch.exp(-((a[:, None] - b) ** 2).sum(2))
-    >>> found = optimal_query([[0.0], [1.0], [3.0]], [0.0, 1.0, 0.0], differing=2, kernel=near, noise=0.1, steps=9, start="record")
+    >>> x, y = [[0.0], [1.0], [3.0]], [0.0, 1.0, 0.0]
+    >>> how = {"kernel": near, "noise": 0.1, "steps": 9, "start": "record"}
+    >>> found = optimal_query(x, y, differing=2, **how)
     >>> found.nearest
     array([2])
     """
@@ -230,7 +239,10 @@ def _result(problem: QueryProblem, best: Tensor, trace: Array, objective: str, r
 
 
 def _likeness(queries: Tensor, records: Tensor, x: Tensor) -> tuple[Tensor, Array, Array]:
-    """Nearest record of each query (q,), distance to it as a share of the data's spread, cosine with it."""
+    """Nearest record of each query (q,), distance to it, and cosine with it.
+
+    The distance is a share of the data's spread.
+    """
     apart = torch.cdist(queries, records, compute_mode="donot_use_mm_for_euclid_dist")
     nearest = apart.argmin(1)
     spread = float((x - x.mean(0)).square().sum(1).mean().sqrt()) or 1.0
@@ -238,7 +250,10 @@ def _likeness(queries: Tensor, records: Tensor, x: Tensor) -> tuple[Tensor, Arra
 
 
 def _prediction_similarity(each: QueryMoments, alone: QueryMoments, nearest: Tensor) -> tuple[Array, Array]:
-    """Gaps (q, 2) between the means at queries and at their nearest records, and KL (q,) between the full model's predictions."""
+    """How similar the predictions at queries are to those at their nearest records.
+
+    Returns gaps (q, 2) between the means, and KL (q,) between the full model's predictions.
+    """
     gap = each.mean[:, 0] - alone.mean[nearest, 0]
     without = gap + each.shift[:, 0] - alone.shift[nearest, 0]
     variance = alone.covariance[nearest, 0, 0]

@@ -1,4 +1,7 @@
-"""Leave-one-out distinguishability of every record, at the record itself, from one Cholesky factorisation."""
+"""Leave-one-out distinguishability of every record, at the record itself.
+
+It comes from one Cholesky factorisation.
+"""
 
 from dataclasses import dataclass
 
@@ -49,7 +52,9 @@ class LoodScores:
 
 
 def lood_scores(kernel_matrix: object, targets: object, *, noise: float, fpr: float = 1e-3, max_memory: float = 8e9) -> LoodScores:
-    """Leave-one-out distinguishability of every record of a Gaussian process, each queried at itself.
+    """Leave-one-out distinguishability of every record of a Gaussian process.
+
+    Each record is queried at itself.
 
     With M = K + σ²I, q_i = (M⁻¹)_ii, leverage h_i = 1 − σ²q_i, t_i = h_i/(1 − h_i) and
     leave-one-out residual r_i = (M⁻¹Y)_i/q_i:
@@ -122,7 +127,10 @@ def lood_scores(kernel_matrix: object, targets: object, *, noise: float, fpr: fl
 
 
 def _leverages(matrix: Array, lower: Array, noise: float) -> tuple[Array, Array]:
-    """diag(M⁻¹) and the leverages 1 − σ²·diag(M⁻¹), each the more accurate way; `lower` is overwritten."""
+    """diag(M⁻¹) and the leverages 1 − σ²·diag(M⁻¹), each in the more accurate way.
+
+    `lower` is overwritten.
+    """
     n, diagonal = len(matrix), matrix.diagonal().astype(np.float64)
     inverse, _ = lapack.dtrtri(lower, lower=1, overwrite_c=1)
     # Squares of a triangular matrix's columns: positive terms only.

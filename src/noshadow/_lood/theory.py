@@ -1,4 +1,7 @@
-"""Where leave-one-out distinguishability is stationary, and how flat a kernel is: the theory's quantities as numbers."""
+"""Where leave-one-out distinguishability is stationary, and how flat a kernel is.
+
+This file computes the quantities of the theory as numbers.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -69,7 +72,8 @@ def self_query_gradient(x: object, y: object, *, differing: int, kernel: Kernel,
     Reference: [LOOD] Prop. 5.1, Eq. (23).
 
     >>> rbf = lambda a, b: torch.exp(-((a[:, None] - b) ** 2).sum(2) / 2)
-    >>> self_query_gradient([[0.0], [1.0], [9.0]], [0.0, 1.0, 1.0], differing=2, kernel=rbf, noise=0.1).round(6) + 0.0
+    >>> x, y = [[0.0], [1.0], [9.0]], [0.0, 1.0, 1.0]
+    >>> self_query_gradient(x, y, differing=2, kernel=rbf, noise=0.1).round(6) + 0.0
     array([0.])
     """
     owner = "self_query_gradient"

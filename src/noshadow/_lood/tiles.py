@@ -1,4 +1,7 @@
-"""A kernel matrix that is never held whole: tiles of its upper triangle, kept while memory lasts, made again after."""
+"""A kernel matrix that is never held whole.
+
+Tiles of its upper triangle are kept while memory lasts; the others are made again when needed.
+"""
 
 from dataclasses import dataclass
 
@@ -13,7 +16,10 @@ _PIVOTS = 16
 
 @dataclass(frozen=True, eq=False)
 class KernelTiles:
-    """Upper-triangle tiles of K(x, x): x (n, …), the kernel, and those tiles that fit in memory, by (row, column) start."""
+    """Upper-triangle tiles of K(x, x).
+
+    It holds x (n, …), the kernel, and the tiles that fit in memory, by (row, column) start.
+    """
 
     x: Tensor
     kernel: Kernel

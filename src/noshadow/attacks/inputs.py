@@ -15,7 +15,10 @@ NUMBERS_AT_ONCE = 1 << 20
 def signal_array(
     value: object, owner: str, argument: str, *, ndim: tuple[int, ...], low: float = -LARGEST, high: float = LARGEST, hint: str = ""
 ) -> Array:
-    """Finite numbers in [low, high] with an allowed number of dimensions, read in blocks and handed back as given."""
+    """Check for finite numbers in [low, high] with an allowed number of dimensions.
+
+    The array is read in blocks and handed back as given.
+    """
     array = as_array(value, owner, argument)
     if array.ndim not in ndim or array.size == 0:
         refuse(owner, argument, f"be a {' or '.join(f'{k}-dimensional' for k in ndim)} array with entries", f"shape {array.shape}")
@@ -36,7 +39,10 @@ def signal_array(
 
 
 def flags(value: object, owner: str, argument: str, shape: tuple[int, ...], of: str) -> Array:
-    """Booleans (r, n) of a known shape; 0/1 integers are refused, since they would index instead of select."""
+    """Booleans (r, n) of a known shape.
+
+    0/1 integers are refused, since they would index instead of select.
+    """
     array = as_array(value, owner, argument)
     if array.dtype != np.bool_:
         refuse(owner, argument, "be boolean", f"dtype {array.dtype}", f"Pass {argument}.astype(bool).")
@@ -46,7 +52,10 @@ def flags(value: object, owner: str, argument: str, shape: tuple[int, ...], of: 
 
 
 def queries_first(signals: Array, *, trailing: int) -> Array:
-    """View with the query axis first, (q, …): `trailing` axes remain behind it, and one query needs no axis of its own."""
+    """View with the query axis first, (q, …).
+
+    `trailing` axes remain behind it, and one query needs no axis of its own.
+    """
     view: Array = signals[None] if signals.ndim == trailing else np.moveaxis(signals, -1, 0)
     return view
 

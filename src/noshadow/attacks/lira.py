@@ -1,4 +1,7 @@
-"""LiRA: the likelihood-ratio attack on a record's statistic under models trained with and without it."""
+"""LiRA: the likelihood-ratio attack on a record's statistic.
+
+It compares models trained with and without the record.
+"""
 
 from collections.abc import Sequence
 
@@ -27,7 +30,9 @@ def lira_scores(
     tail: str = "cdf",
     floor: float = 0.0,
 ) -> Array:
-    """LiRA score of every record: how much better its statistic fits the models trained on it than the others.
+    """LiRA score of every record.
+
+    It says how much better the record's statistic fits the models trained on it than the others.
 
     Gaussians are fitted to the statistic φ of a record over its IN and its OUT reference models.
     Online: Λ = Σ_q [log N(φ_q; μ_in, s_in) − log N(φ_q; μ_out, s_out)], summed over queries (the
@@ -69,7 +74,8 @@ def lira_scores(
     Reference: Carlini et al. 2022 (Algorithm 1 and its offline variant).
 
     Example:
-        >>> reference, seen = np.array([[2.0], [4.0], [0.0], [-2.0]]), np.array([[True], [True], [False], [False]])
+        >>> reference = np.array([[2.0], [4.0], [0.0], [-2.0]])
+        >>> seen = np.array([[True], [True], [False], [False]])
         >>> lira_scores([3.0], reference, seen, variance="record")
         array([8.])
     """

@@ -1,4 +1,7 @@
-"""The attack without references (LOSS), and memorisation: how much training on a record helps to get it right."""
+"""The attack without references (LOSS), and memorisation.
+
+Memorisation is how much training on a record helps to get it right.
+"""
 
 from dataclasses import dataclass
 
@@ -71,7 +74,8 @@ def memorization(correct: object, membership: object, *, level: float = 0.95) ->
     Reference: Feldman and Zhang 2020; Newcombe 1998 (method 10).
 
     Example:
-        >>> found = memorization([[True], [True], [False], [False]], [[True], [True], [False], [False]])
+        >>> correct = member = [[True], [True], [False], [False]]
+        >>> found = memorization(correct, member)
         >>> found.estimate, found.interval.round(3)
         (array([1.]), array([[0.07, 1.  ]]))
     """

@@ -1,4 +1,7 @@
-"""Per-record moments of the signals on each side, and the same with one model left out in closed form."""
+"""Per-record moments of the signals on each side.
+
+The moments with one model left out follow in closed form.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +19,9 @@ CANCELLED = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Moments over the models of one side (those trained on a record, or the others), for q queries of n records.
+    """Moments over the models of one side, for q queries of n records.
+
+    A side is the models trained on a record, or the others.
 
     Attributes:
         count: (n,) models. mean: (q, n). squares: (q, n), Σ (x − mean)².
@@ -34,7 +39,9 @@ class Side:
 
 
 def side_moments(signals: Array, membership: Array, *, sides: Sequence[bool], median: bool) -> list[Side]:
-    """Moments of each asked side (True = the models trained on the record), one pass over the signals in blocks of records.
+    """Compute the moments of each asked side (True = the models trained on the record).
+
+    This takes one pass over the signals in blocks of records.
 
     Args:
         signals: (q, r, n) finite. membership: (r, n) with at least one model a record on each asked
@@ -106,12 +113,19 @@ def without_model(side: Side, signals: Array, membership: Array, model: int, *, 
 
 
 def resolved_variance(variance: str, models: int) -> str:
-    """How standard deviations are pooled: "auto" is "global" below 64 models (about 32 a side), too few for one of each record's own."""
+    """How standard deviations are pooled.
+
+    "auto" is "global" below 64 models (about 32 per side), too few for a standard deviation of each
+    record's own.
+    """
     return ("global" if models < 64 else "record") if variance == "auto" else variance
 
 
 def spreads(side: Side, variance: str, floor: float) -> Array:
-    """Standard deviations (ddof = 0, about the mean), at least `floor`: (q, n) per record, or (q, 1) pooled within records."""
+    """Standard deviations (ddof = 0, about the mean), at least `floor`.
+
+    They are (q, n) per record, or (q, 1) pooled within records.
+    """
     per_record = variance == "record"
     squares = side.squares / side.count if per_record else side.squares.sum(1, keepdims=True) / side.count.sum()
     return np.maximum(np.sqrt(squares), floor)
@@ -142,7 +156,10 @@ def _joined(parts: list[Side]) -> Side:
 
 
 def _middle(values: Array, held: Array, count: Array) -> tuple[Array, Array, Array]:
-    """Median and its neighbours, each (q, b): (v[h−1], v[h], v[h+1]) of 2h + 1 sorted values, (v[h−1], mean, v[h]) of 2h."""
+    """Median and its neighbours, each (q, b).
+
+    They are (v[h−1], v[h], v[h+1]) of 2h + 1 sorted values, and (v[h−1], mean, v[h]) of 2h.
+    """
     # (q, b, r): a record's values side by side, the other side's last
     ordered = np.where(held.T, values.transpose(0, 2, 1), np.inf)
     ordered.sort(axis=2)
@@ -154,7 +171,10 @@ def _middle(values: Array, held: Array, count: Array) -> tuple[Array, Array, Arr
 
 
 def _median_without(below: Array, center: Array, above: Array, row: Array, held: Array, rest: Array) -> Array:
-    """Median after deleting the values of `row` from the sides that hold them; each value is one of its side's own."""
+    """Median after deleting the values of `row` from the sides that hold them.
+
+    Each value is one of its side's own.
+    """
     left_even = rest % 2 == 0
     # Deleting from above the median moves it down: to the lower middle value, averaged with the old
     # median when that one stays.

@@ -1,4 +1,8 @@
-"""RMIA: how many records of a population does this record beat in how much the attacked model prefers it."""
+"""RMIA: a likelihood-ratio attack that compares a record with a population.
+
+The ratio says how much the attacked model prefers a record, relative to the reference models. The
+score is the share of the population whose ratio the record exceeds by a factor.
+"""
 
 import numpy as np
 
@@ -21,7 +25,9 @@ def rmia_scores(
     a: float = 0.3,
     population_membership: object = None,
 ) -> Array:
-    """RMIA score of every record: the share of a population whose likelihood ratio it exceeds γ times.
+    """RMIA score of every record.
+
+    It is the share of a population whose likelihood ratio the record exceeds γ times.
 
     ratio_x = p(x|θ)/p(x) compares the attacked model θ with the reference models; score(x) = share
     of z with ratio_x > γ · ratio_z (the pairwise test ratio_x/ratio_z > γ, strict, also where
@@ -61,7 +67,8 @@ def rmia_scores(
 
     Example:
         >>> member = np.array([[True, False], [False, True]])
-        >>> rmia_scores([0.75, 0.1], [[0.5, 0.5], [0.25, 0.5]], member, [0.2, 0.5, 0.6], [[0.4, 0.4, 0.6], [0.4, 0.4, 0.6]])
+        >>> reference, population = [[0.5, 0.5], [0.25, 0.5]], [[0.4, 0.4, 0.6], [0.4, 0.4, 0.6]]
+        >>> rmia_scores([0.75, 0.1], reference, member, [0.2, 0.5, 0.6], population)
         array([0.33333333, 0.        ])
     """
     owner = "rmia_scores"
@@ -96,7 +103,9 @@ def probability_arrays(reference: object, membership: object, most: float, owner
 def model_rmia_scores(
     signals: Array, membership: Array, sides: list[Side], model: int, *, variant: str, gamma: float, a: float, owner: str
 ) -> Array:
-    """RMIA scores (n,) of one reference model attacked with the others, its own non-members as the population.
+    """RMIA scores (n,) of one reference model attacked with the others.
+
+    The model's own non-members are the population.
 
     Args:
         signals: (1, r, n). membership: (r, n). sides: [IN, OUT] moments over all r models.

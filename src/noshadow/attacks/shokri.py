@@ -1,4 +1,7 @@
-"""Shokri's attack: classifiers that learn, from the outputs of reference models, what a model says about its members."""
+"""Shokri's attack: classifiers that tell members by the outputs of a model.
+
+They learn from the outputs of reference models what a model says about its members.
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -16,7 +19,10 @@ from noshadow.progress import tracked
 
 
 class OutputsByModel(Protocol):
-    """The outputs (n, m) of model t when indexed with t: a list, an array (r, n, m), or a store that loads them."""
+    """The outputs (n, m) of model t when indexed with t.
+
+    This is a list, an array (r, n, m), or a store that loads them.
+    """
 
     def __len__(self) -> int: ...
 
@@ -50,7 +56,9 @@ def shokri_scores(
     max_rows: int = 50_000,
     seed: int = 0,
 ) -> Array:
-    """Probability that each record was trained on, by attack classifiers learnt from reference models.
+    """Probability that each record was trained on.
+
+    It comes from attack classifiers learnt from reference models.
 
     Classification: one attack classifier per class, on rows (reference model t, record i of the
     class) with the vector of class probabilities as features and membership_ti as label;
@@ -121,7 +129,9 @@ def shokri_success(
     seed: int = 0,
     progress: bool = False,
 ) -> CrossFitted:
-    """Success of Shokri's attack on every record, each group of models attacked by what the other groups teach.
+    """Success of Shokri's attack on every record.
+
+    Each group of models is attacked by classifiers that learnt from the other groups.
 
     The r models are dealt into `folds` groups at random, and the models of a group attacked as in
     `shokri_scores` with the others as references. success_i = ½ [mean over IN models t of D_ti +
@@ -155,7 +165,8 @@ def shokri_success(
 
     Example:
         >>> rng = np.random.default_rng(0)
-        >>> member, labels = rng.permuted(np.arange(8)[:, None] < np.full(300, 4), axis=0), rng.integers(0, 2, 300)
+        >>> member = rng.permuted(np.arange(8)[:, None] < np.full(300, 4), axis=0)
+        >>> labels = rng.integers(0, 2, 300)
         >>> outputs = rng.normal(size=(8, 300)) + (2 * labels - 1) * (1 + 2 * member)
         >>> print(f"{shokri_success(outputs, labels, member, task='binary').model_auc.mean():.1f}")
         0.9
@@ -227,7 +238,10 @@ def _require_indexed(reference_outputs: object, owner: str) -> None:
 
 
 def _required_sides(member: Array, owner: str) -> tuple[Array, Array]:
-    """How many models are IN and OUT for each record, after checking that no record and no model is on one side only."""
+    """Count how many models are IN and OUT for each record.
+
+    No record and no model may be on one side only, which is checked.
+    """
     counts = side_counts(member)
     for side, count in zip(("IN", "OUT"), counts, strict=True):
         require_models_on_side(count, 1, owner, side, "Train more models.")

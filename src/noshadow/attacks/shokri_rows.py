@@ -1,4 +1,7 @@
-"""Which rows of the reference models' outputs Shokri's classifiers learn from, and what they see of them."""
+"""The rows of the reference models' outputs that Shokri's classifiers learn from.
+
+This file also says what the classifiers see of them.
+"""
 
 from dataclasses import dataclass
 
@@ -15,7 +18,10 @@ LEAST_PAIRS = 2
 
 @dataclass(frozen=True)
 class JudgedRecords:
-    """What is known of the n records: targets as `task_targets` returns them, and which classifier judges each."""
+    """What is known of the n records.
+
+    These are targets as `task_targets` returns them, and which classifier judges each record.
+    """
 
     task: str
     targets: Array
@@ -79,7 +85,10 @@ def output_columns(outputs: object, owner: str, argument: str) -> Array:
 
 
 def drawn_rows(member: Array, models: Array, records: JudgedRecords, max_rows: int, rng: np.random.Generator, owner: str) -> Rows:
-    """At most `max_rows` rows a group, in pairs of the same record; `models` are the numbers of the rows of `member`."""
+    """Draw at most `max_rows` rows per group, in pairs of the same record.
+
+    `models` are the numbers of the rows of `member`.
+    """
     found: list[tuple[Array, Array, Array]] = []
     slices, start = {}, 0
     for group in np.unique(records.group).tolist():
@@ -96,7 +105,10 @@ def drawn_rows(member: Array, models: Array, records: JudgedRecords, max_rows: i
 
 
 def _drawn_pairs(member: Array, most: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Models (2, k), IN and OUT, and records (k,) of at most `most` pairs, drawn without replacement."""
+    """Draw at most `most` pairs without replacement.
+
+    Returns the models (2, k), IN and OUT, and the records (k,) of the pairs.
+    """
     available = np.minimum(*side_counts(member))
     ends = available.cumsum()
     chosen = rng.choice(ends[-1], size=min(most, int(ends[-1])), replace=False, shuffle=False)

@@ -1,4 +1,7 @@
-"""Per-record attack success: every reference model attacked in turn with the others as references."""
+"""Per-record attack success.
+
+Every reference model is attacked in turn with the others as references.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -100,7 +103,9 @@ def attack_success(
     level: float = 0.95,
     progress: bool = False,
 ) -> AttackSuccess:
-    """Success of an attack on every record, each of r models attacked in turn with the others as references.
+    """Success of an attack on every record.
+
+    Each of r models is attacked in turn with the others as references.
 
     success_i = ½ [mean over IN models t of D_ti + mean over OUT models t of (1 − D_ti)], D_ti =
     score of record i under model t > threshold of model t, scores from the r − 1 other models.
@@ -201,7 +206,11 @@ def _arrays(reference: object, membership: object, how: _Settings) -> tuple[Arra
 
 
 def _require_enough(member: Array, counts: tuple[Array, Array], least: int, levels: tuple[float, ...]) -> None:
-    """Models a side of each record, records a side of each model, and levels that the non-members resolve."""
+    """Check that there are enough models and records.
+
+    Each record needs models on each side and each model records on each side, and the non-members
+    must resolve the levels.
+    """
     for side, count in zip(("IN", "OUT"), counts, strict=True):
         hint = "Pass variance='global', which needs 2, or train more models." if least == 3 else "Train more models."
         require_models_on_side(count, least, OWNER, side, hint)
@@ -238,7 +247,10 @@ def _scorer(signals: Array, member: Array, sides: list[Side], variance: str, how
 def _attacked(
     scorer: Scorer, member: Array, counts: tuple[Array, Array], how: _Settings, progress: bool
 ) -> tuple[Array, Array, Array, Array]:
-    """Per-record success, per-model thresholds, AUC and TPR. Scores are made again for the decisions rather than kept."""
+    """Per-record success, per-model thresholds, AUC and TPR.
+
+    Scores are computed again for the decisions rather than kept.
+    """
     r, n = member.shape
     right = np.zeros((2, n), dtype=np.int64)
     auc, tpr, thresholds = np.empty(r), np.empty((r, len(how.levels))), np.zeros(r)

@@ -1,4 +1,7 @@
-"""The decision threshold an attacker would fix on other models: best balanced accuracy of their pooled scores."""
+"""The decision threshold that an attacker would fix on other models.
+
+It has the best balanced accuracy over the pooled scores of these models.
+"""
 
 from dataclasses import dataclass
 
@@ -12,13 +15,19 @@ KEPT = 4096
 
 @dataclass(frozen=True, eq=False)
 class ScoreSample:
-    """One class of one model's scores: at most KEPT evenly spaced order statistics standing for `size` scores."""
+    """One class of one model's scores.
+
+    At most KEPT evenly spaced order statistics stand for `size` scores.
+    """
 
     size: int
     ordered: Array
 
     def above(self, grid: Array) -> Array:
-        """How many of the scores exceed each threshold, to within size/(2 KEPT); exact up to KEPT scores."""
+        """How many of the scores exceed each threshold, to within size/(2 KEPT).
+
+        The count is exact up to KEPT scores.
+        """
         step = self.size / len(self.ordered)
         found: Array = self.size - step * np.searchsorted(self.ordered, grid, side="right")
         return found
@@ -33,7 +42,9 @@ def score_sample(scores: Array) -> ScoreSample:
 
 
 def best_thresholds(members: list[ScoreSample], nonmembers: list[ScoreSample]) -> Array:
-    """For each model the threshold t with the best balanced accuracy of "score > t" over all other models, (r,).
+    """For each model, find the threshold t that is best on all other models, (r,).
+
+    The best t has the highest balanced accuracy of "score > t".
 
     Balanced accuracy ½ [share of the others' members with score > t + share of their non-members
     with score ≤ t], the smallest t of those that reach the best. The grid of candidate thresholds,

@@ -1,4 +1,7 @@
-"""Rates at a fixed error level, agreement between rankings, and intervals: arrays in, numbers out."""
+"""Rates at a fixed error level, agreement between rankings, and intervals.
+
+All functions take arrays and return numbers.
+"""
 
 from noshadow.metrics.agreement import spearman, top_precision, top_recall
 from noshadow.metrics.inputs import RELATIVE_SLACK

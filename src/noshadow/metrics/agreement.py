@@ -9,7 +9,9 @@ from noshadow.metrics.inputs import places, score_sample
 
 
 def spearman(truth: object, score: object) -> float:
-    """Spearman rank correlation of a score with the truth it should rank; tied values share their average rank.
+    """Spearman rank correlation of a score with the truth it should rank.
+
+    Tied values share their average rank.
 
     Args:
         truth: (n,) n ≥ 2; infinities allowed (a rank is all that counts).
@@ -42,7 +44,10 @@ def spearman(truth: object, score: object) -> float:
 
 
 def rank_correlation(first: Array, second: Array) -> float:
-    """`spearman` of two vectors (n,) that were checked before; NaN where one is constant or holds NaN."""
+    """`spearman` of two vectors (n,) that were checked before.
+
+    The result is NaN where one is constant or holds NaN.
+    """
     if bool(np.isnan(first).any() or np.isnan(second).any()):
         return math.nan
     a, b = _centred_ranks(first), _centred_ranks(second)
@@ -52,12 +57,13 @@ def rank_correlation(first: Array, second: Array) -> float:
 
 
 def top_recall(truth: object, score: object, *, top: float = 0.01, keep: float = 0.05) -> float:
-    """Share of the truly riskiest records that a score keeps: recall of the true top `top` in the score's top `keep`.
+    """Share of the truly riskiest records that a score keeps.
 
-    |T ∩ S| / |T|, where T holds the ⌈top · n⌉ largest truths and S the ⌈keep · n⌉ largest scores. Where ties straddle
-    an edge of T or S, the value is the expectation over uniformly random tie-breaking, drawn
-    separately for the two: Σ_i P(i ∈ T) P(i ∈ S) / |T|, and P = (places left / records tied) on the
-    edge. A constant score gets |S|/n.
+    This is the recall of the true top `top` in the score's top `keep`: |T ∩ S| / |T|, where T holds
+    the ⌈top · n⌉ largest truths and S the ⌈keep · n⌉ largest scores. Where ties straddle an edge of
+    T or S, the value is the expectation over uniformly random tie-breaking, drawn separately for
+    the two: Σ_i P(i ∈ T) P(i ∈ S) / |T|, and P = (places left / records tied) on the edge. A
+    constant score gets |S|/n.
 
     Args:
         truth: (n,) larger = riskier; infinities allowed.
@@ -84,12 +90,13 @@ def top_recall(truth: object, score: object, *, top: float = 0.01, keep: float =
 
 
 def top_precision(truth: object, score: object, *, top: float = 0.01, keep: float = 0.01) -> float:
-    """Share of the records a score names that are truly among the riskiest: precision of the score's top `keep`.
+    """Share of the records named by a score that are truly among the riskiest.
 
-    |T ∩ S| / |S|, where T holds the ⌈top · n⌉ largest truths and S the ⌈keep · n⌉ largest scores; ties at an edge
-    are broken at random and the expectation taken, as in `top_recall`. A constant score gets |T|/n.
-    With top = keep precision and recall are the same number; otherwise it is the recall with truth
-    and score in each other's place.
+    This is the precision of the score's top `keep`: |T ∩ S| / |S|, where T holds the ⌈top · n⌉
+    largest truths and S the ⌈keep · n⌉ largest scores; ties at an edge are broken at random and the
+    expectation taken, as in `top_recall`. A constant score gets |T|/n. With top = keep precision
+    and recall are the same number; otherwise it is the recall with truth and score in each other's
+    place.
 
     Args:
         truth: (n,) larger = riskier; infinities allowed.
@@ -133,7 +140,10 @@ def _centred_ranks(values: Array) -> Array:
 
 
 def _top_probability(values: Array, wanted: int) -> Array:
-    """(n,) probability that a record is among the `wanted` largest when ties are broken at random."""
+    """Probability that a record is among the `wanted` largest, (n,).
+
+    Ties are broken at random.
+    """
     edge = np.partition(values, len(values) - wanted)[len(values) - wanted]
     above, tied = values > edge, values == edge
     probability: Array = above + tied * ((wanted - above.sum()) / tied.sum())

@@ -141,7 +141,9 @@ def auc_interval(member_scores: object, nonmember_scores: object, *, level: floa
 def tpr_interval(
     member_scores: object, nonmember_scores: object, fpr: float, *, level: float = 0.95, resamples: int = 2000, seed: int = 0
 ) -> Interval:
-    """Confidence interval of `tpr_at_fpr` that counts both the members found and the threshold's own error.
+    """Confidence interval of `tpr_at_fpr`.
+
+    It counts both the members found and the threshold's own error.
 
     Members and non-members are resampled with replacement, independently; the ends are percentiles
     of the resampled TPR, widened to those of Clopper–Pearson at the threshold found where these

@@ -28,7 +28,10 @@ class Metric:
         return 0.0 if self.name in ("recall", "precision") else -1.0
 
     def counted(self, n: int) -> int | None:
-        """Of how many of n records it is a share: the truly riskiest, or those named; None for a correlation."""
+        """How many of n records the metric is a share of; None for a correlation.
+
+        These records are the truly riskiest, or those named.
+        """
         if self.top is None or self.keep is None:
             return None
         return places(self.top if self.name == "recall" else self.keep, n)
@@ -60,7 +63,10 @@ class Held:
 
 @dataclass(frozen=True)
 class Top:
-    """The largest of a resample's records: all of the values beyond the edge, and a share of those tied on it."""
+    """The largest of a resample's records.
+
+    All of the values beyond the edge count, and a share of those tied on it.
+    """
 
     ranked: Ranking
     records: Array  # on the edge or beyond it, held or not
@@ -75,7 +81,9 @@ def ranking(values: Array) -> Ranking:
 
 
 def agreement(truths: Sequence[Ranking], scores: Sequence[Ranking], metrics: Sequence[Metric], counts: Array) -> Array:
-    """(truths, scores, metrics) values of every metric for every pair, over records held `counts` times.
+    """Values of every metric for every pair, (truths, scores, metrics).
+
+    Each record is held `counts` times.
 
     Spearman is NaN where a ranking is constant over the records held.
 

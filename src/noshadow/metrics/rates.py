@@ -77,7 +77,9 @@ def tnr_at_fnr(member_losses: object, nonmember_losses: object, fnr: float) -> f
 
 
 def loss_threshold(member_losses: object, fnr: float) -> float:
-    """Threshold τ of the loss attack: the smallest member loss that at most ⌊fnr · n⌋ member losses exceed.
+    """Threshold τ of the loss attack at false-negative rate `fnr`.
+
+    τ is the smallest member loss that at most ⌊fnr · n⌋ member losses exceed.
 
     Args:
         member_losses: (n_members,) finite losses.
@@ -155,7 +157,9 @@ def auc(member_scores: object, nonmember_scores: object) -> float:
 
 
 def error_budget(rate: float, records: int) -> int:
-    """Largest whole number of errors whose share of `records` is at most `rate`: ⌊rate · records⌋, safe against rounding.
+    """Largest whole number of errors whose share of `records` is at most `rate`.
+
+    This is ⌊rate · records⌋, safe against rounding.
 
     Args:
         rate: fraction in [0, 1].
@@ -196,6 +200,9 @@ def _share_of_pairs_in_order(smaller: Array, larger: Array) -> float:
 
 
 def twice_counts_below(ascending: Array, values: Array) -> Array:
-    """(len(values),) twice the number of `ascending` entries below each value, ties counting half: whole numbers."""
+    """Twice the number of `ascending` entries below each value, (len(values),).
+
+    Ties count half, so that all results are whole numbers.
+    """
     counts: Array = np.searchsorted(ascending, values, side="left") + np.searchsorted(ascending, values, side="right")
     return counts

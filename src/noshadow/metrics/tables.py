@@ -1,4 +1,7 @@
-"""How well scores rank records like attacks do, as a table, and how well an attack agrees with itself."""
+"""Tables of how well scores rank records like attacks do.
+
+Another table says how well an attack agrees with itself.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -27,7 +30,9 @@ def agreement_table(
     resamples: int = 500,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """How well each score ranks records like each attack does: one row per (attack, score, metric), with intervals.
+    """How well each score ranks records like each attack does.
+
+    The table has one row per (attack, score, metric), with intervals.
 
     Metrics: "spearman"; "recall" of the true top `top` in the score's top `keep` (`top_recall`) for
     every pair in `recalls`; and for pairs (a, b) with a ≠ b also "precision", the share of the
@@ -68,7 +73,8 @@ def agreement_table(
     Reference: those of `spearman`, `top_recall` and `top_precision`.
 
     Example:
-        >>> table = agreement_table([{"lira": [3.0, 1.0, 2.0, 0.0]}], [{"loo": [9.0, 5.0, 7.0, 1.0]}])
+        >>> truth, score = [3.0, 1.0, 2.0, 0.0], [9.0, 5.0, 7.0, 1.0]
+        >>> table = agreement_table([{"lira": truth}], [{"loo": score}])
         >>> table.loc[0, ["attack", "score", "metric", "value"]].tolist()
         ['lira', 'loo', 'spearman', 1.0]
     """
@@ -98,7 +104,9 @@ def noise_ceiling(
     resamples: int = 500,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """How well an attack's ranking of records agrees with itself, measured twice from disjoint halves of the models.
+    """How well an attack's ranking of records agrees with itself.
+
+    The ranking is measured twice, from disjoint halves of the models.
 
     Every metric of `agreement_table` with the first half as the truth and the second as the score,
     then the other way round, averaged (so that precision at (b, a) repeats recall at (a, b)). One
@@ -193,7 +201,10 @@ def _plan(recalls: Sequence[tuple[float, float]], level: float, resamples: int, 
 
 
 def _estimates(compared: Callable[[Target, Array], Array], targets: Sequence[Target], plan: _Plan) -> list[list[list[_Estimate]]]:
-    """Nested like what `compared` returns for a target's records counted so many times: (attacks, scores, metrics)."""
+    """Estimates with their intervals, nested as (attacks, scores, metrics).
+
+    `compared` returns this nesting for a target's records, each counted a given number of times.
+    """
     values = np.stack([compared(target, np.ones(target.records)) for target in targets])
     undefined = np.zeros(values.shape[1:], dtype=int)
     if len(targets) > 1:

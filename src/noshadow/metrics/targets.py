@@ -1,4 +1,7 @@
-"""What a table of agreement compares: metrics from pairs of fractions, and every target's vectors, checked and ranked."""
+"""What a table of agreement compares.
+
+These are metrics from pairs of fractions, and every target's vectors, checked and ranked.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +23,10 @@ class Target:
 
 
 def compared_metrics(recalls: Sequence[tuple[float, float]], owner: str) -> list[Metric]:
-    """Spearman, the recalls asked for, and precision with the fractions swapped where they differ."""
+    """Spearman, the recalls asked for, and precisions.
+
+    There is a precision with the fractions swapped where these differ.
+    """
     pairs = []
     for pair in recalls:
         if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
@@ -32,7 +38,9 @@ def compared_metrics(recalls: Sequence[tuple[float, float]], owner: str) -> list
 
 
 def ranked_targets(sides: Mapping[str, Sequence[Vectors]], owner: str) -> tuple[list[str], list[str], list[Target]]:
-    """The names on each of the two sides, in the order of the first target, and every target's rankings.
+    """The names on each of the two sides, and every target's rankings.
+
+    The names are in the order of the first target.
 
     Args:
         sides: argument name → one mapping name → vector per target; two of them.

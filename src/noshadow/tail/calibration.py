@@ -1,4 +1,7 @@
-"""Calibrations: fitted to setups where the attack was run, judged on data sets they have not seen."""
+"""Calibrations fitted to setups where the attack was run.
+
+They are judged on data sets they have not seen.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +22,11 @@ REQUIRED = ("setup", "data_set", "fpr", "references", "tpr")
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Rows of one cell: predictors (n, p), measured TPR (n,), setup and data set of each, weights that sum to one a setup."""
+    """Rows of one cell.
+
+    It holds predictors (n, p), measured TPR (n,), setup and data set of each row, and weights that
+    sum to one per setup.
+    """
 
     x: Array
     y: Array
@@ -109,7 +116,9 @@ def fit_calibration(
 
 
 def left_out_predictions(table: object, predictors: Sequence[str], form: str) -> pd.DataFrame:
-    """Each setup predicted from the other data sets: columns setup, data_set, tpr, predicted. One attack a table.
+    """Predict each setup from the other data sets, for one attack per table.
+
+    Columns: setup, data_set, tpr, predicted.
 
     Raises:
         InputError: as `fit_calibration`.
@@ -233,7 +242,10 @@ def fit_quality(measured: Array, predicted: Array) -> dict[str, float]:
 
 
 def _left_out_coverage(rows: _Rows, form: str, level: float, offset: float) -> dict[str, float]:
-    """Share of setups whose rate lies in the interval made from other data sets alone; needs four data sets."""
+    """Share of setups whose rate lies in the interval made from other data sets alone.
+
+    This needs four data sets.
+    """
     sets = np.unique(rows.data_set)
     if len(sets) <= LEAST_SETS:
         return {}

@@ -1,4 +1,7 @@
-"""The few curves that turn predictors into an attack's true-positive rate; all of them pass through the origin."""
+"""The few curves that turn predictors into an attack's true-positive rate.
+
+All of them pass through the origin.
+"""
 
 import numpy as np
 from scipy.optimize import minimize_scalar, nnls
@@ -37,7 +40,9 @@ def predicted_rates(form: str, coefficients: tuple[float, ...], x: Array) -> Arr
 
 
 def fitted_coefficients(form: str, x: Array, y: Array, weights: Array) -> tuple[float, ...]:
-    """Coefficients of least weighted squared error; those of "linear" and the factor a are not negative.
+    """Coefficients of least weighted squared error.
+
+    The coefficients of "linear" and the factor a are not negative.
 
     For "exponential" and "power" the factor is solved for at each bend b, which leaves one number
     to search: a grid, refined.
@@ -69,6 +74,9 @@ def _power(x: Array, bend: float) -> Array:
 
 
 def _best_factor(curve: Array, y: Array, weights: Array) -> tuple[float, float]:
-    """The factor a ≥ 0 on a curve that comes closest to y, and the weighted squared error it leaves."""
+    """The factor a ≥ 0 on a curve that comes closest to y, and the error it leaves.
+
+    The error is weighted and squared.
+    """
     factor = max(float((weights * curve * y).sum() / max((weights * curve**2).sum(), 1e-300)), 0.0)
     return factor, float((weights * (y - factor * curve) ** 2).sum())

@@ -1,4 +1,7 @@
-"""Who bears the risk: the loss attack within each class or group of records, against all the others."""
+"""Who bears the risk: the loss attack within each class or group of records.
+
+Each group is compared with all the others.
+"""
 
 import math
 from collections.abc import Iterable
@@ -97,7 +100,11 @@ def group_risk(
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """Members or non-members: losses in ascending order, the number of each one's group, records a group."""
+    """Members or non-members.
+
+    It holds the losses in ascending order, the number of each one's group, and the records per
+    group.
+    """
 
     losses: Array
     group: Array
@@ -117,7 +124,10 @@ def _names(groups: object, argument: str) -> Array:
 
 
 def named_groups(groups: Iterable[object], owner: str, argument: str) -> list[str]:
-    """Each record's group as text: 1 and 1.0 are one group, and so is everything that is missing (None, NaN)."""
+    """Each record's group as text.
+
+    1 and 1.0 are one group, and so is everything that is missing (None, NaN).
+    """
     require_unmasked(groups, owner, argument)
     held: list[Any] = groups.tolist() if hasattr(groups, "tolist") else list(groups)
     if {*map(type, held)} <= {str}:
@@ -162,7 +172,10 @@ def _judged(group: str, number: int, sides: list[_Side], level: float, bootstrap
 
 
 def _auc(members: Array, nonmembers: Array) -> tuple[float, float]:
-    """AUC of two sorted samples and DeLong's standard error; never below that of one record's step."""
+    """AUC of two sorted samples and DeLong's standard error.
+
+    The error is never below that of one record's step.
+    """
     below = np.searchsorted(nonmembers, members, side="left") + np.searchsorted(nonmembers, members, side="right")
     above = np.searchsorted(members, nonmembers, side="left") + np.searchsorted(members, nonmembers, side="right")
     of_members, of_nonmembers = 1 - below / (2 * len(nonmembers)), above / (2 * len(members))

@@ -46,7 +46,9 @@ def resolved_level(fpr: float | str, smaller: int, owner: str) -> float:
 
 
 def given_margins(margins: tuple[object, object], losses: Pair, owner: str) -> Pair | None:
-    """The margins of both samples ascending, or None when neither is given; each record's must be that of its loss.
+    """The margins of both samples in ascending order, or None when neither is given.
+
+    Each record's margin must be that of its loss.
 
     Args:
         margins: members' and non-members' margins φ, loss = log(1 + e^{−φ}). losses: theirs, in the

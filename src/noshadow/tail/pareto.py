@@ -1,4 +1,7 @@
-"""Rates below what a sample resolves: a generalised Pareto tail fitted to its largest values. Extrapolation, and labelled so."""
+"""Rates below what a sample resolves, extrapolated and labelled so.
+
+A generalised Pareto tail is fitted to the largest values of the sample.
+"""
 
 import math
 from collections.abc import Sequence
@@ -119,7 +122,8 @@ def extrapolated_tnr(
 
     Example:
         >>> rng = np.random.default_rng(0)
-        >>> found = extrapolated_tnr(rng.exponential(size=2000), 3 * rng.exponential(size=2000), 1e-4, scale="loss")
+        >>> members, others = rng.exponential(size=2000), 3 * rng.exponential(size=2000)
+        >>> found = extrapolated_tnr(members, others, 1e-4, scale="loss")
         >>> print(f"{found.value:.2f}, {found.extrapolated}")  # truth: 1e-4^(1/3) = 0.046
         0.04, True
     """
@@ -130,7 +134,10 @@ def extrapolated_tnr(
 def extrapolated_tnrs(
     member_losses: object, nonmember_losses: object, levels: Sequence[float], *, scale: str, resamples: int, coverage: float, seed: int
 ) -> list[TailRate]:
-    """`extrapolated_tnr` at each of some levels, the tails being fitted once; the same numbers as one level at a time."""
+    """`extrapolated_tnr` at each of some levels, with the tails fitted once.
+
+    The numbers are the same as for one level at a time.
+    """
     require_choice(scale, SCALES, "extrapolated_tnr", "scale")
     names = ("member_losses", "nonmember_losses")
     members, nonmembers = (
@@ -271,7 +278,9 @@ def _order_statistics(sample: Array, place: int, resamples: int, rng: np.random.
 
 
 def _fitted(ends: Array, n: int, owner: str, name: str) -> _Tails:
-    """Posterior means of shape and log scale of each row's tail, by Grimshaw's one-dimensional profile likelihood on a grid.
+    """Posterior means of shape and log scale of each row's tail.
+
+    They come from Grimshaw's one-dimensional profile likelihood on a grid.
 
     With t = ξ/σ the likelihood is highest at ξ(t) = mean log(1 + t x), where it is −k
     (log(ξ(t)/t) + ξ(t) + 1). The grid is even in log(1 + t x_max), which reaches from tails that
@@ -297,7 +306,10 @@ def _fitted(ends: Array, n: int, owner: str, name: str) -> _Tails:
 
 
 def _shares_above(sample: Array, tails: _Tails, thresholds: Array, rng: np.random.Generator) -> Array:
-    """P(value > threshold): counted below the tail's start (resampled: binomial), from the tail above it."""
+    """P(value > threshold) for each threshold.
+
+    Below the tail's start it is counted (resampled: binomial); above it, it comes from the tail.
+    """
     counted = (len(sample) - np.searchsorted(sample, thresholds, side="right")) / len(sample)
     counted[1:] = rng.binomial(len(sample), counted[1:]) / len(sample)
     return np.where(thresholds < tails.start, counted, tails.above(thresholds))

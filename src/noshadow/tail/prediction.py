@@ -1,4 +1,7 @@
-"""From what a model shows to the TPR of a reference-model attack: the shipped calibrations, their intervals, and where they hold."""
+"""Predict the TPR of a reference-model attack from what a model shows.
+
+This file has the shipped calibrations, their intervals, and where they hold.
+"""
 
 import functools
 import json
@@ -28,7 +31,10 @@ STRETCH = 0.1  # how far beyond the range of the setups a predictor may lie
 
 @dataclass(frozen=True)
 class Prediction:
-    """A predicted TPR, its prediction interval, and whether the model is like the setups behind it."""
+    """A predicted TPR with its prediction interval.
+
+    It also says whether the model is like the setups behind it.
+    """
 
     value: float | None
     interval: Interval | None

@@ -60,7 +60,10 @@ def risk_predictors(
 
 
 def loss_predictors(members: Array, nonmembers: Array, margins: Pair | None = None) -> dict[str, float]:
-    """Of two sorted loss samples: TNR, what it exceeds its level by, margin shifts, twice the AUC above ½, KS, skewness of non-members.
+    """Predictors of an attack's success from two sorted loss samples.
+
+    They are TNR, what it exceeds its level by, margin shifts, twice the AUC above ½, KS, and the
+    skewness of the non-members.
 
     `tnr` is read at FNR 1e-3 (or at the one member that fewer than 1,000 can spare). margins: of
     both, where they are known better than from the losses.
@@ -82,12 +85,17 @@ def loss_predictors(members: Array, nonmembers: Array, margins: Pair | None = No
 
 
 def margin_shifts(members: Array, nonmembers: Array) -> dict[str, float]:
-    """`shifts_of_margins` from losses: φ = −log(e^loss − 1) is log p_y − log(1 − p_y) when the losses are cross-entropies."""
+    """`shifts_of_margins` computed from losses.
+
+    φ = −log(e^loss − 1) is log p_y − log(1 − p_y) when the losses are cross-entropies.
+    """
     return shifts_of_margins(margins_of_losses(members), margins_of_losses(nonmembers))
 
 
 def shifts_of_margins(inside: Array, outside: Array) -> dict[str, float]:
-    """How far the low tail of the non-members' margins lies below the members', in units of the members' spread, at several levels.
+    """How far the low tail of the non-members' margins lies below the members'.
+
+    The distance is in units of the members' spread, at several levels.
 
     (Q_level(φ_in) − Q_level(φ_out)) / ½(Q_0.84(φ_in) − Q_0.16(φ_in)) of the attack's own statistic
     φ = log p_y − log(1 − p_y); 0 where the members' margins have no spread.
@@ -99,7 +107,10 @@ def shifts_of_margins(inside: Array, outside: Array) -> dict[str, float]:
 
 
 def score_predictors(scores: object) -> dict[str, float]:
-    """Quantiles of record scores of the members, by column; columns that are missing or hold infinities are left out."""
+    """Quantiles of record scores of the members, by column.
+
+    Columns that are missing or hold infinities are left out.
+    """
     found: dict[str, float] = {}
     for column in COLUMNS:
         values = getattr(scores, column, None)

@@ -1,4 +1,7 @@
-"""A record's chance of being found, from the model's predicted rate and the record's rank: the rate dealt out over the records."""
+"""A record's chance of being found, from the model's predicted rate and the record's rank.
+
+The rate is distributed over the records.
+"""
 
 import functools
 import json
@@ -39,19 +42,27 @@ def shipped_curves() -> tuple[RecordCurve, ...]:
 
 
 def curve_terms(model_rate: Array, z: Array) -> Array:
-    """(n, 5) what the coefficients of a `RecordCurve` stand before: 1, L, z, L z, z² with L = logit of the model's rate."""
+    """The terms that the coefficients of a `RecordCurve` multiply, (n, 5).
+
+    They are 1, L, z, L z and z² with L = logit of the model's rate.
+    """
     level = logit(model_rate)
     return np.stack((np.ones_like(z), level, z, level * z, z**2), axis=-1)
 
 
 def curve_rates(coefficients: tuple[float, ...], model_rate: float, z: Array) -> Array:
-    """Chance of each record with normal score z, for a model of this TPR in (0, 1); they need not average to it."""
+    """Chance of each record with normal score z, for a model of this TPR in (0, 1).
+
+    The chances need not average to the TPR.
+    """
     rates: Array = expit(curve_terms(np.full(len(z), min(max(model_rate, 1e-9), 1 - 1e-9)), z) @ np.array(coefficients))
     return rates
 
 
 def rates_averaging_to(coefficients: tuple[float, ...], model_rate: float, z: Array, fpr: float) -> Array:
-    """The curve's chances, moved by one constant in the logit so that their mean over these records is the model's rate.
+    """The curve's chances, moved so that their mean over these records is the model's rate.
+
+    The move is one constant in the logit.
 
     None is below `fpr`: that share of anybody is called a member.
     """
@@ -68,7 +79,9 @@ def rates_averaging_to(coefficients: tuple[float, ...], model_rate: float, z: Ar
 
 
 def record_rates(score: Array, model_rate: float, fpr: float) -> tuple[Array, Array, Array] | None:
-    """Chance that LiRA finds each record at `fpr`, given the model's TPR there, with its interval; None outside of the shipped rates.
+    """Chance that LiRA finds each record at `fpr`, given the model's TPR there.
+
+    Its interval comes with it. Returns None outside of the shipped rates.
 
     The shipped curve's chances for the record's rank by score, moved so that they average to the
     model's rate: what is calibrated is how a rate is dealt out over records; its size comes from

@@ -1,4 +1,7 @@
-"""Resampled losses without resampling them: intervals of rates and of distances between two loss samples."""
+"""Bootstrap intervals of rates and of distances between two loss samples.
+
+No resample is drawn record by record; its counts and order statistics are drawn instead.
+"""
 
 from dataclasses import dataclass
 
@@ -34,7 +37,10 @@ class Bootstrap:
 
 
 def threshold_places(n: int, misses: Array) -> Array:
-    """Places, in ascending order of n member losses, of the thresholds that `misses` members exceed."""
+    """Places of the thresholds that `misses` members exceed.
+
+    The places count n member losses in ascending order.
+    """
     places: Array = np.maximum(n - 1 - misses, 0)
     return places
 
@@ -66,7 +72,10 @@ def tnr_draws(members: Array, nonmembers: Array, misses: Array, resamples: int, 
 
 @dataclass(frozen=True)
 class Steps:
-    """Both empirical distributions on their common support: distinct losses and cumulative counts at each."""
+    """Both empirical distributions on their common support.
+
+    It holds the distinct losses and the cumulative counts at each.
+    """
 
     losses: Array
     cumulative: Array  # (2, distinct): members, non-members
@@ -94,7 +103,10 @@ class Steps:
 
 @dataclass(frozen=True)
 class Atoms:
-    """Neighbouring losses gathered: what resampling needs to know of each atom. Rows: members, non-members."""
+    """Neighbouring losses gathered into atoms, with what resampling needs to know of each.
+
+    Rows are members and non-members.
+    """
 
     counts: Array  # (2, atoms)
     # (atoms,) from the atom's smallest loss to that of the next (the last one: to the largest loss)
@@ -165,7 +177,10 @@ def _distance_block(atoms: Atoms, resamples: int, rng: np.random.Generator) -> A
 
 
 def _resampled_counts(counts: Array, resamples: int, rng: np.random.Generator) -> Array:
-    """(resamples, atoms) how many of counts.sum() records drawn with replacement fall into each atom."""
+    """How many of counts.sum() records drawn with replacement fall into each atom.
+
+    The shape is (resamples, atoms).
+    """
     # Only atoms that hold records: rounding in the multinomial's last step would otherwise spill
     # into empty ones.
     held, n = np.flatnonzero(counts), int(counts.sum())

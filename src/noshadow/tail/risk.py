@@ -1,4 +1,7 @@
-"""Model-level risk from two loss samples: how much of the high-loss tail training has emptied of members."""
+"""Model-level risk from two loss samples.
+
+It measures how much of the high-loss tail training has emptied of members.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -42,7 +45,9 @@ def model_risk(
     family: str | None = None,
     not_predicted: str | None = None,
 ) -> ModelRisk:
-    """Model-level membership risk: TNR of the loss attack at FNR = `fpr`, with the distances it is compared to.
+    """Model-level membership risk: TNR of the loss attack at FNR = `fpr`.
+
+    The distances it is compared to come with it.
 
     τ = the smallest member loss that at most ⌊fpr · n_members⌋ member losses exceed; TNR =
     mean(nonmember_losses > τ). Beside it: loss AUC, mean loss gap, accuracy gap, Kolmogorov–Smirnov
@@ -198,7 +203,10 @@ def _negated(margins: Pair | None, members: Array, nonmembers: Array) -> Pair:
 
 
 def _extrapolated(values: Pair, bootstrap: Bootstrap) -> TnrCurve | None:
-    """TNR at decades below the resolution of the members, where a tail can be fitted to losses or to margins turned around."""
+    """TNR at decades below the resolution of the members.
+
+    A curve exists where a tail can be fitted to losses or to margins with their sign reversed.
+    """
     levels = [level for level in BELOW if level * len(values[0]) < 1] if all(map(shows_tail, values)) else []
     # Rates do not depend on the scale: the values are taken as they are.
     how: dict[str, Any] = {"scale": "loss", "resamples": TAIL_RESAMPLES, "coverage": bootstrap.level, "seed": bootstrap.seed}

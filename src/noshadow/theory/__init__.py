@@ -1,4 +1,7 @@
-"""The Gaussian linear model: expected gaps, trade-off curves, per-record detection rates and (ε, δ) lower bounds."""
+"""The Gaussian linear model of membership.
+
+It gives expected gaps, trade-off curves, per-record detection rates and (ε, δ) lower bounds.
+"""
 
 from noshadow.theory.closed_forms import (
     asymptotic_gap,

@@ -8,7 +8,10 @@ from noshadow.checks import Array, NotApplicable, as_array, numeric_array, refus
 def plug_in(
     owner: str, leverage: object, residual_norm: object, noise_variance: object, n: float, dof: float, outputs: int
 ) -> tuple[Array, Array, Array]:
-    """r = h/(1 − h), ε = e/(1 − h) and σ² of a fitted regression, broadcast; r is inf at leverage 1."""
+    """r = h/(1 − h), ε = e/(1 − h) and σ² of a fitted regression, broadcast.
+
+    r is inf at leverage 1.
+    """
     require_whole(outputs, owner, "outputs", low=1)
     size, used = require_number(n, owner, "n", low=0, low_open=True), require_number(dof, owner, "dof", low=0)
     if size - used <= 2:
@@ -63,7 +66,10 @@ def numbers_within(
 
 
 def rates_within(value: object, owner: str, argument: str, outputs: int) -> Array:
-    """False-positive rates strictly between 0 and 1, and large enough for several outputs' quantiles."""
+    """Check false-positive rates.
+
+    They must lie strictly between 0 and 1 and be large enough for the quantiles of several outputs.
+    """
     rates = numbers_within(value, owner, argument, low=0, high=1, open_ends=True)
     if outputs > 1 and rates.size and rates.min() < 1e-30:
         refuse(owner, argument, "be at least 1e-30 with several outputs", f"{rates.min():g}")

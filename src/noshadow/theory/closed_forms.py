@@ -9,7 +9,9 @@ from noshadow.theory.laws import BLOCK, GAUSS_NODES, error_rates, log_chi_square
 
 
 def expected_gap(h_bar: object, error: object, *, noise_variance: object, n: float, p: float, outputs: int = 1) -> Array:
-    """Expected rise of a record's squared loss when it is left out of a least-squares fit with random Gaussian design.
+    """Expected rise of a record's squared loss when it is left out of a least-squares fit.
+
+    The design is random and Gaussian.
 
     E over V ~ χ²_k of (ε² + qσ²h̄/V)·h̄(2V + h̄)/(V + h̄)², k = n − p: the trapezoid rule in log V,
     relative error below 1e-10.
@@ -78,7 +80,9 @@ def asymptotic_gap(h_bar: object, error: object, *, noise_variance: object, n: f
 
 
 def tradeoff(alpha: object, h_bar: object, error: object, *, noise_variance: object, n: float, p: float, outputs: int = 1) -> Array:
-    """False-negative rate of the attack that calls a record a member when its loss is small, at false-positive rate `alpha`.
+    """False-negative rate of the small-loss attack at false-positive rate `alpha`.
+
+    The attack calls a record a member when its loss is small.
 
     β(α) = 1 − F_OUT(F_OUT⁻¹(α)/c²), F_OUT the law of (σ²h̄/k)·χ′²_q(‖ε‖²k/(σ²h̄)), c = k/(k + h̄).
     h̄ = 0, or ε = 0 with σ² = 0: both losses have one law and β = 1 − α. σ² = 0 otherwise: two
@@ -113,7 +117,9 @@ def tradeoff(alpha: object, h_bar: object, error: object, *, noise_variance: obj
 
 
 def fixed_design_tradeoff(alpha: object, leverage: object, *, outputs: int = 1) -> Array:
-    """False-negative rate of the likelihood-ratio attack on least-squares residuals, design held fixed.
+    """False-negative rate of the likelihood-ratio attack on least-squares residuals.
+
+    The design is held fixed.
 
     β(α) = 1 − F_m((1 + h)/(1 − h)·F_m⁻¹(α)), F_m the law of χ²_m; h = 1 gives 0.
 
@@ -147,7 +153,9 @@ def fixed_design_tradeoff(alpha: object, leverage: object, *, outputs: int = 1) 
 
 
 def fixed_design_statistic(residual: object, leverage: object, *, noise_variance: float) -> Array:
-    """Log-likelihood ratio of member to non-member given a least-squares residual, design held fixed; larger = more likely a member.
+    """Log-likelihood ratio of member to non-member given a least-squares residual.
+
+    The design is held fixed. A larger ratio means more likely a member.
 
     S = (m/2)·ln((1 + h)/(1 − h)) − h‖r‖²/(σ²(1 − h²)). At h = 1 a member's residual is 0: S is +inf
     there, −inf for any other residual.
@@ -187,7 +195,9 @@ def fixed_design_statistic(residual: object, leverage: object, *, noise_variance
 def predicted_tpr(
     fpr: object, leverage: object, residual_norm: object, *, noise_variance: object, n: float, dof: float, outputs: int = 1
 ) -> Array:
-    """True-positive rate the small-loss attack reaches on each record of a fitted regression at false-positive rate `fpr`.
+    """True-positive rate of the small-loss attack on each record of a fitted regression.
+
+    The rate is taken at false-positive rate `fpr`.
 
     `tradeoff` with h̄ = k·h/(1 − h), ε = e/(1 − h), k = n − dof plugged in; k then only enters
     through σ² = RSS/(k·q). Leverage 1 gives 1 (the model reproduces the target whatever it is).
@@ -215,7 +225,8 @@ def predicted_tpr(
     Reference: [RET] Corollary 3.3, Eq. (2) and (4).
 
     Example:
-        >>> predicted_tpr(0.01, [0.05, 0.5, 1.0], [2.0, 2.0, 0.0], noise_variance=1.0, n=100, dof=5).round(4)
+        >>> leverage, residual = [0.05, 0.5, 1.0], [2.0, 2.0, 0.0]
+        >>> predicted_tpr(0.01, leverage, residual, noise_variance=1.0, n=100, dof=5).round(4)
         array([0.0247, 0.257 , 1.    ])
     """
     owner = "predicted_tpr"
@@ -236,7 +247,9 @@ def privacy_curve(
     outputs: int = 1,
     thresholds: int = 256,
 ) -> Array:
-    """LOWER BOUND on each record's privacy loss: the δ that threshold attacks on its loss already show at each ε; never a guarantee.
+    """LOWER BOUND on each record's privacy loss, never a guarantee.
+
+    It is the δ that threshold attacks on the record's loss already show at each ε.
 
     Largest, over thresholds t, of P_IN(ℓ < t) − e^ε·P_OUT(ℓ < t) and P_OUT(ℓ ≥ t) − e^ε·P_IN(ℓ ≥
     t), not below 0, with the plug-in laws of `predicted_tpr`. The thresholds form a grid; a coarser
@@ -263,7 +276,8 @@ def privacy_curve(
         privacy.
 
     Example:
-        >>> privacy_curve([0.0, 1.0], [0.01, 0.5], [1.0, 3.0], noise_variance=1.0, n=100, dof=5).round(3)
+        >>> epsilon, leverage, residual = [0.0, 1.0], [0.01, 0.5], [1.0, 3.0]
+        >>> privacy_curve(epsilon, leverage, residual, noise_variance=1.0, n=100, dof=5).round(3)
         array([[0.04 , 0.   ],
                [0.957, 0.943]])
     """

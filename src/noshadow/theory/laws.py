@@ -22,7 +22,10 @@ UNIT_NODES, UNIT_WEIGHTS = (np.polynomial.legendre.leggauss(10)[0] + 1) / 2, np.
 
 
 def threshold_deltas(weights: Array, growth: Array, delta: Array, drift: Array, points: int, q: int) -> Array:
-    """(records, s) best threshold advantage for each e^ε in `weights`, on a grid over the OUT bulk and one over the IN bulk."""
+    """Best threshold advantage for each e^ε in `weights`, (records, s).
+
+    The thresholds lie on one grid over the OUT bulk and one over the IN bulk.
+    """
     with np.errstate(over="ignore"):
         centre = q / (np.sqrt(delta**2 + q) + delta)
     low = np.maximum(-delta, centre - REACH)
@@ -41,7 +44,10 @@ def threshold_deltas(weights: Array, growth: Array, delta: Array, drift: Array, 
 
 
 def error_rates(alpha: Array, growth: Array, delta: Array, drift: Array, apart: Array, q: int) -> tuple[Array, Array]:
-    """True-positive and false-negative rate of the threshold test at false-positive rate alpha; arguments share one shape."""
+    """True-positive and false-negative rate of the threshold test at false-positive rate alpha.
+
+    All arguments share one shape.
+    """
     a, r, d, s = alpha.ravel(), growth.ravel(), delta.ravel(), drift.ravel()
     detected, missed = np.empty(a.size), np.empty(a.size)
     far = d >= _far_from(q) + 2 * np.maximum(0, -8 - special.ndtri(a))
@@ -58,7 +64,10 @@ def error_rates(alpha: Array, growth: Array, delta: Array, drift: Array, apart: 
 
 
 def standardised(growth: Array, error: Array, variance: Array) -> tuple[Array, Array, Array, Array]:
-    """r, δ, δ·r, and where the two laws have nothing in common; r = 0 where they coincide, and, as a placeholder, where they are apart."""
+    """r, δ, δ·r, and where the two laws have nothing in common.
+
+    r = 0 where the laws coincide and, as a placeholder, where they are apart.
+    """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         scaled = np.abs(error) / np.sqrt(variance)
         delta, drift = scaled / np.sqrt(growth), scaled * np.sqrt(growth)
@@ -98,7 +107,9 @@ def _central_quantile(alpha: Array, q: int) -> Array:
 
 
 def _quantile(law: Callable[[Array, Array], tuple[Array, Array, Array]], alpha: Array, low: Array, high: Array, start: Array) -> Array:
-    """Newton steps on the logarithm of the smaller tail, halving the bracket wherever a step leaves it.
+    """Find quantiles by Newton steps on the logarithm of the smaller tail.
+
+    The bracket is halved wherever a step leaves it.
 
     All records walk together: brentq takes one at a time and needs no less than eight times as
     long.
@@ -129,7 +140,10 @@ def _far_from(q: int) -> float:
 
 
 def _law(u: Array, w: Array, delta: Array, q: int) -> tuple[Array, Array]:
-    """CDF and survival function of √χ′²_q(δ²) at u = δ + w, each with its own small relative error."""
+    """CDF and survival function of √χ′²_q(δ²) at u = δ + w.
+
+    Each has its own small relative error.
+    """
     delta = np.broadcast_to(delta, u.shape)
     cdf, sf = np.empty(u.shape), np.empty(u.shape)
     far = delta >= _far_from(q)
@@ -158,7 +172,9 @@ def _near_law(u: Array, delta: Array, q: int) -> tuple[Array, Array, Array]:
 
 
 def _far_law(w: Array, delta: Array, q: int) -> tuple[Array, Array, Array]:
-    """CDF, survival function and density of √χ′²_q(δ²) − δ at w, for δ ≥ 20 + √q: relative error below 1e-11 (tested).
+    """CDF, survival function and density of √χ′²_q(δ²) − δ at w, for δ ≥ 20 + √q.
+
+    The relative error is below 1e-11 (tested).
 
     χ′²_q(δ²) = (Z + δ)² + Y with Y ~ χ²_{q−1}; Gauss–Laguerre quadrature over Y of the folded
     normal law at √(u² − Y).
@@ -187,7 +203,9 @@ def _laguerre_rule(shape: float, size: int = GAUSS_NODES) -> tuple[Array, Array]
 
 
 def log_chi_square_rule(k: float, h_bar: Array) -> tuple[Array, Array, Array]:
-    """Nodes log V and trapezoid weights for E[f(V)] and E[f(V)/V], V ~ χ²_k, f bounded and constant for V ≪ min(h̄, 1).
+    """Nodes log V and trapezoid weights for E[f(V)] and E[f(V)/V], V ~ χ²_k.
+
+    f is bounded, and constant for V ≪ min(h̄, 1).
 
     x = log(V/k) has density ∝ exp((k/2)(x − eˣ + 1)); f may add up to e^{−2x}. Both ends are cut
     where e^{−42} is left, by eˣ − 1 − x ≥ x²/2 on the right and ≥ x²/(2 + 2|x|/3) on the left. For

@@ -1,4 +1,7 @@
-"""A Gaussian test on the margin: what a shift of the attack's statistic is worth to the attacker."""
+"""A Gaussian test on the margin.
+
+It says what a shift of the attack's statistic is worth to the attacker.
+"""
 
 import numpy as np
 from scipy.stats import norm
@@ -10,7 +13,9 @@ OWNER = "margin_tpr"
 
 
 def margin_tpr(fpr: object, gap: object, deviation_in: object, deviation_out: object) -> Array:
-    """True-positive rate of the test that calls a record a member when its margin φ is large, at false-positive rate `fpr`.
+    """True-positive rate of the test on the margin φ at false-positive rate `fpr`.
+
+    The test calls a record a member when its φ is large.
 
     φ ~ N(μ + gap, s_in²) for models trained with the record and N(μ, s_out²) without it:
     TPR = Φ((gap − z·s_out)/s_in), z the 1 − fpr quantile of the normal law.

@@ -95,9 +95,8 @@ def cholesky_in_place(matrix: Array) -> tuple[Array, int]:
 
     Returns:
         (factor, pivot): the factor is column-ordered and in the lower triangle, the other triangle
-            still holds the matrix. The
-        pivot is 0, or the 1-based number of the first row at which the matrix is not positive
-        definite.
+        still holds the matrix. The pivot is 0, or the 1-based number of the first row at which the
+        matrix is not positive definite.
     """
     # Symmetric, so its transpose is the column-ordered matrix that LAPACK wants.
     factor, pivot = lapack.dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
@@ -192,8 +191,8 @@ def pair_gram(parts: Iterable[tuple[torch.Tensor, torch.Tensor]], k: int, d: int
             multiplied; parts are added up in float64.
 
     Cost: k·d²·b flops up to the panel's corner. Whichever of the two sides is smaller gets
-        multiplied
-    out, so the work beside the matrix product is O(min(k, d)·d·b). Memory: twice the result.
+        multiplied out, so the work beside the matrix product is O(min(k, d)·d·b). Memory: twice the
+        result.
     """
     if k >= d:
         total = torch.zeros((k, d * (d + 1) // 2), dtype=torch.float64)
@@ -342,7 +341,7 @@ def batched_cg(
     Raises:
         NumericalError: a product is not finite, or the preconditioner is not positive definite.
 
-    Cost: one product and one preconditioning a step; six tensors shaped as `right`.
+    Cost: one product and one preconditioning per step; six tensors shaped as `right`.
     """
     solution, residual = torch.zeros_like(right), right.clone()
     sizes = _inner(right, right).sqrt()

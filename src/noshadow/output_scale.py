@@ -93,7 +93,7 @@ def logits_of(arrays: Sequence[Array], task: str) -> tuple[list[Array], int]:
     A zero has no logarithm and is raised to 1e-15, or to the smallest positive probability of all
     arrays if that is less: it was rounded from something no larger. Softmax and sigmoid of the
     logits are the probabilities, so losses, margins and scores are those of the model; logits are
-    known up to a shift a record.
+    known up to a shift per record.
     """
     logs, raised = [np.zeros(array.shape) for array in arrays], 0
     for sign in (1, -1) if task == "binary" else (1,):
@@ -175,7 +175,7 @@ def _sum_to_one(outputs: Array, rounding: float, of: Callable[[Array], Array] = 
 
 
 def _one_column(parts: Sequence[Part], owner: str) -> OutputScale:
-    """Of one number a record, which may be a logit or a probability of class 1."""
+    """Of one number per record, which may be a logit or a probability of class 1."""
     low, high = min(float(part.outputs.min()) for part in parts), max(float(part.outputs.max()) for part in parts)
     within = [_is_within(part.outputs) for part in parts]
     if sum(len(part.outputs) for part in parts) < LEAST_RECORDS or low == high:

@@ -56,8 +56,7 @@ def exposure(
     Returns:
         Exposure. Order only when fewer than 200 records have two margins of models without them and
         200 two of models with them: a spread cannot be told from a record's own level then. Without
-            references the score is `shift` where the covariates
-        have it, else −margin.
+        references the score is `shift` where the covariates have it, else −margin.
 
     Raises:
         InputError: arrays that do not fit together, references that are the audited model or

@@ -4,7 +4,7 @@ It has a level and a slope in membership for each record, with a 2 × 2 covarian
 
 y_ki = f(x_i) + a_i + m_ki (g(x_i) + b_i) + σ ε_ki: record i under model k, m = 1 if the model was
 trained on it, (a_i, b_i) ~ N(0, T), f and g linear in a basis of the record's covariates with
-Gaussian priors on their coefficients, σ one number a side.
+Gaussian priors on their coefficients, σ one number per side.
 """
 
 from dataclasses import dataclass

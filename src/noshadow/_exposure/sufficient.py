@@ -37,7 +37,7 @@ class Sums:
     There are patterns j = 1 … J and p columns of the basis.
 
     Attributes:
-        counts: (J, 2) models a record. records: (J,) number of records.
+        counts: (J, 2) models per record. records: (J,) number of records.
         gram: (J, p, p) Σ xxᵀ. cross: (J, 2, p) Σ x ȳ of the OUT and the IN means. products: (J, 2,
             2) Σ ȳȳᵀ.
         within: (2,) Σ over records of squares around their means. free: (2,) their degrees of

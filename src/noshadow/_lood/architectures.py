@@ -123,7 +123,7 @@ def sweep_rows(
     A row holds the mean, median and largest kl, the mean auc, the flatness of the kernel and its
     condition.
 
-    Cost: one kernel and one factorisation a cell; one kernel is held at a time.
+    Cost: one kernel and one factorisation per cell; one kernel is held at a time.
     """
     return tuple(
         {"activation": name, "depth": depth}

@@ -57,7 +57,7 @@ def likelihood_ratio_auc(separation: object, excess: object, *, outputs: int = 1
         InputError: negative or non-finite numbers, unequal shapes.
 
     Exact when: always, to about 1e-12 absolute (quadrature).
-    Cost: about 2,000·q elementary functions a record.
+    Cost: about 2,000·q elementary functions per record.
     Reference: Imhof 1961; Neyman and Pearson 1933.
 
     >>> likelihood_ratio_auc([2.0], [0.0]).round(6)  # Φ(1)
@@ -91,7 +91,7 @@ def likelihood_ratio_tpr(separation: object, excess: object, *, fpr: float, outp
 
     Exact when: always, by quadrature over the length orthogonal to the shift: to about 1e-12
         relative up to 10 outputs, 1e-8 at 1,000.
-    Cost: some 600 normal distribution functions a record.
+    Cost: some 600 normal distribution functions per record.
     Reference: Neyman and Pearson 1933.
 
     >>> likelihood_ratio_tpr([4.0], [0.0], fpr=0.5).round(6)  # Φ(2)
@@ -174,7 +174,7 @@ def _tpr_block(d: Array, t: Array, alpha: float, outputs: int) -> Array:
     # distribution function being concave.
     central = np.sqrt(2 * special.gammaincinv(outputs / 2, alpha))
     threshold = np.maximum(special.ndtri(alpha), central - centre)
-    # SciPy's Newton would integrate twice a step, for the mass and for its slope
+    # SciPy's Newton would integrate twice per step, for the mass and for its slope
     for _ in range(_NEWTON_STEPS):
         mass, density = _mass_within(threshold, centre, threshold + centre, outputs)
         step = np.log(alpha / mass) * mass / density

@@ -42,7 +42,7 @@ def target_columns(targets: object, owner: str, argument: str) -> Array:
 
 
 def input_rows(x: object, owner: str, argument: str) -> torch.Tensor:
-    """Inputs as a float64 tensor (n, …) of its own memory, one row a record."""
+    """Inputs as a float64 tensor (n, …) of its own memory, one row per record."""
     array = as_array(x, owner, argument)
     if array.ndim < 2 or not array.size:
         refuse(owner, argument, "have one row a record and at least one feature", f"shape {array.shape}", "Reshape it to (n, d).")
@@ -103,7 +103,7 @@ def require_noise(noise: object, owner: str) -> float:
 
 
 def require_rows_match(x: torch.Tensor, y: Array, owner: str) -> None:
-    """One target row a record, and at least two records."""
+    """One target row per record, and at least two records."""
     n = require_same_length(owner, x=x.numpy(), y=y)
     if n < 2:
         refuse(owner, "x", "hold at least 2 records", str(n))

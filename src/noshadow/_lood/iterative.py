@@ -121,7 +121,7 @@ def lood_bounds(
 
     Exact when: the bounds hold up to rounding of the residuals, about 1e-16·n^½ times the condition
         of M.
-    Cost: n²/2 kernel values a step unless they fit in memory, 2n² flops a step and column of B;
+    Cost: n²/2 kernel values per step unless they fit in memory, 2n² flops per step and column of B;
         memory beside the tiles: 8n(rank + 6·columns of B) bytes.
     Reference: [LOOD] Definitions C.1 and C.3; Hestenes and Stiefel 1952; Golub and Meurant 2010.
     """

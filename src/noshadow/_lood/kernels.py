@@ -76,10 +76,10 @@ def nngp_kernel(
         angle) and tanh (a sum of ten erfs) are within 1e-9 of √(E[φ(u)²]E[φ(v)²]) for variances
         from 1e-6 to 1e3, closed forms within 1e-12. Covariances are clipped to ±√(K(x, x)K(z, z)),
         which undoes rounding only.
-    Cost: n·m·d flops and 30–200 ns a pair and layer (times positions for "conv"), half that when z
-        is None. Memory: the result, the inputs and about 25 MB; with gradients 8·(3·depth + 6)
-            bytes a pair, "conv" 8·(7·depth + 6) a pair and position, and
-        1–4 µs a pair and layer for tanh and elu.
+    Cost: n·m·d flops and 30–200 ns per pair and layer (times positions for "conv"), half that when
+        z is None. Memory: the result, the inputs and about 25 MB; with gradients 8·(3·depth + 6)
+        bytes per pair, "conv" 8·(7·depth + 6) per pair and position, and 1–4 µs per pair and layer
+        for tanh and elu.
     Reference: [LOOD] Section 3; Cho and Saul 2009 (relu), Williams 1997 (erf), Tsuchida et al. 2021
         (gelu), Novak et al. 2019 (conv).
 

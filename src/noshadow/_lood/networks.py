@@ -3,7 +3,7 @@
 The networks are fully connected or convolutional.
 
 The readout of a flattened convolutional network meets each position with weights of its own, so
-only covariances of two records *at the same position* enter the kernel: (h, w) numbers a pair
+only covariances of two records *at the same position* enter the kernel: (h, w) numbers per pair
 instead of (h·w)². Stride 1; zero padding keeps the image's shape. A filter of even size reaches one
 pixel further down and right than up and left (f = 2: the pixel itself, its right and lower
 neighbours).

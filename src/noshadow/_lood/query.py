@@ -140,7 +140,7 @@ def optimal_query(
         NumericalError: a covariance or a gradient that float64 cannot resolve.
 
     Approximates: the maximum of a non-convex function; `values` over restarts shows how reliably.
-    Cost: n³ flops once, then n²·q·restarts flops and one kernel call with gradient a step.
+    Cost: n³ flops once, then n²·q·restarts flops and one kernel call with gradient per step.
     Reference: [LOOD] Section 4, Eq. (2), Appendices D.3–D.4, E and F.3.
 
     >>> near = lambda a, b: torch.exp(-((a[:, None] - b) ** 2).sum(2))
@@ -188,7 +188,7 @@ def query_lood(
         InputError, NumericalError: as in `optimal_query`.
 
     Exact when: always, up to rounding and a variance of 1e-10 of the prior's added to both models.
-    Cost: n³ flops once, then n² flops a query.
+    Cost: n³ flops once, then n² flops per query.
     Reference: [LOOD] Definitions C.1 and C.3, Figures 4 and 12.
     """
     problem = query_problem(x, y, differing, kernel, noise, kernel_without, factor, max_memory, "query_lood")

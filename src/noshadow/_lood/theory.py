@@ -96,7 +96,7 @@ def _gradients(rest: Posterior, records: Tensor, targets: Array, owner: str) -> 
     with torch.no_grad():
         prior = kernel_values(rest.kernel, records, records, owner).diagonal().numpy()
     fixed = cross.detach().numpy()
-    weights = solved(rest, np.asfortranarray(fixed.T)).T  # K_SD M_D⁻¹, a row each
+    weights = solved(rest, np.asfortranarray(fixed.T)).T  # K_SD M_D⁻¹, one row each
     variance = prior - (fixed * weights).sum(1)
     squares = ((targets - fixed @ rest.weights) ** 2).sum(1)
     (slope,) = torch.autograd.grad((cross * torch.from_numpy(np.ascontiguousarray(weights))).sum(), at)

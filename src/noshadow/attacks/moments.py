@@ -44,8 +44,8 @@ def side_moments(signals: Array, membership: Array, *, sides: Sequence[bool], me
     This takes one pass over the signals in blocks of records.
 
     Args:
-        signals: (q, r, n) finite. membership: (r, n) with at least one model a record on each asked
-            side.
+        signals: (q, r, n) finite. membership: (r, n) with at least one model per record on each
+            asked side.
         sides: which sides. median: centre by the median instead of the mean.
 
     Exact when: always. A side whose values are all equal has a sum of squares of exactly 0.
@@ -92,7 +92,8 @@ def without_model(side: Side, signals: Array, membership: Array, model: int, *, 
 
     Exact when: always to rounding; sums that cancel to less than 1e-6 of the whole are summed
         again.
-    Cost: O(qn), and O(qr) for each record summed again (hardly ever more than two models a record).
+    Cost: O(qn), and O(qr) for each record summed again (hardly ever more than two models per
+        record).
     """
     row = doubles(signals[:, model])
     held = membership[model] if inside else ~membership[model]

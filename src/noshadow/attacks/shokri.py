@@ -82,8 +82,8 @@ def shokri_scores(
             a tree. On networks overfit to the digits (24 models, losses alone AUC 0.517) it reached
             an AUC of 0.583 in 7 s; a one-layer perceptron on standardised probabilities 0.585 in 85
             s, logistic regression 0.534 in 1 s. Trees do not mind that most probabilities crowd at
-            0 and 1; they need some 40 rows a class to split at all.
-        max_rows: most rows a class, half of them members, drawn at random.
+            0 and 1; they need some 40 rows per class to split at all.
+        max_rows: most rows per class, half of them members, drawn at random.
         seed: of the rows, and of the default classifier.
 
     Returns:

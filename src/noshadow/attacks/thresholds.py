@@ -54,8 +54,8 @@ def best_thresholds(members: list[ScoreSample], nonmembers: list[ScoreSample]) -
     Exact when: all models together have at most KEPT + 1 scores.
     Approximates: otherwise the exhaustive best, within 1/KEPT by thinning and 1/KEPT by the grid
         when models have about as many members as each other: moving the best t down to the grid
-            costs only the non-members passed, moving it
-        up only the members, and one of the two classes has at least half of the samples.
+        costs only the non-members passed, moving it up only the members, and one of the two classes
+        has at least half of the samples.
     Cost: O(r KEPT log KEPT).
     """
     pooled = np.sort(np.concatenate([sample.ordered for sample in members + nonmembers]))

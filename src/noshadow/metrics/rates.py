@@ -194,7 +194,7 @@ def value_with_at_most_above(values: Array, count: int) -> float:
 def _share_of_pairs_in_order(smaller: Array, larger: Array) -> float:
     """Share of pairs (s, l) with s < l, ties counting half."""
     # Both sorted: looking up values in order walks the other side once, three times faster at
-    # 33,000 a side than in any order.
+    # 33,000 per side than in any order.
     below = twice_counts_below(np.sort(smaller), np.sort(larger)).sum(dtype=np.int64)
     return int(below) / (2 * len(smaller) * len(larger))
 

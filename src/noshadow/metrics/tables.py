@@ -54,9 +54,8 @@ def agreement_table(
         metric and (low, high) the percentile interval over resampled records, each resample ranked
         anew with its ties, and for recall and precision never shorter than Clopper–Pearson's for
         the number of records they count. With several, value is the mean over targets and (low,
-        high) its Student interval, cut to the metric's range. An attack or score
-        that is constant on a target ranks nothing: value, low and high are None and `note` says
-            why. Numbers that
+        high) its Student interval, cut to the metric's range. An attack or score that is constant
+        on a target ranks nothing: value, low and high are None and `note` says why. Numbers that
         may be missing are Python floats or None in object columns, so that `.to_dict("records")` is
         strict JSON.
 
@@ -133,10 +132,9 @@ def noise_ceiling(
     Approximates: the agreement to expect of a second measurement with all models. The halves use
         half of the models each and are noisier than the truth from all of them, so the ceiling is
         itself a low estimate. The step-up takes the errors of the halves for independent and alike,
-        and reads high where ties or a saturated truth carry
-        the agreement. Neither bounds a score: one that knew the risk without noise would reach
-            √(2ρ/(1 + ρ)) with the
-        truth from all models.
+        and reads high where ties or a saturated truth carry the agreement. Neither bounds a score:
+        one that knew the risk without noise would reach √(2ρ/(1 + ρ)) with the truth from all
+        models.
     Cost: as `agreement_table` with one attack and one score, twice.
     Reference: Spearman (1910); Brown (1910).
 

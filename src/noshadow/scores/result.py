@@ -29,8 +29,8 @@ class RecordScores:
             true head); None for many layers.
         precision: "float64" or "mixed". precision_error: relative error of the riskiest records;
             with float32 products measured for Newton gaps and bounded by rounding for shifts, in
-            float64 measured (bounded for one output) where 1 − leverage of
-            a record may have lost digits, else None. At most 1 in float64: no digit is left.
+            float64 measured (bounded for one output) where 1 − leverage of a record may have lost
+            digits, else None. At most 1 in float64: no digit is left.
         seconds: wall time. notes: sentences a reader must see; an audit states some of them as
             findings instead.
         method: "exact"; "ekfac" (`exact` says which records were refined); "dual" or "projected"

@@ -43,7 +43,7 @@ class _Rows:
         return _Rows(self.x[chosen], self.y[chosen], self.setup[chosen], self.data_set[chosen])
 
     def by_setup(self) -> "_Rows":
-        """One row a setup: means."""
+        """One row per setup: means."""
         names, first, place = np.unique(self.setup, return_index=True, return_inverse=True)
         counts = np.bincount(place)
         x = np.stack([np.bincount(place, weights=column) / counts for column in self.x.T], axis=1)
@@ -67,7 +67,7 @@ def fit_calibration(
     ŷ)/(ŷ + offset), of which the (1 ∓ level)/2 quantiles, every setup counting once.
 
     Args:
-        table: DataFrame, or whatever pandas makes one of; one row a model (or a setup): `setup`,
+        table: DataFrame, or whatever pandas makes one of; one row per model (or setup): `setup`,
             `data_set` (names), `fpr`, `references` (number of reference models), `tpr` (measured)
             and a column for each predictor. A column `family` names the kind of each setup's
             models; models of other families are then not predicted.

@@ -55,14 +55,14 @@ def group_risk(
             seed: of it.
 
     Returns:
-        One GroupRisk a group, the largest AUC first; groups with fewer than 20 members or
+        One GroupRisk per group, the largest AUC first; groups with fewer than 20 members or
         non-members last, without figures and with the reason.
 
     Raises:
         InputError: losses or groups that do not fit together, fewer than two groups, an argument
             out of range.
 
-    Approximates: both tests are normal approximations; at 20 records a side they are rough.
+    Approximates: both tests are normal approximations; at 20 records per side they are rough.
     Cost: O(n log n + G (n + resamples)), G the groups that are judged.
     Reference: DeLong et al. 1988; Holm 1979; [TAIL] §5 for TNR.
 

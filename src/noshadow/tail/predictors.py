@@ -26,11 +26,11 @@ def risk_predictors(
     """The predictors of one model by name, for the rows of a table that `fit_calibration` takes.
 
     From losses: `tnr` (at FNR 1e-3), `tnr_excess_0.01`, `_0.05`, `_0.1` (TNR at that FNR, minus
-    it), `margin_shift_0.02` … `_0.2` (how far the low tail of the non-members'
-    margins −log(e^loss − 1) lies below the members', in units of the members' spread; for
-    cross-entropies), `auc_excess` (2 AUC − 1), `ks`, `skewness` (of non-member losses). From
-    scores: `margin_leverage_q0.99` and the like, quantiles over the members of leverage,
-    margin_leverage, loo and shift.
+    it), `margin_shift_0.02` … `_0.2` (how far the low tail of the non-members' margins −log(e^loss
+    − 1) lies below the members', in units of the members' spread; for cross-entropies),
+    `auc_excess` (2 AUC − 1), `ks`, `skewness` (of non-member losses). From scores:
+    `margin_leverage_q0.99` and the like, quantiles over the members of leverage, margin_leverage,
+    loo and shift.
 
     Args:
         member_losses, nonmember_losses: as `model_risk`. scores: record scores of the members, or

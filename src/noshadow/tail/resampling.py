@@ -57,11 +57,12 @@ def tnr_at(members: Array, nonmembers: Array, misses: Array) -> Array:
 
 
 def tnr_draws(members: Array, nonmembers: Array, misses: Array, resamples: int, rng: np.random.Generator) -> Array:
-    """(len(misses), resamples) TNR of resampled losses, without resampling them.
+    """TNR of resampled losses, (len(misses), resamples), drawn from its exact law.
 
-    A resample of sorted losses is members[⌊n U⌋] with U uniform, a monotone map: its (j + 1)-th
-    smallest value is the image of that order statistic of n uniforms, Beta(j + 1, n − j). Given the
-    threshold, the number of resampled non-members above it is binomial.
+    No loss is resampled one by one. A resample of sorted losses is members[⌊n U⌋] with U uniform, a
+    monotone map: its (j + 1)-th smallest value is the image of that order statistic of n uniforms,
+    Beta(j + 1, n − j). Given the threshold, the number of resampled non-members above it is
+    binomial.
     """
     n, places = len(members), threshold_places(len(members), misses)
     uniforms = rng.beta(places + 1, n - places, size=(resamples, len(places))).T

@@ -220,7 +220,7 @@ def _extrapolated(values: Pair, bootstrap: Bootstrap) -> TnrCurve | None:
 def _measured(
     members: Array, nonmembers: Array, *, fpr: float, correct_shares: tuple[float, float] | None, bootstrap: Bootstrap
 ) -> ModelRisk:
-    # One stream a quantity: asking for the accuracy gap does not move the other intervals.
+    # One stream per quantity: asking for the accuracy gap does not move the other intervals.
     at_level, over_levels, atoms, accuracy = np.random.default_rng(bootstrap.seed).spawn(4)
     sizes = (len(members), len(nonmembers))
     misses = np.array([error_budget(fpr, len(members))])

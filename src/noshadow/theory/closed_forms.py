@@ -102,7 +102,7 @@ def tradeoff(alpha: object, h_bar: object, error: object, *, noise_variance: obj
     Exact when: k → ∞ (V is replaced by its mean k) for this attack. It is the most powerful test of
         the loss when the noncentrality ‖ε‖²k/(σ²h̄) is at most q; above, the likelihood ratio rises
         before it falls in the loss and a two-sided test does better at low α.
-    Cost: about 1 µs a record and α (one output), 10 µs (more outputs).
+    Cost: about 1 µs per record and α (one output), 10 µs (more outputs).
     Reference: [RET] Corollary 3.3, Eq. (4).
 
     Example:
@@ -271,7 +271,7 @@ def privacy_curve(
         NotApplicable: n − dof ≤ 2.
 
     Approximates: the best threshold attack under the plug-in laws, from below.
-    Cost: O(records·thresholds·s); with several outputs about 1 ms a record.
+    Cost: O(records·thresholds·s); with several outputs about 1 ms per record.
     Reference: [RET] Corollary 3.3; (ε, δ) read off the trade-off curve as in f-differential
         privacy.
 

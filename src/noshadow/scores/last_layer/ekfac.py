@@ -174,7 +174,7 @@ def left_out_variances(curvature: EkfacCurvature, squares: torch.Tensor, shares:
 
     Args:
         squares: (b, r) z². shares: (b, m−1) u_bᵀC_iu_b, same dtype.
-    Cost: eight flops a record, feature and class; one division each for records that dominate a
+    Cost: eight flops per record, feature and class; one division each for records that dominate a
         class.
     """
     scale = curvature.eigenvalues.amin(0)
@@ -255,7 +255,7 @@ def own_curvature_sums(own: OwnCurvature) -> tuple[torch.Tensor, torch.Tensor]:
     Exact for the eight likeliest classes beside the top one; the others add what they add when H is
     taken as diagonal over classes, for which both are sums in closed form. Exact when: m ≤ 9.
     Approximates: else, within a few hundredths.
-    Cost: 2m² flops a record for the diagonal and O(m) beside it.
+    Cost: 2m² flops per record for the diagonal and O(m) beside it.
     """
     kept = min(_LEADING_CLASSES, own.probabilities.shape[1] - 1)
     values, classes = own.probabilities.topk(kept + 1, 1)

@@ -25,8 +25,7 @@ def log_mean_exp(log_weights: torch.Tensor, steps: torch.Tensor) -> torch.Tensor
         log_weights: log q, −inf where q is zero. steps: u; infinite ones may be given.
 
     Exact when: all steps have one sign: to a few 1e-16·max(1, |log q|, |u|), relative. Steps of
-        both signs may cancel in t, and the
-    error is relative to the larger side then.
+        both signs may cancel in t, and the error is relative to the larger side then.
     """
     absent = torch.isneginf(log_weights)
     reached = torch.where(absent, log_weights, log_weights + steps)

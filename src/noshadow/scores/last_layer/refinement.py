@@ -39,7 +39,7 @@ from noshadow.scores.last_layer.softmax import move_columns
 REFINED_COLUMNS = ("influence", "newton", "loo", "shift")
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-4}
 MAX_ITERATIONS = 500
-# From this many flops a product, leave small probabilities out in an inner iteration.
+# From this many flops per product, leave small probabilities out in an inner iteration.
 INNER_FROM_FLOPS = 2e10
 INNER_TOLERANCE = 0.1
 INNER_ITERATIONS = 60
@@ -126,8 +126,8 @@ def refined(
     Exact when: converged: to about 1e-8, or 1e-4 with float32 products, the relative residual
         measured in float64. A record that does not get there in `MAX_ITERATIONS` steps is reported
         as not converged.
-    Cost: 4·n·m·d flops a product, one system a record for newton, loo and shift and one for
-        influence; about twenty products a system in float64 and ten in float32 with blocks of the
+    Cost: 4·n·m·d flops per product, one system per record for newton, loo and shift and one for
+        influence; about twenty products per system in float64 and ten in float32 with blocks of the
         classes, several times as many where these do not fit into the memory, and about eight once
         a product takes more than 2·10¹⁰ flops and an inner iteration pays.
     """

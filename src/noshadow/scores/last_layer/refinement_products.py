@@ -26,7 +26,7 @@ def full_product(problem: SoftmaxProblem, curvature: EkfacCurvature, left_out: t
     Column k leaves out the record `left_out[k]`; −1 leaves out none.
 
     Products over records in `dtype`, sums in float64. Columns of zeros are skipped.
-    Cost: 4·n·m·d flops a column.
+    Cost: 4·n·m·d flops per column.
     """
     scale = curvature.eigenvalues.T.rsqrt()  # (m−1, r)
     design, m = problem.design, problem.classes
@@ -92,7 +92,7 @@ def likely_product(problem: SoftmaxProblem, curvature: EkfacCurvature, left_out:
 
     The sum of the other classes is spread over all directions alike.
 
-    Cost: 4·z·d flops a column for z probabilities kept, and two readings of their z rows for all
+    Cost: 4·z·d flops per column for z probabilities kept, and two readings of their z rows for all
         columns together.
     """
     design, width = problem.design, problem.design.features.shape[1]
@@ -147,7 +147,7 @@ def class_blocks(problem: SoftmaxProblem, curvature: EkfacCurvature, least: floa
     Approximates: records with p(1 − p) below `least` count in their sum alone, as if spread over
         all directions alike; a block that rounding made indefinite keeps its diagonal alone. It
         conditions an iteration: what that converges to is not touched.
-    Cost: 2·r² flops for each of the other records and classes, r³ a class.
+    Cost: 2·r² flops for each of the other records and classes, r³ per class.
     """
     design, m, r = problem.design, problem.classes, problem.design.rank
     factors, spare = torch.zeros((m, r, r)), torch.zeros(m, dtype=torch.float64)
@@ -181,7 +181,7 @@ def class_blocks_solution(curvature: EkfacCurvature, factors: torch.Tensor) -> P
     Heads are in scaled EK-FAC coordinates, between contrasts.
 
     Positive definite whatever is rounded, as a square. Columns of zeros are skipped. Cost:
-    4·m·r(m + r) flops a column.
+    4·m·r(m + r) flops per column.
     """
     size, classes = curvature.eigenvalues.T.sqrt().float(), curvature.classes.float()
 

@@ -67,7 +67,7 @@ def newton_step(square: torch.Tensor, probabilities: torch.Tensor, residuals: to
 
     Args:
         square: (b, m, m) D. probabilities: (b, m). residuals: (b, m) s·(p − y). weights: (b,) s.
-    Cost: m³/3 flops a record.
+    Cost: m³/3 flops per record.
     """
     rows = torch.arange(len(square))
     top = probabilities.argmax(1, keepdim=True)

@@ -98,7 +98,8 @@ def _with_margins(problem: SoftmaxProblem, solved: Solved, precision: str, *, bl
             solved = replace(solved, notes=(*solved.notes, note))
             found = margin_leverages(problem, block_size=block_size, progress=progress)
     except NumericalError as error:
-        # Its curvature has rank one a record and may be singular where the cross-entropy's is not.
+        # Its curvature has rank one per record and may be singular where the cross-entropy's is
+        # not.
         return replace(solved, absent={"margin_leverage": Absent("not available", str(error))})
     errors = [error for error in (solved.precision_error, found.error) if error is not None]
     return replace(solved, columns=solved.columns | {"margin_leverage": found.values}, precision_error=max(errors, default=None))
@@ -270,7 +271,7 @@ def _rounding_error(problem: SoftmaxProblem, curvature: EkfacCurvature, columns:
 
 
 def _ekfac_errors(columns: dict[str, Array], found: Refinement) -> dict[str, float]:
-    """Median |EK-FAC/exact − 1| over the refined records, a column at a time."""
+    """Median |EK-FAC/exact − 1| over the refined records, per column."""
     errors = {}
     for name, values in found.columns.items():
         approximated = columns[name][found.records]

@@ -66,7 +66,7 @@ def roots(problem: NetworkProblem, start: int, stop: int) -> Roots:
 
 
 def one_output_columns(problem: NetworkProblem, self_influence: Array, gaps: Array) -> dict[str, Array]:
-    """Columns of a problem with one number a record from q_i = H_ii (n,) and 1 − h_i (n,).
+    """Columns of a problem with one number per record from q_i = H_ii (n,) and 1 − h_i (n,).
 
     Regression: as `regression_columns`. Margin: the record's loss is softplus(−φ), one logit with
     label 1, so influence (1 − p)²q, newton (1 − p)²q/(1 − h), shift (1 − p)q/(1 − h), and loo the

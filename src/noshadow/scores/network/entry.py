@@ -63,13 +63,13 @@ def network_scores(
 
     The scores take one Gauss–Newton step without the record.
 
-    With J the Jacobian (n × p) of one output a record, K = JJᵀ, K_w = w^½Kw^½ and C = (K_w + λI)⁻¹:
-    h_i = [K_wC]_ii = 1 − λC_ii, q_i = h_i/w_i. Regression (w = 1): leverage h and the gaps of
-    `record_scores` with this h. Classification: the output is the margin φ = log p_y − log Σ_{c≠y}
-    p_c, whose loss is softplus(−φ) exactly, w = p_y(1 − p_y): margin_leverage h, influence (1 −
-    p_y)²q, newton (1 − p_y)²q/(1 − h), shift (1 − p_y)q/(1 − h), loo the loss at φ − shift minus
-    the loss. With outputs="all", and for several outputs of a regression, the nm × nm problem of
-    all outputs is solved instead: H_ii = J_i𝓗⁻¹J_iᵀ is then m × m and the columns are those of
+    With J the Jacobian (n × p) of one output per record, K = JJᵀ, K_w = w^½Kw^½ and C = (K_w +
+    λI)⁻¹: h_i = [K_wC]_ii = 1 − λC_ii, q_i = h_i/w_i. Regression (w = 1): leverage h and the gaps
+    of `record_scores` with this h. Classification: the output is the margin φ = log p_y − log
+    Σ_{c≠y} p_c, whose loss is softplus(−φ) exactly, w = p_y(1 − p_y): margin_leverage h, influence
+    (1 − p_y)²q, newton (1 − p_y)²q/(1 − h), shift (1 − p_y)q/(1 − h), loo the loss at φ − shift
+    minus the loss. With outputs="all", and for several outputs of a regression, the nm × nm problem
+    of all outputs is solved instead: H_ii = J_i𝓗⁻¹J_iᵀ is then m × m and the columns are those of
     `record_scores`.
 
     Args:
@@ -99,10 +99,9 @@ def network_scores(
 
     Returns:
         RecordScores with `layers`, `parameters` and `method`; under "projected", `dimensions`, and
-        `errors` holds the relative
-        error of each column: the larger of how far two independent projections differ and of what
-            half the dimensions lack (at most 1:
-        nothing is known of the size then).
+        `errors` holds the relative error of each column: the larger of how far two independent
+        projections differ and of what half the dimensions lack (at most 1: nothing is known of the
+        size then).
 
     Raises:
         InputError: an argument breaks a rule, the kernel would not fit, or torch.func cannot run
@@ -172,12 +171,11 @@ def damping_sweep(
         factors: multiples of λ, each > 0. Others as in `network_scores`.
 
     Returns:
-        One row a factor: factor, damping, effective_dof (Σ leverage), largest_leverage,
-            interpolated (records with leverage
-        1), condition (of the factored matrix: beyond 1e12 numbers lose their digits), spearman
-        (order of `shift` against factor 1).
+        One row per factor: factor, damping, effective_dof (Σ leverage), largest_leverage,
+        interpolated (records with leverage 1), condition (of the factored matrix: beyond 1e12
+        numbers lose their digits), spearman (order of `shift` against factor 1).
 
-    Cost: one kernel or projection for all factors, and one factorisation a factor.
+    Cost: one kernel or projection for all factors, and one factorisation per factor.
 
     Example:
         >>> import torch, noshadow as ns

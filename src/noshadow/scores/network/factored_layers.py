@@ -1,6 +1,6 @@
 """Layers whose gradients are kept in factors: plain linear layers and lookup tables.
 
-A linear layer that runs once on one row a record has the outer product of what came in and of the
+A linear layer that runs once on one row per record has the outer product of what came in and of the
 slope of what came out as its gradient. A table of embeddings that is looked up once has the slopes
 in the rows it was asked for, and zeros in all others.
 """
@@ -38,7 +38,7 @@ class Factors:
 
 @dataclass(frozen=True, eq=False)
 class Lookups:
-    """Gradients of one lookup table: Σ_t e_{rows_t} ⊗ Δ_t, a row may be asked for more than once.
+    """Gradients of one lookup table: Σ_t e_{rows_t} ⊗ Δ_t; rows may repeat.
 
     rows: (b, T) whole numbers. slopes: (b, T, d) Δ, zero where padding was asked for. size: rows of
     the table.

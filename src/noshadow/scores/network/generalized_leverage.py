@@ -218,7 +218,7 @@ def network_influence(
         damping: λ ≥ 0, or "auto": that of `weight_decay`, which must then be given.
         model, train, task, layers, tolerance, max_iterations, curvature, damping_scale,
             weight_decay, layer, output, precision, preconditioner_rank, unvectorised, batch_size,
-                max_memory, device, progress, seed: as in `generalized_leverage`.
+            max_memory, device, progress, seed: as in `generalized_leverage`.
 
     Returns:
         NetworkInfluence: `influence` (k,), and of each record whether and how its solve ended.
@@ -229,7 +229,7 @@ def network_influence(
 
     Exact when: solved to the end, for the first-order change of the loss. Approximates: the loss
         gap of leaving i out.
-    Cost: as `generalized_leverage` with one vector a record.
+    Cost: as `generalized_leverage` with one vector per record.
     Reference: [RET] Eq. (7), App. D.1, over all layers.
 
     Example:

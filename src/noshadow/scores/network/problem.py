@@ -45,7 +45,7 @@ class NetworkProblem:
     Attributes:
         outputs: (n, m) float64. targets: as `task_targets` returns them. task: resolved.
         sample_weight: (n,) s or None.
-        kind: "margin" (one number φ a record), "softmax" (all m logits) or "regression" (all q
+        kind: "margin" (one number φ per record), "softmax" (all m logits) or "regression" (all q
             outputs).
         batch_size: records in one pass.
     """
@@ -62,7 +62,7 @@ class NetworkProblem:
 
     @property
     def columns(self) -> int:
-        """Numbers differentiated a record, c."""
+        """Numbers differentiated per record, c."""
         return 1 if self.kind == "margin" else int(self.outputs.shape[1])
 
     def weights(self) -> Array:

@@ -134,8 +134,8 @@ def projected_features(
 ) -> ProjectedFeatures:
     """Projected gradients of every record under each set of sketches, in one pass.
 
-    Cost: c backward passes over the records and, a layer, two thin products a draw; 4·draws·n·c·D
-        bytes.
+    Cost: c backward passes over the records and, per layer, two thin products per draw;
+        4·draws·n·c·D bytes.
     """
     n, c = len(problem), problem.columns
     draws = [torch.empty((n * c, sum(sketch.width for sketch in sketch_list)), dtype=torch.float32) for sketch_list in drawn]

@@ -27,7 +27,7 @@ LEAST_NUMBERS = 1 << 22
 
 @dataclass(frozen=True)
 class Part:
-    """What one pass keeps of one layer, and how many numbers a row of the kernel that is.
+    """What one pass keeps of one layer, and how many numbers per row of the kernel that is.
 
     A linear layer's factors; columns start … stop of a table's slopes, or of a parameter's flat
     gradient.
@@ -86,8 +86,7 @@ def tangent_kernel(
     Rows and columns are records, and within them the differentiated outputs.
 
     Cost: passes · c backward passes over the records, and n²c²(Σ (d_in + d_out) + Σ other
-        parameters) flops; beside K as many
-    numbers as K has.
+        parameters) flops; beside K as many numbers as K has.
     """
     size = len(problem) * problem.columns
     kernel = torch.zeros((size, size), dtype=torch.float64)
@@ -173,7 +172,8 @@ def _add_lookups(kernel: Tensor, rows: Tensor, slopes: Tensor) -> None:
     G_r are the summed slopes of the records that asked for row r.
     """
     n, asked, columns, width = slopes.shape
-    # One entry a record and row of the table, however often the record asked for it; sorted by row.
+    # One entry per record and row of the table, however often the record asked for it; sorted by
+    # row.
     pairs, place = torch.unique(rows * n + torch.arange(n)[:, None], return_inverse=True)
     summed = torch.zeros((len(pairs), columns, width), dtype=slopes.dtype)
     summed.index_add_(0, place.flatten(), slopes.reshape(n * asked, columns, width))

@@ -5,7 +5,7 @@ It uses the functions that `record_scores` itself uses.
 A pass is a function of what the driver knows so far; it returns a function from a stretch of
 records to a dict of arrays. Sums of stretches and of shards are added, columns are put end to end.
 Everything that travels is a NumPy array or plain: joblib maps those into memory once for all
-workers of a machine, and Ray stores them once a node.
+workers of a machine, and Ray stores them once per node.
 """
 
 import traceback

@@ -199,6 +199,6 @@ def cut(records: HeadRecords, shards: int, stretch: int) -> list[Shard]:
 
 
 def whole(parts: Parts) -> Array:
-    """All rows at once: for arrays of one number a record."""
+    """All rows at once: for arrays of one number per record."""
     arrays: Sequence[Array] = [parts.part(i) for i in range(len(parts.held))]
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)

@@ -167,7 +167,7 @@ def _softmax(
             given["margin"] = packed_forms(difference_forms(margin, head.classes, head.design.rank, torch.float64))
             del margin
         except NumericalError as error:
-            # Its curvature has rank one a record and may be singular where the cross-entropy's is
+            # Its curvature has rank one per record and may be singular where the cross-entropy's is
             # not.
             absent = {"margin_leverage": Absent("not available", str(error))}
     contrast = _contrast(head, curvature.pop("cross_entropy"), damping, owner)

@@ -1,4 +1,4 @@
-"""The house's exceptions, and the one sentence they are raised with.
+"""The exceptions of this package, and the one sentence they are raised with.
 
 Every message is one sentence of the form "function: argument must rule; got value. Next step."
 Nothing heavy is imported here: the command line starts with it.
@@ -30,7 +30,7 @@ class DoesNotFit(InputError):
 
 
 class NumericalError(RuntimeError):
-    """A computation failed and was not papered over."""
+    """A computation failed, and no fallback value was put in its place."""
 
 
 class NotApplicable(Exception):
@@ -66,6 +66,6 @@ def _hands_on(owner: str, name: str) -> bool:
 
 
 def refuse(owner: str, argument: str, rule: str, got: object, hint: str = "") -> NoReturn:
-    """Raise the house's one-sentence InputError."""
+    """Raise an InputError of one sentence."""
     tail = f" {hint}" if hint else ""
     raise InputError(f"{owner}: {argument} must {rule}; got {got}.{tail}")

@@ -177,8 +177,8 @@ def loss_agreement(given: Array, expected: Array, *, floor: float) -> LossAgreem
     `LossAgreement` says what these words mean.
 
     Args:
-        given, expected: (n,). floor: losses below it are taken for it on both sides, since rounding
-            alone orders them.
+        given, expected: (n,). floor: losses below it count as equal to it on both sides, since
+            rounding alone orders them.
 
     Cost: O(n log n).
     """

@@ -67,6 +67,7 @@ def spd_inverse(matrix: Array, owner: str, *, overwrite: bool = False) -> SpdInv
     scaled = _scaled_on_both_sides(matrix if overwrite else matrix.copy(), scale)
     norm = one_norm(scaled)
     for jitter in JITTER_LADDER:
+        # A failed attempt has overwritten the diagonal, which is known to be one.
         scaled.flat[:: len(scaled) + 1] = 1.0 + jitter
         factor, info = cholesky_in_place(scaled)
         if info == 0:
@@ -346,6 +347,7 @@ def batched_cg(
     solution, residual = torch.zeros_like(right), right.clone()
     sizes = _inner(right, right).sqrt()
     active = sizes > 0
+    # With an image of zeros, the first direction is the conditioned residual itself.
     direction, image, curvature = torch.zeros_like(right), torch.zeros_like(right), torch.ones_like(sizes)
     iterations, negative = torch.zeros(len(right), dtype=torch.int64), torch.zeros_like(active)
     least = torch.full_like(sizes, torch.inf)
@@ -376,6 +378,7 @@ def batched_cg(
     if verified:
         residual = right - product(solution)
     relative = _inner(residual, residual).sqrt() / sizes.where(sizes > 0, torch.ones_like(sizes))
+    # Rounding parts the true residual from the recurrence that stopped the column, by a little.
     return IterativeSolution(solution, relative <= 1.1 * tolerance, relative, iterations, negative, least)
 
 

@@ -79,7 +79,7 @@ def settled_scale(parts: Sequence[Part], task: str, output_scale: str, owner: st
 
 
 def require_scale(task: str, output_scale: object, owner: str) -> None:
-    """The scale is one of the three, and a regression has none to name."""
+    """Refuse a scale that is not in the list, and any named scale for a regression."""
     require_choice(output_scale, SCALES, owner, "output_scale")
     if task == "regression" and output_scale != "auto":
         refuse(owner, "output_scale", "be 'auto' in a regression", repr(output_scale), "Its outputs are predictions.")
@@ -136,14 +136,14 @@ def probable_rows(outputs: Array) -> int:
 
 
 def raised_note(raised: int, entries: int) -> Note:
-    """What a reader must know of probabilities that were taken for logits."""
+    """The note on outputs that were given as probabilities and turned into logits."""
     words = "outputs were given as probabilities, and their logarithms are the logits"
     more = f"; {raised} of {entries} entries were 0 or 1 and taken at {LEAST_PROBABILITY:g} or less from it" if raised else ""
     return Note(words + more, "NS042")
 
 
 def _rows(parts: Sequence[Part], owner: str) -> OutputScale:
-    """Of a column for each class."""
+    """The scale of outputs with one column per class."""
     kinds = {_kind(part.outputs) for part in parts}
     if kinds == {"probabilities"}:
         return OutputScale("probabilities", "rows that sum to one")
@@ -175,7 +175,7 @@ def _sum_to_one(outputs: Array, rounding: float, of: Callable[[Array], Array] = 
 
 
 def _one_column(parts: Sequence[Part], owner: str) -> OutputScale:
-    """Of one number per record, which may be a logit or a probability of class 1."""
+    """The scale of one number per record: a logit, or a probability of class 1."""
     low, high = min(float(part.outputs.min()) for part in parts), max(float(part.outputs.max()) for part in parts)
     within = [_is_within(part.outputs) for part in parts]
     if sum(len(part.outputs) for part in parts) < LEAST_RECORDS or low == high:
@@ -195,7 +195,7 @@ def _one_column(parts: Sequence[Part], owner: str) -> OutputScale:
 
 
 def _one_within(parts: Sequence[Part], owner: str) -> OutputScale:
-    """Of one column with all values in [0, 1]."""
+    """The scale of one column with all values in [0, 1]."""
     shown = _shown_by_features(parts[0], logs=False)
     if shown is None and _labels_for_logits(parts[0], logs=False) <= DEVIATIONS:
         _ask(parts, "be logits, or have their scale named", "one column with all values", owner)
@@ -261,6 +261,7 @@ def _labels_for_logits(part: Part, *, logs: bool) -> float:
     if part.targets.size != len(column):
         return 0.0  # targets of another form, which are refused elsewhere
     y = part.targets.reshape(len(column)).astype(np.float64)
+    # Log-likelihood of each label under the column as logits, minus that as probabilities.
     gains = -y * np.log(p) - (1 - y) * np.log1p(-p) - y * np.logaddexp(0, -column) - (1 - y) * np.logaddexp(0, column)
     error = float(gains.std()) / np.sqrt(len(gains))
     return float(gains.mean()) / error if error > 0 else 0.0

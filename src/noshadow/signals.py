@@ -1,4 +1,4 @@
-"""Signals: what one split of data leaves behind in a model, and its two file formats."""
+"""Signals: a model's features and outputs on one split of data, and two file formats."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -122,7 +122,10 @@ def _read_only(array: Array) -> Array:
 
 
 def record_ids(ids: object, n: int, owner: str) -> Array:
-    """Ids of n records, (n,) unique integers or text; row numbers when None. `owner` complains."""
+    """Ids of n records, (n,) unique integers or text; row numbers when None.
+
+    `owner` is the function named in errors.
+    """
     if ids is None:
         return np.arange(n)
     require_unmasked(ids, owner, "ids")
@@ -140,7 +143,7 @@ def record_ids(ids: object, n: int, owner: str) -> Array:
 def _are_objects(ids: object) -> bool:
     """Whether these are ids of mixed kinds, as pandas holds them.
 
-    `as_array` has the words for rows of unequal length.
+    Rows of unequal length are left to `as_array`, which refuses them in its own words.
     """
     try:
         array = np.asarray(ids)

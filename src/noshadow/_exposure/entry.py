@@ -1,4 +1,4 @@
-"""`exposure`: whatever is known about each record, weighed into one rank and one number."""
+"""`exposure`: one rank and one number per record from all that is known about it."""
 
 from dataclasses import dataclass, replace
 
@@ -30,7 +30,7 @@ def exposure(
 ) -> Exposure:
     """How far each record's margin moves when a model has been trained on it.
 
-    The answer weighs all evidence at hand and has an interval.
+    The answer weighs all evidence given and has an interval.
 
     The mixed model y_ki = f(x_i) + a_i + m_ki (g(x_i) + b_i) + σ_ki ε_ki over records i and models
     k: m = 1 if model k was trained on record i; x the audited model's margin and the covariates, as
@@ -55,8 +55,8 @@ def exposure(
 
     Returns:
         Exposure. Order only when fewer than 200 records have two margins of models without them and
-        200 two of models with them: a spread cannot be told from a record's own level then. Without
-        references the score is `shift` where the covariates have it, else −margin.
+        200 two of models with them: a spread cannot be separated from a record's own level then.
+        Without references the score is `shift` where the covariates have it, else −margin.
 
     Raises:
         InputError: arrays that do not fit together, references that are the audited model or
@@ -96,7 +96,7 @@ class _Sizes:
 
 
 def _from_final_weights(arguments: Given) -> Exposure:
-    """K = 0: the order of `shift`, or of the margin."""
+    """Exposure without references (K = 0): the order of `shift`, or of the margin."""
     n, shift = len(arguments.margins), arguments.covariates.get("shift")
     size = np.abs(arguments.margins) if arguments.direction == "either" else -arguments.margins
     nothing = np.full(n, np.nan)
@@ -174,7 +174,10 @@ def _observed(arguments: Given) -> tuple[Array, Array, dict[str, Array]]:
 
 
 def _sizes(arguments: Given) -> _Sizes:
-    """Both spreads need records with two margins on that side, the audited model not counted."""
+    """Whether sizes are identified: each side needs records with two margins on it.
+
+    The audited model does not count.
+    """
     seen = ~np.isnan(arguments.references)
     lacking = []
     for words, chosen in (("without", ~arguments.membership), ("with", arguments.membership)):
@@ -243,7 +246,10 @@ def _folded_mean(mean: Array, error: Array) -> Array:
 
 
 def _interval(centre: Array, error: Array, level: float, direction: str) -> Array:
-    """Central interval of d′, or of |d′|: ends at 0 where the central one holds it."""
+    """Central interval of d′, or of |d′|.
+
+    The interval of |d′| starts at 0 where that of d′ holds 0.
+    """
     half = -ndtri((1 - level) / 2) * error
     low, high = centre - half, centre + half
     if direction == "larger":

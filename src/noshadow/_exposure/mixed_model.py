@@ -194,6 +194,7 @@ class _Problem:
         # of minus the logarithm of the likelihood: half of the deviance
         curvature = np.array(columns + np.transpose(columns)) / 4
         values, vectors = np.linalg.eigh(curvature)
+        # A direction that the margins say nothing about must not get an infinite variance.
         covariance = (vectors / np.maximum(values, 1e-3)) @ vectors.T
         root = np.linalg.cholesky(covariance[:5, :5] + 1e-12 * np.eye(5)) * np.sqrt(5.0)
         points = [numbers + sign * np.concatenate([column, np.zeros(len(numbers) - 5)]) for column in root.T for sign in (1.0, -1.0)]

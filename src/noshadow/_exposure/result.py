@@ -1,4 +1,4 @@
-"""Exposure: one rank and one honest number per record."""
+"""Exposure: one rank and one number with an interval per record."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

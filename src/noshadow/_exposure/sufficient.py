@@ -114,6 +114,6 @@ def _distinct(counts: Array) -> Array:
 
 
 def _gathered(counts: Array) -> Array:
-    """Counts rounded to steps of about a quarter, small ones as they are."""
+    """Counts rounded to steps of about a quarter; counts up to 4 stay as they are."""
     steps: Array = np.where(counts <= 4, counts, np.round(np.exp(np.round(np.log(np.maximum(counts, 1)) * 4) / 4)))
     return steps

@@ -203,6 +203,7 @@ def _smallest_eigenvalue(matrix: Array, lower: Array | None, noise: float) -> fl
 def _lowest(product: Callable[[Array], Array], n: int) -> float:
     """Smallest eigenvalue of a symmetric operator, from above."""
     operator = LinearOperator((n, n), lambda v: product(v.ravel()), dtype=np.float64)
+    # ARPACK would draw its own start, and the last digits would change from run to run.
     start = np.random.default_rng(0).normal(size=n)
     return float(eigsh(operator, k=1, which="SA", ncv=_BASIS, tol=_RESIDUAL, v0=start, return_eigenvectors=False)[0])
 

@@ -187,6 +187,7 @@ def _preconditioner(factor: Tensor, noise: float) -> Callable[[Tensor], Tensor]:
     lower = torch.linalg.cholesky(inner)
 
     def precondition(vectors: Tensor) -> Tensor:
+        # Woodbury: only an r × r matrix is factored.
         image = (vectors - torch.cholesky_solve((vectors @ factor).T, lower).T @ factor.T) / noise
         if bool(((torch.linalg.vecdot(vectors, image) <= 0) & vectors.any(1)).any()):
             raise NumericalError(

@@ -151,7 +151,7 @@ def _differing_targets(paired: Join, owner: str) -> int | None:
 
 
 def _agreement(table: pd.DataFrame, names: list[str]) -> list[dict[str, Any]]:
-    """Rows of every score, those that the same records have compared in one go."""
+    """Rows of every score; scores that the same records have are compared together."""
     together: dict[bytes, list[str]] = {}
     for name in names:
         together.setdefault(table[name].notna().to_numpy().tobytes(), []).append(name)

@@ -35,7 +35,7 @@ Layer = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Network:
-    """Widths gone to infinity: what is left of a network.
+    """What a network of infinite width is determined by.
 
     Attributes:
         activation: its Gaussian expectation.

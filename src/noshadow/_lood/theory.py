@@ -117,7 +117,9 @@ def least_stationary_record(
     seed: int = 0,
     max_memory: float = 8e9,
 ) -> LeastStationary:
-    """The record whose addition leaves it furthest from being its own most influenced query.
+    """Find the record at which the mean distance is furthest from stationary once it is added.
+
+    Such a record is not its own most influenced query.
 
     S* = argmax_S ‖∇_Q M(Q)|_{Q=S}‖ over inputs S in a box, with target label(S): seeded uniform
     candidates, the best three polished by bounded quasi-Newton steps with numerical derivatives.
@@ -135,7 +137,7 @@ def least_stationary_record(
         InputError: bad arrays, infinite bounds, labels of the wrong shape.
 
     Approximates: the maximum of a non-convex function in few dimensions.
-    Cost: n² flops a candidate after the factorisation.
+    Cost: n² flops per candidate after the factorisation.
     Reference: [LOOD] Algorithm 1, Appendix F.1.
     """
     owner = "least_stationary_record"

@@ -74,7 +74,7 @@ def side_counts(membership: Array) -> tuple[Array, Array]:
 
 
 def require_models_on_side(counts: Array, least: int, owner: str, side: str, hint: str = "", argument: str = "membership") -> None:
-    """Every record has at least `least` models on a side, "IN" or "OUT"."""
+    """Refuse records with fewer than `least` models on a side, "IN" or "OUT"."""
     short = counts < least
     if not short.any():
         return

@@ -73,7 +73,7 @@ def shokri_scores(
         targets: (n,) labels, (n, m) rows of probabilities (the most probable class counts), 0/1 for
             a binary task, or regression targets (n,) or (n, m).
         reference_outputs: r arrays like `target_outputs`, from the reference models; any iterable,
-            gone through once, so that they may be loaded one by one.
+            read once, so that they may be loaded one by one.
         membership: (r, n) boolean, True = that model was trained on that record. The attacked model
             is not among them.
         task: "classification", "binary" (one logit) or "regression".
@@ -268,7 +268,7 @@ def _numbered(reference_outputs: Iterable[object] | OutputsByModel, models: int,
 
 
 def _fitted_attacks(rows: Rows, outputs: Iterable[tuple[int, object]], records: JudgedRecords, how: _Settings) -> dict[int, Any]:
-    """Group → fitted classifier; the models' outputs are gone through once."""
+    """Fit one classifier per group, in one pass over the models' outputs."""
     features = np.empty((len(rows.model), records.width))
     by_model = np.argsort(rows.model, kind="stable")
     ascending = rows.model[by_model]

@@ -153,11 +153,11 @@ def attack_success(
         attacked models share references and records, so that trials are not independent: in
         simulation a nominal 95 % covers 85–92 % of records that do not leak at all (d′ = 0) and
         93–96 % from d′ = 1 on, with 16 models and with 64. An attacked model leaves its own side of
-        a record one model poorer than the other, which pulls LiRA on records that do not leak below
-        a coin toss when models are few: success 0.47 and AUC 0.46 with 6 models, 0.49 with 16, 0.50
-        from 32 on (variance "global"; more with "record"). RMIA's population holds the attacked
-        model's non-members themselves, which lifts its AUC by about 1/n. `tpr` and `d_prime` rest
-        on Gaussians: fair for LiRA's statistic, poor for probabilities and losses.
+        a record one model smaller than the other, which pulls LiRA on records that do not leak
+        below a coin toss when models are few: success 0.47 and AUC 0.46 with 6 models, 0.49 with
+        16, 0.50 from 32 on (variance "global"; more with "record"). RMIA's population holds the
+        attacked model's non-members themselves, which lifts its AUC by about 1/n. `tpr` and
+        `d_prime` rest on Gaussians: fair for LiRA's statistic, poor for probabilities and losses.
     Cost: O(rnq) for scores and O(rn log n) for the ROC curves; two passes over the signals, three
         where a threshold is sought; memory O(nq) beside the input.
     Reference: Carlini et al. 2022; Zarifzadeh et al. 2024; Yeom et al. 2018.

@@ -1,4 +1,4 @@
-"""Samples of scores and losses, checked; how many records a share written in decimals means."""
+"""Check samples of scores and losses, and turn a decimal share into a number of records."""
 
 import math
 

@@ -147,10 +147,10 @@ def tpr_interval(
 
     Members and non-members are resampled with replacement, independently; the ends are percentiles
     of the resampled TPR, widened to those of Clopper–Pearson at the threshold found where these
-    reach further (no member above the threshold, say, where resampling knows no doubt). Nothing is
-    drawn record by record: the (j + 1)-th smallest of n resampled scores is the original at place
-    ⌊nU⌋ with U ~ Beta(j + 1, n − j), and given that threshold the number of resampled members above
-    it is binomial.
+    reach further (no member above the threshold, say, where all resamples agree). Nothing is drawn
+    record by record: the (j + 1)-th smallest of n resampled scores is the original at place ⌊nU⌋
+    with U ~ Beta(j + 1, n − j), and given that threshold the number of resampled members above it
+    is binomial.
 
     Args:
         member_scores: (n_members,) larger = more member-like; infinities allowed.
@@ -206,7 +206,9 @@ def mean_intervals(values: Array, level: float) -> tuple[Array, Array, Array]:
 
 
 def resampled_intervals(statistic: Callable[[Array], Array], n: int, *, resamples: int, level: float, seed: int) -> tuple[Array, Array]:
-    """Percentile intervals of a statistic of n records that takes how often each one is held.
+    """Percentile intervals of a statistic of n records over resamples.
+
+    The statistic takes how often each record is held by the resample.
 
     Args:
         statistic: counts (n,) float64, summing to n → array (…), NaN where a resample has no value.

@@ -47,7 +47,7 @@ class Ranking:
 
     @property
     def is_constant(self) -> bool:
-        """All records have one value."""
+        """Whether all records have one value."""
         return len(self.starts) == 1
 
 
@@ -75,7 +75,7 @@ class Top:
 
 
 def ranking(values: Array) -> Ranking:
-    """Sort once: O(n log n)."""
+    """Rank a vector by sorting it once, O(n log n)."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     return Ranking(place, np.argsort(place, kind="stable"), counts.cumsum() - counts)
 

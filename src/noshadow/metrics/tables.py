@@ -224,7 +224,11 @@ def _estimates(compared: Callable[[Target, Array], Array], targets: Sequence[Tar
 
 
 def _never_shorter_than_exact(value: Array, low: Array, high: Array, n: int, plan: _Plan) -> tuple[Array, Array]:
-    """Shares of a few records, all or none of them found, where resampling knows no doubt."""
+    """Widen the intervals of shares to the exact ones where these are wider.
+
+    When all or none of a few records are found, every resample says the same, and a percentile
+    interval has no width.
+    """
     low, high = low.copy(), high.copy()
     for k, metric in enumerate(plan.metrics):
         counted = metric.counted(n)

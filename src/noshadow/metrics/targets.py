@@ -15,7 +15,7 @@ Vectors = Mapping[str, object]
 
 @dataclass(frozen=True)
 class Target:
-    """One target's vectors, ranked; those of the first side take the part of the truth."""
+    """One target's vectors, ranked; those of the first side serve as the truth."""
 
     first: tuple[Ranking, ...]
     second: tuple[Ranking, ...]

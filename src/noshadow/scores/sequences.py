@@ -245,7 +245,7 @@ def _affordable_basis(problem: TokenProblem, asked: str, max_memory: float) -> t
 
 
 def _require_curvature(problem: TokenProblem, mean: float) -> None:
-    """Refused where the automatic λ would be a share of next to nothing."""
+    """Refuse a head with next to no curvature, of which the automatic λ is a share."""
     (m, d), tokens = problem.parameters.shape, len(problem.weights)
     size = sum(float((problem.rows(*ends) ** 2 * problem.weight(*ends)).sum()) for ends in blocks(tokens, block_length(2 * d))) / d
     if mean <= NO_CURVATURE * size / max(m, 1):

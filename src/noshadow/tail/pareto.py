@@ -299,6 +299,7 @@ def _fitted(ends: Array, n: int, owner: str, name: str) -> _Tails:
         # A resample without any excess has shape 0 on the whole grid; any scale describes it.
         log_scale[:, j] = np.log(np.maximum(shape[:, j] / slope, SHORTEST))
         likelihood[:, j] = -k * (log_scale[:, j] + shape[:, j] + 1)
+    # Relative to the largest, so that not all of them underflow.
     weights = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
     weights /= weights.sum(axis=1, keepdims=True)
     scale = np.exp((weights * log_scale).sum(axis=1)) * largest[:, 0]

@@ -162,7 +162,7 @@ def _predicted(
     given: Calibration | None,
     family: str | None,
 ) -> tuple[Prediction, str | None]:
-    """By the caller's calibration, else by the shipped one."""
+    """Predict the TPR by the caller's calibration, else by the shipped one."""
     if given is not None and not isinstance(given, Calibration):
         hint = "Read a file with Calibration.load."
         refuse("model_risk", "calibration", "be a Calibration", type(given).__name__, hint)

@@ -27,6 +27,7 @@ def threshold_deltas(weights: Array, growth: Array, delta: Array, drift: Array, 
     The thresholds lie on one grid over the OUT bulk and one over the IN bulk.
     """
     with np.errstate(over="ignore"):
+        # √(δ² + q) − δ, which would cancel for large δ
         centre = q / (np.sqrt(delta**2 + q) + delta)
     low = np.maximum(-delta, centre - REACH)
     w = low + (centre + REACH - low) * np.linspace(0, 1, points)

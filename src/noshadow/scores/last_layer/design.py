@@ -168,7 +168,10 @@ def unit_triangle(features: Array, shift: torch.Tensor, unit: torch.Tensor, seen
 
 
 def stacked_triangle(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-    """R of the rows of both; also of the triangles of two parts of the records."""
+    """R of the rows of both inputs stacked.
+
+    Inputs may be rows or the triangles of two parts of the records.
+    """
     _, triangle = torch.linalg.qr(torch.cat([first, second]), mode="r")
     return torch.as_tensor(triangle)
 
@@ -178,7 +181,8 @@ def column_lengths(gram: torch.Tensor, n: int, shift: torch.Tensor, owner: str) 
 
     The root mean square is replaced by 1 where there is nothing to see.
 
-    Unit-length columns, so that units of measurement cannot be mistaken for collinearity.
+    Columns are scaled to unit length, so that units of measurement cannot be mistaken for
+    collinearity.
     """
     lengths = (gram.diagonal() / n).sqrt()
     # What rounding leaves of a constant column is not a feature.
@@ -201,7 +205,10 @@ def gram_directions(gram: torch.Tensor, n: int, unit: torch.Tensor, seen: torch.
 
 
 def triangle_directions(triangle: torch.Tensor, n: int) -> Directions:
-    """The same from the triangle of n records, to all digits."""
+    """Eigenvalues and directions as in `gram_directions`, from the triangle of n records.
+
+    Small eigenvalues keep their digits, because second moments are never formed.
+    """
     d = triangle.shape[1]
     _, singular, right = torch.linalg.svd(triangle, full_matrices=True)
     singular = torch.cat([singular, singular.new_zeros(d - len(singular))])

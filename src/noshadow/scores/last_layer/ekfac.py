@@ -170,13 +170,16 @@ def left_out_variances(curvature: EkfacCurvature, squares: torch.Tensor, shares:
 
     The variance is Σ_a z_a²/(Λ_ab − share_b z_a²).
 
-    +inf where nobody else and no penalty holds a direction in which the record has curvature.
+    It is +inf where the record has curvature in a direction that no other record and no penalty
+    holds.
 
     Args:
         squares: (b, r) z². shares: (b, m−1) u_bᵀC_iu_b, same dtype.
     Cost: eight flops per record, feature and class; one division each for records that dominate a
         class.
     """
+    # 1/(Λ − s·z²) = Σ_k (s·z²)ᵏ/Λᵏ⁺¹, one matrix product per term. Powers of scale/Λ are at most
+    # one.
     scale = curvature.eigenvalues.amin(0)
     inverse = (scale / curvature.eigenvalues).to(squares.dtype)
     shares = shares.clamp(min=0.0)

@@ -245,11 +245,11 @@ def score_notes(solved: Solved, design: Design, fit: HeadFit) -> tuple[str, ...]
 
 
 def interpolation_note(records: int) -> Note:
-    """Said of records with infinite scores."""
+    """The note on records with infinite scores."""
     words = f"{records} interpolated records (leverage 1): their newton, loo and shift are +inf by convention"
     return Note(words, "NS014")
 
 
 def jitter_note(jitter: float) -> Note:
-    """Said of a factorisation that failed without help."""
+    """The note on a factorisation that failed without jitter."""
     return Note(f"the factorisation needed jitter {jitter:g} on the unit diagonal: damping is doubtful", "NS022")

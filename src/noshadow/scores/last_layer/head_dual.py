@@ -105,7 +105,7 @@ class ContrastRoots:
         return self._spread(values / (self.scale * self.u))
 
     def transposed_without(self, values: torch.Tensor) -> torch.Tensor:
-        """R⁻ᵀ of the same."""
+        """R⁻ᵀ of a vector over the other classes, (n, m−1)."""
         return self._spread(values) / (self.scale * self.u)
 
     def _spread(self, values: torch.Tensor) -> torch.Tensor:
@@ -146,7 +146,7 @@ def softmax_over_records(head: HeadDual, problem: SoftmaxProblem, owner: str) ->
     kernel.view(n, m - 1, n, m - 1).mul_(head.kernel[:, None, :, None])
     free = None
     if head.free_bias:
-        # The biases in contrasts between them: a shift of all logits together is seen by nobody.
+        # The biases in contrasts between them: no column sees a shift of all logits together.
         free = flat @ torch.linalg.qr(torch.eye(m, dtype=torch.float64)[:, 1:] - 1.0 / m)[0]
     inverse = dual_inverse(kernel, problem.damping, owner, free=free)
     at = [slice(i * (m - 1), (i + 1) * (m - 1)) for i in range(n)]
@@ -192,5 +192,5 @@ def _columns(problem: SoftmaxProblem, roots: ContrastRoots, own: torch.Tensor, g
 
 
 def _told(inverse: DualInverse) -> SpdInverse:
-    """What the factorisation says of itself; nobody asks for its matrix."""
+    """The jitter and condition of the factorisation; its matrix is not needed and left empty."""
     return SpdInverse(np.empty((0, 0)), inverse.jitter, inverse.condition)

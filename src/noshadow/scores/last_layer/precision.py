@@ -109,7 +109,7 @@ def at_most_all(error: float) -> float:
 
 
 def probe_problem(problem: SoftmaxProblem, probes: Array) -> SoftmaxProblem:
-    """The same head seen by the probed records alone."""
+    """The same problem with the probed records only."""
     weight = None if problem.sample_weight is None else problem.sample_weight[probes]
     return replace(
         problem,

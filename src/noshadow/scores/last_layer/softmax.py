@@ -97,6 +97,7 @@ def newton_step(square: torch.Tensor, probabilities: torch.Tensor, residuals: to
     solved, pivots = batched_spd_solve(matrix, projected(a * gauged(images[:, :, 0])))
     interpolated = pivots < _INTERPOLATED[square.dtype]
     back = a * projected(solved)
+    # The top class takes what makes a direction sum to zero over classes.
     direction = residuals + back.scatter(1, top, -back.sum(1, keepdim=True))
     move = gauged((square @ direction[:, :, None])[:, :, 0])
     # D of a class that hardly occurs is huge and nearly the same against all others: its move is a

@@ -106,6 +106,7 @@ def _batch_product(network: Network, batch: Batch, targets: Tensor, task: str, c
     def gradient(parameters: Tree) -> Any:
         values, pullback = vjp(outputs, parameters)[:2]
         slopes = block_residuals(values, targets, task)
+        # 𝓗 of a regression is half the curvature of the squared loss.
         return pullback(slopes / 2 if task == "regression" else slopes)[0]
 
     if curvature == "hessian":

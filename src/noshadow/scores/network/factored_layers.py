@@ -38,7 +38,7 @@ class Factors:
 
 @dataclass(frozen=True, eq=False)
 class Lookups:
-    """Gradients of one lookup table: Σ_t e_{rows_t} ⊗ Δ_t; rows may repeat.
+    """Gradients of one lookup table, Σ_t e_{rows_t} ⊗ Δ_t, where rows may repeat.
 
     rows: (b, T) whole numbers. slopes: (b, T, d) Δ, zero where padding was asked for. size: rows of
     the table.

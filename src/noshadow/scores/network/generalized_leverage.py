@@ -270,7 +270,7 @@ def _label_basis(m: int, task: str, space: str) -> Tensor:
     For a softmax, class contrasts come before the shift of all classes, which logit space leaves
     out.
 
-    The curvature knows next to nothing of that shift, so columns that mix it with contrasts
+    The curvature is almost zero along that shift, so columns that mix it with contrasts
     converge more slowly.
     """
     if task != "classification":

@@ -176,7 +176,7 @@ def _has_rows(value: Any, size: int) -> bool:
 
 
 def require_independent(network: Network, few: Batch) -> None:
-    """A record's output may not depend on the others in its batch."""
+    """Refuse a model whose output for a record depends on the others in its batch."""
     args, kwargs = few.args, few.kwargs
     together = network.outputs(network.parameters, args, kwargs)
     size = len(few.target)

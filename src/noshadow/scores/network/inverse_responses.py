@@ -33,7 +33,7 @@ SLACK = 1.1
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Records to be scored, one a batch, with their outputs (k, m) and targets as given."""
+    """Records to be scored, one per batch, with their outputs (k, m) and targets as given."""
 
     batches: tuple[Batch, ...]
     outputs: Array
@@ -43,7 +43,7 @@ class Points:
 
 @dataclass(frozen=True, eq=False)
 class InverseResponses:
-    """Answers of k records to c directions each, and how the solves behind them ended.
+    """Responses of k records to c directions each, and how their solves ended.
 
     Attributes:
         responses: (k, c, m) J_i(C + λI)⁻¹J_iᵀu; NaN where curvature ≤ 0 was met before the first

@@ -147,7 +147,7 @@ def counts(given: Given) -> Walk:
 
 
 def offsets(given: Given) -> Walk:
-    """What the means still miss."""
+    """Sums of features less their means, which correct the rounding of the means."""
     return lambda head: {"features": column_sums(head.features, _tensor(given["means"])).numpy()}
 
 
@@ -157,7 +157,7 @@ def grams(given: Given) -> Walk:
 
 
 def triangles(given: Given) -> Walk:
-    """The same to all digits."""
+    """Triangles of the shifted design, which keep digits that second moments lose."""
     shift, unit, seen = (_tensor(given[name]) for name in ("shift", "unit", "seen"))
     return lambda head: {"triangle": unit_triangle(head.features, shift, unit, seen, given["fit_intercept"]).numpy()}
 

@@ -41,7 +41,7 @@ class Parts:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the whole array."""
+        """Shape of the whole array."""
         return (len(self), *self.width)
 
     @property
@@ -117,7 +117,7 @@ def parts_of(value: object, owner: str, argument: str, *, ndim: tuple[int, ...])
 
 @dataclass(frozen=True, eq=False)
 class HeadRecords:
-    """All arrays of a head, row by row the same records."""
+    """All arrays of a head; row i of each belongs to record i."""
 
     features: Parts
     outputs: Parts
@@ -129,7 +129,7 @@ class HeadRecords:
 
     @property
     def given(self) -> tuple[Parts, ...]:
-        """The arrays that are there."""
+        """The arrays that were given."""
         weight = () if self.sample_weight is None else (self.sample_weight,)
         return (self.features, self.outputs, self.targets, *weight)
 
@@ -168,17 +168,17 @@ class Shard:
 
     @property
     def wanted(self) -> tuple[int]:
-        """A shard brings back itself."""
+        """The results that a worker returns for this shard: its own number."""
         return (self.number,)
 
     @property
     def start(self) -> int:
-        """Its first record."""
+        """Row number of the first record."""
         return self.stretches[0][0]
 
     @property
     def stop(self) -> int:
-        """The record after its last."""
+        """Row number after the last record."""
         return self.stretches[-1][1]
 
 

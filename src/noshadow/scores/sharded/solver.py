@@ -67,7 +67,7 @@ class ShardedHead:
 
     @property
     def task(self) -> str:
-        """As the walk reads the records."""
+        """The task as the walk reads the records."""
         return self.walk.reading.task
 
     @property

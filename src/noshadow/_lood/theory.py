@@ -119,7 +119,7 @@ def least_stationary_record(
 ) -> LeastStationary:
     """Find the record at which the mean distance is furthest from stationary once it is added.
 
-    Such a record is not its own most influenced query.
+    It is then furthest from being its own most influenced query.
 
     S* = argmax_S ‖∇_Q M(Q)|_{Q=S}‖ over inputs S in a box, with target label(S): seeded uniform
     candidates, the best three polished by bounded quasi-Newton steps with numerical derivatives.

@@ -17,7 +17,10 @@ LEVEL_OF_INTERVALS = 0.95
 
 
 def resolved_levels(references: References, asked: Sequence[float] | None = None) -> tuple[float, ...]:
-    """The false-positive rates that every attacked model's non-members resolve: those asked for, or 0.001, 0.01, 0.1."""
+    """The false-positive rates that every attacked model's non-members resolve.
+
+    They are those asked for, or 0.001, 0.01 and 0.1.
+    """
     fewest = int((~np.asarray(references.membership)).sum(1).min())
     if references.target is not None and not references.member.all():
         fewest = min(fewest, int((~references.member).sum()))

@@ -1,4 +1,4 @@
-"""What the attacks measure over the reference models: per record, each model attacked with the others."""
+"""What the attacks measure per record, when each reference model is attacked with the others."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -37,7 +37,7 @@ def write_comparison(comparison: Comparison, path: str | Path) -> Path:
         >>> ns.write_comparison("a", "b.html")
         Traceback (most recent call last):
         noshadow.errors.InputError: write_comparison: comparison must be a Comparison; got str. Make one with noshadow.compare.
-    """
+    """  # noqa: W505 - doctest compares the message on one line
     if not isinstance(comparison, Comparison):
         refuse("write_comparison", "comparison", "be a Comparison", type(comparison).__name__, "Make one with noshadow.compare.")
     return write_file(path, rendered("comparison.html.j2", _page(comparison)), "write_comparison")

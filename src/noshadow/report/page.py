@@ -71,7 +71,7 @@ def write_report(audit: Audit, path: str | Path, *, show_records: object = None,
         >>> ns.write_report("audit-folder", "report.html")
         Traceback (most recent call last):
         noshadow.errors.InputError: write_report: audit must be an Audit; got str. Read a folder with noshadow.load first.
-    """
+    """  # noqa: W505 - doctest compares the message on one line
     if not isinstance(audit, Audit):
         refuse("write_report", "audit", "be an Audit", type(audit).__name__, "Read a folder with noshadow.load first.")
     asked = show_records is not None and show_records is not False

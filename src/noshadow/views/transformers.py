@@ -110,7 +110,7 @@ def sequence_losses(
         >>> sequence_losses("gpt2", [[1, 2, 3]])
         Traceback (most recent call last):
         noshadow.errors.InputError: sequence_losses: model must be a causal language model of transformers; got an object of type str.
-    """
+    """  # noqa: W505 - doctest compares the message on one line
     settings = Settings(batch_size=batch_size, device=device, progress=progress, owner=owner)
     return _read(model, data, context, stride, settings, argument, max_memory=None)[0]
 

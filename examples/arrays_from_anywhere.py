@@ -1,7 +1,7 @@
 """Any framework: save features, outputs and targets of both splits to a file, audit the file.
 
-The framework here is NumPy: softmax regression on scikit-learn's wines by plain gradient descent. From the shell, on the same file:
-    noshadow audit signals.npz --out my-audit --weight-decay 0.001
+The framework here is NumPy: softmax regression on scikit-learn's wines by plain gradient descent.
+    From the shell, on the same file: noshadow audit signals.npz --out my-audit --weight-decay 0.001
 """
 
 import numpy as np
@@ -13,7 +13,10 @@ WEIGHT_DECAY = 1e-3
 
 
 def trained_weights(features, labels):
-    """(d + 1, classes) weights, the last row the bias, at the minimum of mean loss + (weight decay / 2)·‖weights‖²."""
+    """Weights (d + 1, classes), the last row the bias, at the minimum of the training objective.
+
+    The objective is mean loss + (weight decay / 2)·‖weights‖².
+    """
     design, one_hot = np.column_stack([features, np.ones(len(features))]), np.eye(labels.max() + 1)[labels]
     weights = np.zeros((design.shape[1], one_hot.shape[1]))
     for _ in range(20_000):
@@ -28,7 +31,8 @@ def main():
     x = (x - x.mean(0)) / x.std(0)
     weights = trained_weights(x[::2], labels[::2])
 
-    # What your framework hands over: the inputs of the last layer (without a column for the bias), its outputs, the targets.
+    # What your framework hands over: the inputs of the last layer (without a column for the bias),
+    # its outputs, the targets.
     signals = [
         ns.Signals(x[rows], x[rows] @ weights[:-1] + weights[-1], labels[rows], ids=[f"{name}-{i}" for i in range(len(x[rows]))])
         for name, rows in (("train", slice(0, None, 2)), ("test", slice(1, None, 2)))

@@ -1,7 +1,9 @@
-"""A gate for CI: audit the candidates of a release, let `noshadow gate` judge each of them, fail when none passes.
+"""A gate for CI: `noshadow gate` judges each candidate of a release.
 
-In a pipeline that has one model the same takes two lines of shell, the second of which stops the job with exit code 1:
-    noshadow audit my_package.targets:candidate --out audit
+The job fails when no candidate passes.
+
+In a pipeline that has one model the same takes two lines of shell, the second of which stops the
+    job with exit code 1: noshadow audit my_package.targets:candidate --out audit
     noshadow gate audit --max-tnr 0.05 --max-auc 0.6
 """
 
@@ -14,13 +16,17 @@ from sklearn.linear_model import LogisticRegression
 
 import noshadow as ns
 
-COMMAND = [sys.executable, "-c", "from noshadow.cli import main; main()"]  # `noshadow`, by the interpreter that runs this
+# `noshadow`, by the interpreter that runs this
+COMMAND = [sys.executable, "-c", "from noshadow.cli import main; main()"]
 LIMITS = ["--max-tnr", "0.05", "--max-auc", "0.6"]
 CANDIDATES = {"overfit": 100.0, "regularised": 0.01}  # the C of a logistic regression
 
 
 def audited(name, strength):
-    """The folder of the audit of one candidate: digits with a fifth of the labels drawn anew, half of them to train on."""
+    """The folder of the audit of one candidate.
+
+    It is trained on half of the digits, a fifth of whose labels are drawn anew.
+    """
     rng = np.random.default_rng(0)
     x, y = load_digits(return_X_y=True)
     x, y = x / 16, np.where(rng.random(len(y)) < 0.2, rng.integers(0, 10, len(y)), y)

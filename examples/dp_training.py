@@ -1,7 +1,9 @@
-"""Before and after DP-SGD with Opacus: the same small network trained plainly and with differential privacy, both audited.
+"""Before and after DP-SGD with Opacus.
 
-A fifth of the labels is drawn anew before the split, in training and test records alike, so that the plain network has something to
-learn by heart. Needs the extra `opacus`.
+The same small network is trained plainly and with differential privacy, and both are audited.
+
+A fifth of the labels is drawn anew before the split, in training and test records alike, so that
+the plain network has something to learn by heart. Needs the extra `opacus`.
 """
 
 import warnings
@@ -34,7 +36,8 @@ def noisy_digits():
 
 def trained(train, *, private):
     """The network, and its ε at δ = DELTA (infinite without privacy)."""
-    # Fixed seeds make the example repeat itself. Whoever knows the seed can subtract the noise: leave it out when the guarantee counts.
+    # Fixed seeds make the example repeat itself. Whoever knows the seed can subtract the noise:
+    # leave it out when the guarantee counts.
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
     network, loader = model, DataLoader(train, batch_size=64, shuffle=True)
@@ -57,7 +60,8 @@ def trained(train, *, private):
             optimiser.step()
     if not private:
         return model, float("inf")
-    # Unwrapped: without Opacus' hooks the network is an ordinary one again. The audit of the last layer takes the wrapped one as well.
+    # Unwrapped: without Opacus' hooks the network is an ordinary one again. The audit of the last
+    # layer takes the wrapped one as well.
     return network.to_standard_module(), engine.get_epsilon(DELTA)
 
 
@@ -66,7 +70,8 @@ def main():
     audits = []
     for name, private in (("plain", False), ("private", True)):
         with warnings.catch_warnings():
-            # An experiment needs no cryptographic random numbers; and Opacus' hooks see to layers whose inputs need no gradient.
+            # An experiment needs no cryptographic random numbers; and Opacus' hooks see to layers
+            # whose inputs need no gradient.
             warnings.filterwarnings("ignore", message="Secure RNG turned off")
             warnings.filterwarnings("ignore", message="Full backward hook is firing")
             model, epsilon = trained(train, private=private)

@@ -1,4 +1,7 @@
-"""Audit a PyTorch image classifier: a small convolutional network on scikit-learn's 8×8 digits, from training to the report."""
+"""Audit a PyTorch image classifier, from training to the report.
+
+It is a small convolutional network on scikit-learn's 8×8 digits.
+"""
 
 import torch
 from sklearn.datasets import load_digits
@@ -11,7 +14,7 @@ WEIGHT_DECAY = 1e-4
 
 
 def splits():
-    """Images (n, 1, 8, 8) with values in [0, 1], half to train on and half that the network does not see."""
+    """Images (n, 1, 8, 8) with values in [0, 1]: half to train on, half that stay unseen."""
     digits = load_digits()
     images, labels = torch.tensor(digits.images[:, None] / 16, dtype=torch.float32), torch.tensor(digits.target)
     x, x_test, y, y_test = train_test_split(images, labels, test_size=0.5, stratify=labels, random_state=0)
@@ -61,7 +64,8 @@ def main():
             print(f"{finding.code} {finding.name}: {finding.sentence}")
 
     folder = audit.save("image-classifier-audit", overwrite=True)
-    # The pictures of the riskiest records go into the page because they are handed over here; the folder never holds any.
+    # The pictures of the riskiest records go into the page because they are handed over here; the
+    # folder never holds any.
     print(ns.write_report(audit, folder / "report.html", show_records=train.tensors[0][:, 0].numpy()))
 
 

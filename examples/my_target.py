@@ -1,4 +1,4 @@
-"""What `noshadow audit examples.my_target:digits --out DIR` runs: a function that returns a Target."""
+"""A function that returns a Target, for `noshadow audit examples.my_target:digits --out DIR`."""
 
 from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier

@@ -1,4 +1,4 @@
-"""From nothing to the agreement table: how close do the cheap scores come to the attacks themselves?
+"""How close do the cheap scores come to the attacks? From nothing to the agreement table.
 
 The same in three commands:
     noshadow audit examples.reference_models:digits --out my-audit

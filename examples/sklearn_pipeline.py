@@ -1,4 +1,7 @@
-"""Audit a scikit-learn pipeline, weakly and strongly regularised: which patients does a cancer classifier give away?"""
+"""Which patients does a cancer classifier give away?
+
+Audits a scikit-learn pipeline, weakly and strongly regularised.
+"""
 
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
@@ -10,7 +13,8 @@ import noshadow as ns
 
 
 def main():
-    # A data frame lends its index to the records, so patients keep their row numbers in the whole table.
+    # A data frame lends its index to the records, so patients keep their row numbers in the whole
+    # table.
     x, y = load_breast_cancer(return_X_y=True, as_frame=True)
     x_train, x_test, y_train, y_test = train_test_split(x, y, test_size=0.5, stratify=y, random_state=0)
     audits = []

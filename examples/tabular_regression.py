@@ -1,7 +1,9 @@
-"""Tabular regression with a per-record (ε, δ): how much privacy do attacks on the loss already cost each patient?
+"""How much privacy do attacks on the loss already cost each patient?
 
-scikit-learn's diabetes data and ridge regression, where the Gaussian linear theory is closest to home; for a network the same
-code reads its last layer.
+A tabular regression with a per-record (ε, δ).
+
+scikit-learn's diabetes data and ridge regression, where the Gaussian linear theory is closest to
+home; for a network the same code reads its last layer.
 """
 
 import numpy as np
@@ -18,9 +20,13 @@ DELTA = 0.01
 
 
 def privacy_losses(audit):
-    """(records, epsilons): the δ that threshold attacks on a record's loss show at each ε. A lower bound, never a guarantee."""
+    """The δ that threshold attacks on a record's loss show at each ε, (records, epsilons).
+
+    It is a lower bound, never a guarantee.
+    """
     records, dof = audit.records, audit.provenance["scores"]["effective_dof"]
-    noise_variance = records["loss"].sum() / (len(records) - dof)  # the loss is the squared residual
+    # the loss is the squared residual
+    noise_variance = records["loss"].sum() / (len(records) - dof)
     return ns.theory.privacy_curve(
         EPSILONS, records["leverage"], np.sqrt(records["loss"]), noise_variance=noise_variance, n=len(records), dof=dof
     )

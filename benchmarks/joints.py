@@ -170,7 +170,7 @@ MUTANTS = tuple(
         (PREDICTION, "STRETCH = 0.1", "STRETCH = 0.05", BEYOND),
         (TAIL, "risk.auc_interval[0] > 0.5 or risk", "risk.auc_interval[0] > 0.5 and risk", APART),
         (TAIL, "clear_gap=clear", "clear_gap=True", APART),
-        (TAIL, "references: int = 64", "references: int = 32", ASKED),
+        (TAIL, "reference_models: int = 64", "reference_models: int = 32", ASKED),
         (TAIL, "references=references, sizes=sizes", "references=64, sizes=sizes", ASKED),
         (TAIL, "BELOW = (1e-3, 1e-4, 1e-5)", "BELOW = (1e-3, 1e-4)", LEVELS),
         ("tail/losses.py", "SMALLEST_AUTO_LEVEL = 1e-3", "SMALLEST_AUTO_LEVEL = 1e-2", LEVELS),

@@ -56,7 +56,9 @@ def main():
     low, high = risk.auc_interval
     print(f"loss attack: TNR {risk.tnr:.3f} at FNR {risk.fpr:g}, AUC {risk.auc:.3f} ({low:.3f} to {high:.3f})")
     low, high = risk.predicted_tpr_interval
-    print(f"predicted for an attacker with {risk.references} reference models: TPR {risk.predicted_tpr:.3f} ({low:.3f} to {high:.3f})")
+    print(
+        f"predicted for an attacker with {risk.reference_models} reference models: TPR {risk.predicted_tpr:.3f} ({low:.3f} to {high:.3f})"
+    )
     print(risk.reason)
     print(audit.records.nsmallest(5, "rank")[["rank", "id", "target", "loss", "shift"]].to_string(index=False))
     for finding in audit.findings:

@@ -466,15 +466,15 @@ def test_a_kernel_that_does_not_fit_is_refused_before_it_is_allocated():
     with pytest.raises(
         InputError, match=r"kernel must fit in 2 GB of memory; got 300000 × 300000 pairs that need 720 GB. About 15[0-9]{3}"
     ):
-        nngp_kernel(x, depth=1, memory_limit=2e9)
+        nngp_kernel(x, depth=1, max_memory=2e9)
     with pytest.raises(InputError, match=r"About [0-9]+ of the 300000 rows of z would fit"):
-        nngp_kernel(x[:30000], x, depth=1, memory_limit=2e9)
+        nngp_kernel(x[:30000], x, depth=1, max_memory=2e9)
     with pytest.raises(InputError, match="Make room"):
-        nngp_kernel(x, depth=1, memory_limit=1e6)
+        nngp_kernel(x, depth=1, max_memory=1e6)
     images = torch.zeros(200, 3 * 32 * 32, dtype=torch.float64)
-    nngp_kernel(images[:20], depth=1, architecture="conv", image_shape=(3, 32, 32), memory_limit=2e8)
+    nngp_kernel(images[:20], depth=1, architecture="conv", image_shape=(3, 32, 32), max_memory=2e8)
     with pytest.raises(InputError, match=r"200 × 200 pairs with gradients that need 6\.[0-9]+ GB"):
-        nngp_kernel(images.requires_grad_(), depth=2, architecture="conv", image_shape=(3, 32, 32), memory_limit=2e9)
+        nngp_kernel(images.requires_grad_(), depth=2, architecture="conv", image_shape=(3, 32, 32), max_memory=2e9)
 
 
 def test_radial_kernels_that_do_not_fit_are_refused(monkeypatch):
@@ -524,7 +524,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / (8 
         ({"architecture": "conv", "image_shape": (1, 1, 2), "z": np.zeros((1, 3))}, "z must have records of image_shape"),
         ({"architecture": "conv", "image_shape": (2, 1, 3), "x": np.zeros((1, 1, 3, 2))}, "Channels come first"),
         ({"filter_size": 0}, "filter_size must be a whole number ≥ 1; got 0"),
-        ({"memory_limit": 0}, "memory_limit must be a number > 0; got 0"),
+        ({"max_memory": 0}, "max_memory must be a number > 0; got 0"),
     ],
 )
 def test_wrong_input_is_refused(changes, message):

@@ -294,9 +294,9 @@ def test_the_shipped_calibration_predicts_a_rate_with_its_interval():
     members, nonmembers = (np.log1p(np.exp(-rng.normal(mean, spread, 3000))) for mean, spread in ((6, 2), (3, 3)))
     risk = model_risk(members, nonmembers, resamples=100)
     assert 0 < risk.predicted_tpr_interval[0] < risk.predicted_tpr < risk.predicted_tpr_interval[1] < 1
-    assert (risk.calibration, risk.predicted_from, risk.prediction_level, risk.references) == ("losses-1", "losses", 0.9, 64)
+    assert (risk.calibration, risk.predicted_from, risk.prediction_level, risk.reference_models) == ("losses-1", "losses", 0.9, 64)
     assert risk.in_calibration_domain and "this model is like them" in risk.reason
-    weaker = model_risk(members, nonmembers, references=4, resamples=100)
+    weaker = model_risk(members, nonmembers, reference_models=4, resamples=100)
     assert weaker.predicted_tpr < risk.predicted_tpr
     same = model_risk(nonmembers, nonmembers[::-1] + 1e-9, resamples=100)
     assert same.predicted_tpr == pytest.approx(1e-3) and not same.in_calibration_domain and "more than chance" in same.reason
@@ -314,7 +314,10 @@ def test_losses_rounded_to_zero_are_not_trusted():
 def test_scores_and_references_move_the_prediction_only():
     members, nonmembers = overfit_losses(50, 40)
     scores = SimpleNamespace(loss=members, leverage=None, shift=np.ones(50))
-    one, other = model_risk(members, nonmembers, scores=scores, references=8, resamples=100), model_risk(members, nonmembers, resamples=100)
+    one, other = (
+        model_risk(members, nonmembers, scores=scores, reference_models=8, resamples=100),
+        model_risk(members, nonmembers, resamples=100),
+    )
     free = {
         "predicted_tpr",
         "predicted_tpr_interval",
@@ -352,7 +355,7 @@ def test_levels_below_the_resolution_are_extrapolated_and_apart_from_the_measure
     before = {
         name: value
         for name, value in risk.to_dict().items()
-        if name not in ("references", "calibration", "extrapolated", "notes", "predicted_from", "prediction_level")
+        if name not in ("reference_models", "calibration", "extrapolated", "notes", "predicted_from", "prediction_level")
     }
     assert ModelRisk.from_dict(before).extrapolated is None  # as folders of the first version were
 
@@ -435,8 +438,8 @@ def test_a_curve_made_by_hand_is_kept():
         ({"fpr": 0.0}, "model_risk: fpr must be a number > 0 and ≤ 1; got 0"),
         ({"fpr": 1.1}, r"model_risk: fpr must be a number > 0 and ≤ 1; got 1\.1"),
         ({"fpr": "low"}, "model_risk: fpr must be 'auto' or a number; got 'low'"),
-        ({"references": 0}, "model_risk: references must be a whole number ≥ 1; got 0"),
-        ({"references": 2.5}, r"model_risk: references must be a whole number ≥ 1; got 2\.5"),
+        ({"reference_models": 0}, "model_risk: reference_models must be a whole number ≥ 1; got 0"),
+        ({"reference_models": 2.5}, r"model_risk: reference_models must be a whole number ≥ 1; got 2\.5"),
         ({"resamples": 10}, "model_risk: resamples must be a whole number ≥ 100; got 10"),
         ({"seed": -1}, "model_risk: seed must be a whole number ≥ 0; got -1"),
         ({"level": 1.0}, "model_risk: level must be a number > 0 and < 1; got 1"),

@@ -143,7 +143,7 @@ def test_users_own_calibration_is_used():
     calibration = fit_calibration(table(), predictors=("tnr",), form="linear", name="mine")
     rng = np.random.default_rng(0)
     risk = model_risk(rng.exponential(0.2, 2000), rng.exponential(2, 2000), calibration=calibration, resamples=100)
-    assert (risk.calibration, risk.predicted_from, risk.references) == ("mine", "own calibration", 64)
+    assert (risk.calibration, risk.predicted_from, risk.reference_models) == ("mine", "own calibration", 64)
     cell = next(cell for cell in calibration.cells if (cell.fpr, cell.references) == (1e-3, 64))
     assert risk.predicted_tpr == pytest.approx(cell.coefficients[0] * risk.tnr, rel=1e-9)
     needs = replace(calibration, predictors=("shift_q0.99",))

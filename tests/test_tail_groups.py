@@ -25,7 +25,7 @@ def test_values_are_those_of_the_group_alone():
     for row in group_risk(members, nonmembers, own, other):
         inside, outside = members[own == row.group], nonmembers[other == row.group]
         assert row.auc == pytest.approx(loss_auc(inside, outside), abs=1e-12)
-        assert row.tnr == tnr_at_fnr(inside, outside, row.level)
+        assert row.tnr == tnr_at_fnr(inside, outside, row.fnr)
         rest = loss_auc(members[own != row.group], nonmembers[other != row.group])
         assert row.auc_difference == pytest.approx(row.auc - rest, abs=1e-12)
         assert row.auc_interval[0] < row.auc < row.auc_interval[1]

@@ -126,5 +126,5 @@ def test_tails_without_spread_or_records_are_refused():
 def test_several_levels_at_once_are_each_as_if_alone(scale):
     rng = np.random.default_rng(8)
     losses, levels = (rng.exponential(0.2, 300), rng.exponential(0.5, 260)), (0.3, 1e-2, 1e-3, 1e-5)
-    how = {"scale": scale, "resamples": 100, "coverage": 0.9, "seed": 4}
+    how = {"scale": scale, "resamples": 100, "level": 0.9, "seed": 4}
     assert extrapolated_tnrs(*losses, levels, **how) == [extrapolated_tnr(*losses, level, **how) for level in levels]

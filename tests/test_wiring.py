@@ -333,7 +333,7 @@ def test_losses_must_tell_members_apart_in_their_middle_or_their_tail(calibratio
 def test_the_prediction_is_for_the_attack_asked_for(calibration):
     members, others = losses_of(1000)
     how = {"calibration": within(calibration), "fpr": 1e-2, "resamples": 100}
-    rates = [model_risk(members, others, references=k, **how).predicted_tpr for k in (4, 64)]
+    rates = [model_risk(members, others, reference_models=k, **how).predicted_tpr for k in (4, 64)]
     # In every setup the TPR grows with K in proportion.
     assert rates[1] > 2 * rates[0]
     # The default is the attack with 64.
@@ -354,10 +354,10 @@ def test_a_group_is_judged_from_twenty_records_at_a_level_that_ten_members_resol
     losses = [RNG.exponential(0.3, 120) for _ in range(2)]
     names = ["a"] * 60 + ["b"] * 20 + ["c"] * 19 + ["a"] * 21
     found = {row.group: row for row in group_risk(*losses, names, names, resamples=100)}
-    assert found["b"].auc is not None and found["b"].level == 10 / 20
+    assert found["b"].auc is not None and found["b"].fnr == 10 / 20
     assert found["c"].auc is None and "needs 20 members and 20 non-members" in found["c"].reason
     wide = ["a"] * 70 + ["b"] * 50
-    assert {row.level for row in group_risk(*losses, wide, wide, resamples=100)} == {10 / 50}
+    assert {row.fnr for row in group_risk(*losses, wide, wide, resamples=100)} == {10 / 50}
 
 
 # Findings, comparisons, pages: a threshold that rests on fewer than five members

@@ -5,6 +5,7 @@ import torch
 from sklearn.datasets import load_digits
 
 from noshadow._audit import audit
+from noshadow.arguments import PROGRESS
 from noshadow.checks import Array, whole_seed
 from noshadow.progress import tracked
 from noshadow.results import Audit
@@ -13,7 +14,7 @@ WEIGHT_DECAY = 1e-4
 EPOCHS = 200
 
 
-def demo_audit(*, seed: int = 0, progress: bool = True) -> Audit:
+def demo_audit(*, seed: int = 0, progress: bool = PROGRESS) -> Audit:
     """Audit a small network trained on half of scikit-learn's handwritten digits.
 
     The half holds 898 of 1,797 images.
@@ -49,7 +50,7 @@ def digit_halves(seed: int) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     return (pixels[inside], labels[inside]), (pixels[outside], labels[outside])
 
 
-def train_network(features: Array, labels: Array, *, seed: int, progress: bool = True) -> torch.nn.Sequential:
+def train_network(features: Array, labels: Array, *, seed: int, progress: bool = PROGRESS) -> torch.nn.Sequential:
     """Train the demo's network.
 
     The same seed gives the same weights, and the caller's generator is left alone.

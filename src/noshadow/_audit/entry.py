@@ -11,6 +11,7 @@ from noshadow._audit.notes import deeper_notes
 from noshadow._audit.options import GivenColumns, Options
 from noshadow._audit.scale import in_logits, model_in_logits
 from noshadow._audit.score_options import HEAD, NETWORK, SEQUENCES, checked_score_options, joined_options
+from noshadow.arguments import BATCH_SIZE, PROGRESS
 from noshadow.checks import (
     refuse,
     require_weights,
@@ -72,9 +73,9 @@ def audit(
     sample_weight: object = None,
     output_scale: str = "auto",
     score_options: Mapping[str, Any] | None = None,
-    batch_size: int = 256,
+    batch_size: int = BATCH_SIZE,
     device: object = None,
-    progress: bool = True,
+    progress: bool = PROGRESS,
     seed: int = 0,
 ) -> Audit:
     """Audit one trained model: how exposed it is, and which of its training records are.
@@ -226,7 +227,7 @@ def audit_signals(
     output_scale: str = "auto",
     family: str = "auto",
     score_options: Mapping[str, Any] | None = None,
-    progress: bool = True,
+    progress: bool = PROGRESS,
     seed: int = 0,
 ) -> Audit:
     """Audit any framework's model from arrays: Signals of the training records and of unseen ones.

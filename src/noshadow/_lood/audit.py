@@ -16,6 +16,7 @@ from noshadow._lood.inputs import require_memory, require_noise
 from noshadow._lood.join import joined_with
 from noshadow._lood.scores import LoodScores, lood_scores
 from noshadow._lood.theory import kernel_flatness
+from noshadow.arguments import MAX_MEMORY, PROGRESS
 from noshadow.checks import Array, require_choice, require_number
 from noshadow.results import Audit, LoodAudit
 from noshadow.storage.versions import NUMERICS, versions_of
@@ -47,8 +48,8 @@ def lood_audit(
     sweep_activations: Sequence[str] = (),
     sweep_depths: Sequence[int] = (),
     audit: Audit | None = None,
-    max_memory: float = 8e9,
-    progress: bool = True,
+    max_memory: float = MAX_MEMORY,
+    progress: bool = PROGRESS,
 ) -> LoodAudit:
     """How much a data set would leak about each of its records through an architecture.
 

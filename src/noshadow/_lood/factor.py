@@ -21,6 +21,7 @@ from noshadow._lood.inputs import (
     require_rows_match,
     target_columns,
 )
+from noshadow.arguments import MAX_MEMORY
 from noshadow.checks import Array, refuse
 from noshadow.linalg import cholesky_condition, cholesky_in_place, cholesky_inverse, one_norm
 
@@ -68,7 +69,7 @@ def posterior_of(
     kernel: Kernel,
     noise: float,
     with_inverse: bool = False,
-    max_memory: float = 8e9,
+    max_memory: float = MAX_MEMORY,
     owner: str = "posterior_of",
 ) -> Posterior:
     """The factorised posterior of a Gaussian process, to reuse over many groups and queries.

@@ -10,6 +10,7 @@ from noshadow._lood.divergence import variance_excess
 from noshadow._lood.factor import Posterior, half_solved, posterior_of, require_same_problem, solved
 from noshadow._lood.gaussian_attack import likelihood_ratio_auc
 from noshadow._lood.inputs import Kernel, group_indices, kernel_values, query_rows
+from noshadow.arguments import MAX_MEMORY
 from noshadow.checks import Array
 
 OWNER = "lood"
@@ -56,7 +57,7 @@ def lood(
     kernel: Kernel,
     noise: float,
     factor: Posterior | None = None,
-    max_memory: float = 8e9,
+    max_memory: float = MAX_MEMORY,
 ) -> LoodResult:
     """Leave-one-group-out distinguishability of a group S at queries Q under a Gaussian process.
 

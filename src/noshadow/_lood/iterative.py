@@ -21,6 +21,7 @@ from noshadow._lood.inputs import (
     target_columns,
 )
 from noshadow._lood.tiles import TILE_ROWS, KernelTiles, kernel_tiles, partial_cholesky, tiles_product
+from noshadow.arguments import MAX_MEMORY, PROGRESS
 from noshadow.checks import Array, NumericalError, as_array, refuse, require_number, require_whole
 from noshadow.linalg import batched_cg
 from noshadow.progress import tracked
@@ -87,8 +88,8 @@ def lood_bounds(
     tolerance: float = 1e-3,
     iterations: int = 200,
     rank: int = 256,
-    max_memory: float = 8e9,
-    progress: bool = True,
+    max_memory: float = MAX_MEMORY,
+    progress: bool = PROGRESS,
 ) -> LoodBounds:
     """Lower and upper bounds on leave-group-out distinguishability.
 

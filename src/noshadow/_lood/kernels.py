@@ -12,6 +12,7 @@ from torch import Tensor
 
 from noshadow._lood.activations import ACTIVATIONS
 from noshadow._lood.networks import as_images, convolutional_network, dense_network, image_sizes, network_kernel, require_room, tiled
+from noshadow.arguments import renamed
 from noshadow.checks import as_array, numeric_array, refuse, require_choice, require_number, require_squarable, require_whole
 
 ARCHITECTURES = ("fc", "conv")
@@ -24,6 +25,7 @@ _CANCELLED = 1e-6
 _DIFFERENCE_NUMBERS = 1 << 22
 
 
+@renamed("nngp_kernel", memory_limit="max_memory")
 def nngp_kernel(
     x: object,
     z: object = None,
@@ -35,7 +37,7 @@ def nngp_kernel(
     architecture: str = "fc",
     image_shape: tuple[int, int, int] | None = None,
     filter_size: int = 3,
-    memory_limit: float | None = None,
+    max_memory: float | None = None,
 ) -> Tensor:
     """Covariance of the outputs of a random network of infinite width (NNGP kernel).
 
@@ -59,7 +61,7 @@ def nngp_kernel(
         image_shape: (channels, height, width), for "conv" only.
         filter_size: side of the square filters, ≥ 1, for "conv" only. Even sizes reach further down
             and right.
-        memory_limit: bytes the kernel may take; None: what the system has available, where it says
+        max_memory: bytes the kernel may take; None: what the system has available, where it says
             (Linux).
 
     Returns:
@@ -95,7 +97,7 @@ def nngp_kernel(
     bias = require_number(bias_variance, owner, "bias_variance", low=0)
     require_choice(architecture, ARCHITECTURES, owner, "architecture")
     size = require_whole(filter_size, owner, "filter_size", low=1)
-    limit = None if memory_limit is None else require_number(memory_limit, owner, "memory_limit", low=0, low_open=True)
+    limit = None if max_memory is None else require_number(max_memory, owner, "max_memory", low=0, low_open=True)
     rows = _records(x, owner, "x")
     columns = None if z is None else _records(z, owner, "z").to(rows.device)
     if architecture == "conv":
@@ -105,7 +107,7 @@ def nngp_kernel(
     else:
         rows, columns = _flat(rows, columns, owner)
         network = dense_network(ACTIVATIONS[activation], layers, weight, bias)
-    return network_kernel(rows, columns, network, owner, memory_limit=limit)
+    return network_kernel(rows, columns, network, owner, max_memory=limit)
 
 
 def rbf_kernel(x: object, z: object = None, *, length_scale: float) -> Tensor:
@@ -203,7 +205,7 @@ def _radial_kernel(x: object, z: object, owner: str, kernel: Callable[[Tensor], 
     gradients = torch.is_grad_enabled() and (rows.requires_grad or (columns is not None and columns.requires_grad))
     m = None if columns is None else len(columns)
     per_pair, fixed = 8 * (_ARRAYS if gradients else 1), 8 * rows.shape[1] * (len(rows) + (m or 0))
-    require_room(len(rows), m, owner, per_pair=per_pair, fixed=fixed, memory_limit=None, gradients=gradients)
+    require_room(len(rows), m, owner, per_pair=per_pair, fixed=fixed, max_memory=None, gradients=gradients)
     centre = rows.detach().mean(0)  # distances ignore it, and norms of centred records cancel less
     rows = rows - centre
     columns = rows if columns is None else columns - centre

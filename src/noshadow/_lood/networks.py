@@ -135,7 +135,7 @@ def _patch_sum(covariance: Tensor, axis: int, filter_size: int) -> Tensor:
     return total
 
 
-def network_kernel(x: Tensor, z: Tensor | None, network: Network, owner: str, *, memory_limit: float | None) -> Tensor:
+def network_kernel(x: Tensor, z: Tensor | None, network: Network, owner: str, *, max_memory: float | None) -> Tensor:
     """Kernel (n, m) of two sets of records, or (n, n) of one with itself, float64.
 
     Differentiable as one tile when a gradient is wanted of x or z; otherwise tile by tile into the
@@ -143,7 +143,7 @@ def network_kernel(x: Tensor, z: Tensor | None, network: Network, owner: str, *,
     """
     other = x if z is None else z
     differentiable = torch.is_grad_enabled() and (x.requires_grad or other.requires_grad)
-    _require_room(x, z, network, owner, differentiable, memory_limit)
+    _require_room(x, z, network, owner, differentiable, max_memory)
     by_row = variances(x, network, owner)
     by_column = by_row if z is None else variances(other, network, owner)
     if differentiable:
@@ -194,12 +194,12 @@ def variances(x: Tensor, network: Network, owner: str) -> list[Tensor]:
     return steps
 
 
-def require_room(n: int, m: int | None, owner: str, *, per_pair: int, fixed: int, memory_limit: float | None, gradients: bool) -> None:
+def require_room(n: int, m: int | None, owner: str, *, per_pair: int, fixed: int, max_memory: float | None, gradients: bool) -> None:
     """Refuse a kernel of n × m pairs that would not fit, before it is allocated.
 
     The kernel has n × n pairs when m is None.
     """
-    limit = available_memory() if memory_limit is None else memory_limit
+    limit = available_memory() if max_memory is None else max_memory
     columns = n if m is None else m
     need = per_pair * n * columns + fixed
     if limit is None or need <= limit:
@@ -238,7 +238,7 @@ def _require_room(x: Tensor, z: Tensor | None, network: Network, owner: str, dif
         owner,
         per_pair=8 * kept if differentiable else 8,
         fixed=8 * (diagonals + tile),
-        memory_limit=limit,
+        max_memory=limit,
         gradients=differentiable,
     )
 

@@ -24,6 +24,7 @@ from noshadow._lood.objective import (
     set_divergences,
     starting_queries,
 )
+from noshadow.arguments import MAX_MEMORY, PROGRESS
 from noshadow.checks import Array, require_choice, require_number, require_whole, whole_seed
 
 _DEFAULT_RATE = 0.2
@@ -101,8 +102,8 @@ def optimal_query(
     start: object = "random",
     kernel_without: Kernel | None = None,
     factor: Posterior | None = None,
-    max_memory: float = 8e9,
-    progress: bool = True,
+    max_memory: float = MAX_MEMORY,
+    progress: bool = PROGRESS,
 ) -> QueryResult:
     """Find the query set at which training with a group of records shows most.
 
@@ -173,7 +174,7 @@ def query_lood(
     noise: float,
     kernel_without: Kernel | None = None,
     factor: Posterior | None = None,
-    max_memory: float = 8e9,
+    max_memory: float = MAX_MEMORY,
 ) -> tuple[Array, Array]:
     """KL and mean-distance distinguishability of a group at many single queries.
 

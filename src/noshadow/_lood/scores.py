@@ -12,6 +12,7 @@ from noshadow._lood.divergence import variance_excess
 from noshadow._lood.factor import noisy_factor
 from noshadow._lood.gaussian_attack import likelihood_ratio_auc, likelihood_ratio_tpr
 from noshadow._lood.inputs import require_memory, require_noise, target_columns
+from noshadow.arguments import MAX_MEMORY
 from noshadow.checks import Array, floating, numeric_array, refuse, require_number, require_same_length, require_squarable
 
 OWNER = "lood_scores"
@@ -51,7 +52,7 @@ class LoodScores:
     smallest_eigenvalue: float
 
 
-def lood_scores(kernel_matrix: object, targets: object, *, noise: float, fpr: float = 1e-3, max_memory: float = 8e9) -> LoodScores:
+def lood_scores(kernel_matrix: object, targets: object, *, noise: float, fpr: float = 1e-3, max_memory: float = MAX_MEMORY) -> LoodScores:
     """Leave-one-out distinguishability of every record of a Gaussian process.
 
     Each record is queried at itself.

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from noshadow._lood.factor import Posterior, posterior_of, solved
 from noshadow._lood.inputs import Kernel, box_of, group_indices, input_rows, kernel_values, target_columns
+from noshadow.arguments import MAX_MEMORY
 from noshadow.checks import Array, numeric_array, refuse, require_whole, whole_seed
 
 _POLISHED = 3
@@ -49,7 +50,7 @@ class KernelFlatness:
     relative: float
 
 
-def self_query_gradient(x: object, y: object, *, differing: int, kernel: Kernel, noise: float, max_memory: float = 8e9) -> Array:
+def self_query_gradient(x: object, y: object, *, differing: int, kernel: Kernel, noise: float, max_memory: float = MAX_MEMORY) -> Array:
     """Gradient of the mean-distance LOOD in the query, at the differing record itself.
 
     ∇_Q M(Q)|_{Q=S} = −a⁻²(a − σ²)‖y_S − K_SD M_D⁻¹y_D‖² · K̇_SD M_D⁻¹K_DS,
@@ -115,7 +116,7 @@ def least_stationary_record(
     bounds: tuple[object, object],
     candidates: int = 2048,
     seed: int = 0,
-    max_memory: float = 8e9,
+    max_memory: float = MAX_MEMORY,
 ) -> LeastStationary:
     """Find the record at which the mean distance is furthest from stationary once it is added.
 

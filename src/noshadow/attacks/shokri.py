@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from noshadow.arguments import PROGRESS
 from noshadow.attacks.inputs import flags, require_models_on_side, side_counts
 from noshadow.attacks.shokri_rows import LEAST_PAIRS, JudgedRecords, Rows, checked_records, drawn_rows
 from noshadow.checks import Array, as_array, refuse, require_number, require_whole, users_code, whole_seed
@@ -127,7 +128,7 @@ def shokri_success(
     max_rows: int = 50_000,
     level: float = 0.95,
     seed: int = 0,
-    progress: bool = False,
+    progress: bool = PROGRESS,
 ) -> CrossFitted:
     """Success of Shokri's attack on every record.
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from noshadow.arguments import PROGRESS
 from noshadow.attacks.inputs import doubles, require_models_on_side, side_counts
 from noshadow.attacks.lira import model_lira_scores, reference_arrays, require_lira_choices
 from noshadow.attacks.moments import Side, require_spread, resolved_variance, side_moments, spreads
@@ -101,7 +102,7 @@ def attack_success(
     direction: str = "larger",
     levels: Sequence[float] = (),
     level: float = 0.95,
-    progress: bool = False,
+    progress: bool = PROGRESS,
 ) -> AttackSuccess:
     """Success of an attack on every record.
 

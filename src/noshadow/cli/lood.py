@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from noshadow.arguments import MAX_MEMORY
 from noshadow.cli.options import Json, Quiet, app
 from noshadow.errors import InputError
 
@@ -82,7 +83,8 @@ def lood(
     audit: Annotated[
         Path | None, typer.Option("--audit", help="Folder of `noshadow audit`: joined by id and compared; its report gets a section on it.")
     ] = None,
-    max_memory: Annotated[float, typer.Option("--max-memory", help="Gigabytes that n × n matrices may take (17 n² bytes).")] = 8.0,
+    max_memory: Annotated[float, typer.Option("--max-memory", help="Gigabytes that n × n matrices may take (17 n² bytes).")] = MAX_MEMORY
+    / 1e9,
     force: Annotated[bool, typer.Option("--force", help="Replace a folder that this command wrote.")] = False,
     quiet: Quiet = False,
     as_json: Json = False,

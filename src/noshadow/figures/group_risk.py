@@ -4,9 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from noshadow.arguments import renamed_attribute
 from noshadow.checks import refuse
 from noshadow.figures.model_risk import Interval
 from noshadow.storage.forms import Count, Share, require_form
+
+# Fields that files know by an older word: folders of all versions hold the same keys.
+_IN_FILES = {"fnr": "level"}
 
 
 @dataclass(frozen=True)
@@ -19,7 +23,7 @@ class GroupRisk:
             too few records.
         auc_difference: `auc` − that of all other records. auc_p: two-sided, adjusted by Holm over
             all tests of the table.
-        level: false-negative level of `tnr`, one for all groups.
+        fnr: false-negative rate that `tnr` is read at, one for all groups; "level" in files.
         tnr: share of the group's non-members above the group's own threshold. tnr_difference,
             tnr_p: likewise.
         riskier: an adjusted p below 1 − the interval level, on the risky side, in `auc` or `tnr`.
@@ -34,7 +38,7 @@ class GroupRisk:
     auc_interval: Interval | None
     auc_difference: float | None
     auc_p: Share | None
-    level: Share | None
+    fnr: Share | None
     tnr: Share | None
     tnr_interval: Interval | None
     tnr_difference: float | None
@@ -42,9 +46,11 @@ class GroupRisk:
     riskier: bool
     reason: str | None = None
 
+    level = renamed_attribute("GroupRisk", "level", "fnr")
+
     def to_dict(self) -> dict[str, Any]:
         """The record in plain JSON types."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values = {_IN_FILES.get(field.name, field.name): getattr(self, field.name) for field in fields(self)}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     @classmethod
@@ -54,11 +60,13 @@ class GroupRisk:
         Raises:
             InputError: a field is missing or unknown.
         """
-        known = {field.name for field in fields(cls)}
+        known = {_IN_FILES.get(field.name, field.name) for field in fields(cls)}
         if not isinstance(data, Mapping) or not known - {"reason"} <= set(data) <= known:
             if not isinstance(data, Mapping):
                 refuse("GroupRisk.from_dict", "data", "be a dictionary", type(data).__name__)
             refuse("GroupRisk.from_dict", "data", "hold exactly its fields", f"{sorted(set(data) ^ known)} missing or unknown")
+        named = {word: name for name, word in _IN_FILES.items()}
+        data = {named.get(word, word): value for word, value in data.items()}
         require_form(data, cls, "data", "GroupRisk.from_dict", "Written by another version?")
         given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
         return cls(**given)

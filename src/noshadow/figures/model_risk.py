@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
+from noshadow.arguments import renamed_attribute
 from noshadow.checks import refuse
 from noshadow.storage.forms import Count, Level, Share, Size, require_form
 
@@ -65,7 +66,8 @@ class ModelRisk:
         n_members, n_nonmembers: sample sizes.
         curve: `tnr` over a range of levels.
         resamples, interval_level, seed: how the intervals were drawn.
-        references: number of reference models of the attack that `predicted_tpr` is about.
+        reference_models: number of reference models of the attack that `predicted_tpr` is about;
+            "references" in files.
         calibration: name of the calibration behind it. predicted_from: what it read.
             prediction_level: coverage of `predicted_tpr_interval`.
         extrapolated: TNR at levels below 1/n_members, from a fitted generalised Pareto tail; None
@@ -100,12 +102,14 @@ class ModelRisk:
     resamples: Count
     interval_level: Level
     seed: Count
-    references: Count | None = None
+    reference_models: Count | None = None
     calibration: str | None = None
     predicted_from: str | None = None
     prediction_level: Level | None = None
     extrapolated: TnrCurve | None = None
     notes: tuple[str, ...] = ()
+
+    references = renamed_attribute("ModelRisk", "references", "reference_models")
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -122,7 +126,7 @@ class ModelRisk:
 
         These are numbers (never NaN or infinity), text, lists, dictionaries and None.
         """
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        return {_IN_FILES.get(field.name, field.name): _plain(getattr(self, field.name)) for field in fields(self)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ModelRisk":
@@ -132,6 +136,8 @@ class ModelRisk:
             InputError: a field is missing, unknown or not of its kind.
         """
         _require_keys(data, cls, "data")
+        named = {word: name for name, word in _IN_FILES.items()}
+        data = {named.get(word, word): value for word, value in data.items()}
         require_form(data, cls, "model_risk", "ModelRisk.from_dict", "Written by another version?")
         given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
         for name in ("curve", "extrapolated"):
@@ -141,6 +147,8 @@ class ModelRisk:
         return cls(**given)
 
 
+# Fields that files know by an older word: folders of all versions hold the same keys.
+_IN_FILES = {"reference_models": "references"}
 _NOT_NUMBERS = frozenset({"reason", "in_calibration_domain", "curve", "calibration", "predicted_from", "extrapolated", "notes"})
 _MAY_BE_NONE = frozenset(
     {
@@ -150,7 +158,7 @@ _MAY_BE_NONE = frozenset(
         "accuracy_gap_interval",
         "member_accuracy",
         "nonmember_accuracy",
-        "references",
+        "reference_models",
         "prediction_level",
     }
 )
@@ -165,9 +173,9 @@ def _plain(value: Any) -> Any:
 def _require_keys(data: object, record: type, argument: str) -> None:
     if not isinstance(data, Mapping):
         refuse("ModelRisk.from_dict", argument, "be a dictionary", type(data).__name__)
-    known = {field.name for field in fields(record)}
+    known = {_IN_FILES.get(field.name, field.name) for field in fields(record)}
     # Fields with a default came later: an older folder does not have them.
-    needed = {field.name for field in fields(record) if field.default is MISSING}
+    needed = {_IN_FILES.get(field.name, field.name) for field in fields(record) if field.default is MISSING}
     missing, unknown = sorted(needed - set(data)), sorted(set(data) - known)
     if missing or unknown:
         got = "; ".join(f"{what} {', '.join(names)}" for what, names in (("missing", missing), ("unknown", unknown)) if names)

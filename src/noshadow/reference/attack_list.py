@@ -132,7 +132,12 @@ def _lira_choices(scene: Scene) -> dict[str, Any]:
 
 def _rmia_over_models(scene: Scene, rows: slice) -> OverModels:
     found = attack_success(
-        scene.probabilities[0][rows], scene.references.membership[rows], attack="rmia", levels=scene.levels, **_rmia_settings(scene)
+        scene.probabilities[0][rows],
+        scene.references.membership[rows],
+        attack="rmia",
+        levels=scene.levels,
+        progress=scene.progress,
+        **_rmia_settings(scene),
     )
     return OverModels({"rmia_success": found.success}, found.model_auc, found.model_tpr)
 
@@ -159,7 +164,7 @@ def _rmia_choices(scene: Scene) -> dict[str, Any]:
 
 def _loss_over_models(scene: Scene, rows: slice) -> OverModels:
     references = scene.references
-    found = attack_success(references.loss[rows], references.membership[rows], attack="loss", levels=scene.levels)
+    found = attack_success(references.loss[rows], references.membership[rows], attack="loss", levels=scene.levels, progress=scene.progress)
     return OverModels({"out_loss": losses_without(references)}, found.model_auc, found.model_tpr)
 
 
@@ -193,6 +198,7 @@ def _shokri_over_models(scene: Scene, rows: slice) -> OverModels | Absent:
             task=references.task,
             folds=folds,
             seed=scene.options.seed,
+            progress=False,
         )
     except InputError as error:
         return not_applicable(error)

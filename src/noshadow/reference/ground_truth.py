@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from noshadow.arguments import PROGRESS
 from noshadow.checks import Array, refuse
 from noshadow.columns import named
 from noshadow.joins import Held, held_by, join, loss_floor, require_agreement
@@ -33,9 +34,9 @@ def ground_truth(
     references: References,
     audit: Audit | None = None,
     *,
-    fpr: Sequence[float] | None = None,
+    fpr: float | Sequence[float] | None = None,
     options: AttackOptions | None = None,
-    progress: bool = True,
+    progress: bool = PROGRESS,
 ) -> tuple[GroundTruth, pd.DataFrame]:
     """Run every attack over a set of reference models, and compare the cheap scores with them.
 
@@ -45,7 +46,7 @@ def ground_truth(
         references: a complete set, from `load_references`.
         audit: the target's audit: its score columns are compared with the attacks on its training
             records.
-        fpr: false-positive rates to measure TPR at; default those of 0.001, 0.01 and 0.1 that the
+        fpr: false-positive rate, or rates, to measure TPR at; default those of 0.001, 0.01 and 0.1 that the
             non-members resolve.
         options: variants of the attacks. progress: bars on a terminal.
 

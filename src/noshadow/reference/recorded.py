@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from noshadow.arguments import BATCH_SIZE
 from noshadow.checks import Array, as_array, refuse, require_one_label, require_output_columns, resolved_task
 from noshadow.losses import correct_predictions, record_losses, record_margins, task_targets
 from noshadow.output_scale import Part, logits_of, settled_scale
@@ -31,7 +32,7 @@ class Reading:
     task: str = "auto"
     queries: tuple[Query, ...] = ()
     keep_outputs: bool = True
-    batch_size: int = 256
+    batch_size: int = BATCH_SIZE
     device: object = None
     owner: str = "train_references"
     output: str | int = "auto"

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from noshadow.arguments import BATCH_SIZE, PROGRESS
 from noshadow.checks import Array, InputError, as_array, refuse, require_choice, require_whole
 from noshadow.output_scale import SCALES
 from noshadow.reference.folder import create_folder, require_own_folder, resumed_manifest
@@ -67,11 +68,11 @@ def train_references(
     extra: Callable[..., Mapping[str, Any]] | None = None,
     extra_models: int = 0,
     output_scale: str = "auto",
-    batch_size: int = 256,
+    batch_size: int = BATCH_SIZE,
     device: object = None,
     output: str | int = "auto",
     settings: Mapping[str, Any] | None = None,
-    progress: bool = True,
+    progress: bool = PROGRESS,
 ) -> References:
     """Train reference models on random, balanced subsets, and store what they say of every record.
 

@@ -16,7 +16,7 @@ LEVELS = (1e-3, 1e-2, 1e-1)
 LEVEL_OF_INTERVALS = 0.95
 
 
-def resolved_levels(references: References, asked: Sequence[float] | None = None) -> tuple[float, ...]:
+def resolved_levels(references: References, asked: float | Sequence[float] | None = None) -> tuple[float, ...]:
     """The false-positive rates that every attacked model's non-members resolve.
 
     They are those asked for, or 0.001, 0.01 and 0.1.
@@ -26,12 +26,13 @@ def resolved_levels(references: References, asked: Sequence[float] | None = None
         fewest = min(fewest, int((~references.member).sum()))
     if asked is None:
         return tuple(level for level in LEVELS if error_budget(level, fewest) > 0)
-    for level in asked:
+    rates = (asked,) if isinstance(asked, (int, float)) else tuple(asked)
+    for level in rates:
         if not 0 < level < 1 or error_budget(level, fewest) == 0:
             refuse(
                 "reference score", "fpr", f"lie between {1 / fewest:.3g}, the least that {fewest} non-members resolve, and 1", f"{level:g}"
             )
-    return tuple(asked)
+    return rates
 
 
 def attacks_on_target(truth: RecordTruth, levels: Sequence[float]) -> tuple[MeasuredAttack, ...]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from noshadow.arguments import PROGRESS
 from noshadow.attacks import memorization
 from noshadow.checks import Array, InputError, refuse
 from noshadow.columns import named
@@ -37,7 +38,7 @@ class RecordTruth:
     notes: tuple[str, ...]
 
 
-def record_truth(references: References, options: AttackOptions, *, levels: Sequence[float], progress: bool = True) -> RecordTruth:
+def record_truth(references: References, options: AttackOptions, *, levels: Sequence[float], progress: bool = PROGRESS) -> RecordTruth:
     """Attack every reference model with the others and gather what that says about each record.
 
     Args:

@@ -18,7 +18,7 @@ def groups_section(audit: Audit) -> list[dict[str, Any]]:
 
 
 def _table(kind: str, one: str, many: str, rows: Sequence[GroupRisk], absent: str | None, overall: float | None) -> dict[str, Any]:
-    levels = [row.level for row in rows if row.level is not None]
+    rates = [row.fnr for row in rows if row.fnr is not None]
     made = [_row(row) for row in rows]
     return {
         "kind": kind,
@@ -28,7 +28,7 @@ def _table(kind: str, one: str, many: str, rows: Sequence[GroupRisk], absent: st
         "rest": made[ROWS:],
         "flagged": number(sum(row.riskier for row in rows)),
         "total": number(len(rows)),
-        "level": number(levels[0]) if levels else None,
+        "level": number(rates[0]) if rates else None,
         "overall": None if overall is None else {"x": _place(overall), "text": number(overall)},
         "coin": _place(0.5),
         "absent": sentence(absent or f"The audit holds no risk by {one}"),

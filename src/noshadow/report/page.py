@@ -176,7 +176,7 @@ def _risk(risk: ModelRisk, members: Array, nonmembers: Array) -> dict[str, Any]:
         "headline_prediction": risk.predicted_tpr is not None and risk.in_calibration_domain is True,
         "found": None if risk.predicted_tpr is None else out_of_a_hundred(risk.predicted_tpr),
         "mistaken": at_most_one_in(risk.fpr).replace("members", "outsiders"),
-        "references": None if risk.references is None else number(risk.references),
+        "references": None if risk.reference_models is None else number(risk.reference_models),
         "prediction_level": "prediction" if risk.prediction_level is None else f"{100 * risk.prediction_level:g}\u202f% prediction",
         "has_extrapolated": risk.extrapolated is not None,
         "notes": [sentence(note) for note in risk.notes],

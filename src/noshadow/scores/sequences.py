@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from noshadow.arguments import MAX_MEMORY, PROGRESS
 from noshadow.blocks import block_length, blocks
 from noshadow.checks import Array, NotApplicable, require_choice, require_number
 from noshadow.limits import FAR_FROM_MINIMUM
@@ -99,8 +100,8 @@ def sequence_scores(
     damping: float | str = "auto",
     weight_decay: float | None = None,
     class_basis: str = "auto",
-    max_memory: float = 8e9,
-    progress: bool = False,
+    max_memory: float = MAX_MEMORY,
+    progress: bool = PROGRESS,
     owner: str = OWNER,
 ) -> RecordScores:
     """Influence, leverage and gradient norm of every sequence, by EK-FAC.

@@ -21,7 +21,7 @@ from noshadow.tail.resampling import Bootstrap, tnr_at, tnr_draws
 OWNER = "group_risk"
 LEAST_RECORDS = 20
 MISSING = "(missing)"
-FIGURES = ("auc", "auc_interval", "auc_difference", "auc_p", "level", "tnr", "tnr_interval", "tnr_difference", "tnr_p")
+FIGURES = ("auc", "auc_interval", "auc_difference", "auc_p", "fnr", "tnr", "tnr_interval", "tnr_difference", "tnr_p")
 # members that may exceed a group's threshold: with fewer, the interval of TNR is too short
 MISSES = 10
 
@@ -143,7 +143,7 @@ def _unjudged(group: str, members: int, nonmembers: int) -> GroupRisk:
     needed = f"{LEAST_RECORDS} members and {LEAST_RECORDS} non-members, in the group and outside of it"
     reason = f"needs {needed}; the group has {members} and {nonmembers}"
     nothing: dict[str, Any] = dict.fromkeys(
-        ("auc", "auc_interval", "auc_difference", "auc_p", "level", "tnr", "tnr_interval", "tnr_difference", "tnr_p")
+        ("auc", "auc_interval", "auc_difference", "auc_p", "fnr", "tnr", "tnr_interval", "tnr_difference", "tnr_p")
     )
     return GroupRisk(group=group, n_members=members, n_nonmembers=nonmembers, riskier=False, reason=reason, **nothing)
 
@@ -162,7 +162,7 @@ def _judged(group: str, number: int, sides: list[_Side], level: float, bootstrap
         auc_interval=(max(auc - reach, 0.0), min(auc + reach, 1.0)),
         auc_difference=auc - other_auc,
         auc_p=_p_value(auc - other_auc, math.hypot(auc_error, other_auc_error)),
-        level=level,
+        fnr=level,
         tnr=tnr,
         tnr_interval=bootstrap.interval(draws),
         tnr_difference=tnr - other_tnr,

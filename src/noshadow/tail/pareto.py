@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from noshadow.arguments import renamed, renamed_attribute
 from noshadow.checks import Array, NumericalError, numeric_array, refuse, require_choice, require_number, require_whole
 from noshadow.metrics import error_budget
 from noshadow.results import Interval
@@ -29,24 +30,26 @@ class TailRate:
     """A rate beyond the resolution of a sample.
 
     Attributes:
-        level: the false-negative (TNR) or false-positive (TPR) rate asked for.
+        error_rate: the false-negative (TNR) or false-positive (TPR) rate asked for.
         value: the rate there, in [0, 1]. interval: percentile bootstrap of both samples and both
             fits.
-        threshold: the loss or score that a share `level` of the first sample is expected to exceed;
-            may be infinite.
+        threshold: the loss or score that a share `error_rate` of the first sample is expected to
+            exceed; may be infinite.
         shape: of the fitted tail; > 0 heavier, < 0 lighter than exponential.
         exceedances: how many of the largest values the tail was fitted to.
         extrapolated: True: below 1/n of the first sample, the fitted tail decides; False: the
-            sample resolves the level.
+            sample resolves the rate.
     """
 
-    level: float
+    error_rate: float
     value: float
     interval: Interval
     threshold: float
     shape: float
     exceedances: int
     extrapolated: bool
+
+    level = renamed_attribute("TailRate", "level", "error_rate")
 
 
 @dataclass(frozen=True)
@@ -58,9 +61,9 @@ class _Tails:
     shape: Array
     share: float  # k/n
 
-    def quantile(self, level: float) -> Array:
-        """The value that a share `level` ≤ share exceeds."""
-        ratio = math.log(self.share / level)
+    def quantile(self, rate: float) -> Array:
+        """The value that a share `rate` ≤ share exceeds."""
+        ratio = math.log(self.share / rate)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             grown = np.where(np.abs(self.shape) < 1e-8, ratio, np.expm1(self.shape * ratio) / self.shape)
         found: Array = self.start + self.scale * grown
@@ -77,36 +80,37 @@ class _Tails:
         return found
 
 
+@renamed("extrapolated_tnr", level="fnr", coverage="level")
 def extrapolated_tnr(
     member_losses: object,
     nonmember_losses: object,
-    level: float,
+    fnr: float,
     *,
     scale: str = "margin",
     resamples: int = 400,
-    coverage: float = 0.95,
+    level: float = 0.95,
     seed: int = 0,
 ) -> TailRate:
     """TNR of the loss attack at a false-negative rate that the members may be too few to resolve.
 
-    τ = the loss that a share `level` of members exceeds: beyond the k largest of n member losses
+    τ = the loss that a share `fnr` of members exceeds: beyond the k largest of n member losses
     (or of their image on another scale; rates do not depend on it) from a generalised Pareto tail,
-    τ = u + (σ/ξ)((k/(n·level))^ξ − 1); TNR = P(non-member loss > τ), counted where τ lies among the
+    τ = u + (σ/ξ)((k/(n·fnr))^ξ − 1); TNR = P(non-member loss > τ), counted where τ lies among the
     non-member losses and from their own fitted tail where it lies above their k largest.
 
     Args:
         member_losses: (n_members,) finite losses of training records, enough for 25 in the tail:
             n ≥ 125.
         nonmember_losses: (n_nonmembers,) of records not trained on, likewise.
-        level: false-negative rate in (0, 1).
+        fnr: false-negative rate in (0, 1).
         scale: "margin" fits the tails of log(e^loss − 1), minus the margin of a cross-entropy,
             which is spread far more evenly than the losses of an overfit classifier; "loss" those
             of the losses themselves (squared errors, sequences).
-        resamples: of the bootstrap, ≥ 100. coverage: of the interval, in (0, 1). seed: of the
-            resampling.
+        resamples: of the bootstrap, ≥ 100. level: coverage of the interval, in (0, 1). seed: of
+            the resampling.
 
     Returns:
-        TailRate; `extrapolated` is False where the members resolve the level (then the counted
+        TailRate; `extrapolated` is False where the members resolve the rate (then the counted
         TNR).
 
     Raises:
@@ -127,35 +131,36 @@ def extrapolated_tnr(
         >>> print(f"{found.value:.2f}, {found.extrapolated}")  # truth: 1e-4^(1/3) = 0.046
         0.04, True
     """
-    how: dict[str, Any] = {"scale": scale, "resamples": resamples, "coverage": coverage, "seed": seed}
-    return extrapolated_tnrs(member_losses, nonmember_losses, (level,), **how)[0]
+    how: dict[str, Any] = {"scale": scale, "resamples": resamples, "level": level, "seed": seed}
+    return extrapolated_tnrs(member_losses, nonmember_losses, (fnr,), **how)[0]
 
 
 def extrapolated_tnrs(
-    member_losses: object, nonmember_losses: object, levels: Sequence[float], *, scale: str, resamples: int, coverage: float, seed: int
+    member_losses: object, nonmember_losses: object, rates: Sequence[float], *, scale: str, resamples: int, level: float, seed: int
 ) -> list[TailRate]:
-    """`extrapolated_tnr` at each of some levels, with the tails fitted once.
+    """`extrapolated_tnr` at each of some false-negative rates, with the tails fitted once.
 
-    The numbers are the same as for one level at a time.
+    The numbers are the same as for one rate at a time.
     """
     require_choice(scale, SCALES, "extrapolated_tnr", "scale")
     names = ("member_losses", "nonmember_losses")
     members, nonmembers = (
         _sorted_sample(values, "extrapolated_tnr", name) for values, name in zip((member_losses, nonmember_losses), names, strict=True)
     )
-    bootstrap = _bootstrap(resamples, coverage, seed, "extrapolated_tnr")
+    bootstrap = _bootstrap(resamples, level, seed, "extrapolated_tnr")
     if scale == "loss":
-        return _rates(members, nonmembers, levels, names, bootstrap)
+        return _rates(members, nonmembers, rates, names, bootstrap)
     for sample, name in zip((members, nonmembers), names, strict=True):
         if sample[0] < 0:
             refuse("extrapolated_tnr", name, "be ≥ 0 on the scale of margins", f"{sample[0]:g}", "Pass scale='loss'.")
-    found = _rates(-margins_of_losses(members), -margins_of_losses(nonmembers), levels, names, bootstrap)
+    found = _rates(-margins_of_losses(members), -margins_of_losses(nonmembers), rates, names, bootstrap)
     # Back from margins: the loss at which −φ is that large.
     return [replace(rate, threshold=float(np.logaddexp(0.0, rate.threshold))) for rate in found]
 
 
+@renamed("extrapolated_tpr", coverage="level")
 def extrapolated_tpr(
-    member_scores: object, nonmember_scores: object, fpr: float, *, resamples: int = 400, coverage: float = 0.95, seed: int = 0
+    member_scores: object, nonmember_scores: object, fpr: float, *, resamples: int = 400, level: float = 0.95, seed: int = 0
 ) -> TailRate:
     """TPR of an attack at a false-positive rate that the non-members may be too few to resolve.
 
@@ -167,8 +172,8 @@ def extrapolated_tpr(
         member_scores: (n_members,) finite scores, larger = more member-like. nonmember_scores:
             (n_nonmembers,) likewise; n ≥ 125 each.
         fpr: false-positive rate in (0, 1).
-        resamples: of the bootstrap, ≥ 100. coverage: of the interval, in (0, 1). seed: of the
-            resampling.
+        resamples: of the bootstrap, ≥ 100. level: coverage of the interval, in (0, 1). seed: of
+            the resampling.
 
     Returns:
         TailRate.
@@ -182,14 +187,14 @@ def extrapolated_tpr(
     Reference: Pickands 1975; Grimshaw 1993.
     """
     names = ("nonmember_scores", "member_scores")
-    bootstrap = _bootstrap(resamples, coverage, seed, "extrapolated_tpr")
-    return _rates(nonmember_scores, member_scores, (fpr,), names, bootstrap, owner="extrapolated_tpr", rate="fpr")[0]
+    bootstrap = _bootstrap(resamples, level, seed, "extrapolated_tpr")
+    return _rates(nonmember_scores, member_scores, (fpr,), names, bootstrap, owner="extrapolated_tpr", argument="fpr")[0]
 
 
-def _bootstrap(resamples: int, coverage: float, seed: int, owner: str) -> Bootstrap:
+def _bootstrap(resamples: int, level: float, seed: int, owner: str) -> Bootstrap:
     return Bootstrap(
         resamples=require_whole(resamples, owner, "resamples", low=100),
-        level=require_number(coverage, owner, "coverage", low=0, high=1, low_open=True, high_open=True),
+        level=require_number(level, owner, "level", low=0, high=1, low_open=True, high_open=True),
         seed=require_whole(seed, owner, "seed", low=0),
     )
 
@@ -197,46 +202,43 @@ def _bootstrap(resamples: int, coverage: float, seed: int, owner: str) -> Bootst
 def _rates(
     given: object,
     other: object,
-    levels: Sequence[float],
+    rates: Sequence[float],
     names: tuple[str, str],
     bootstrap: Bootstrap,
     *,
     owner: str = "extrapolated_tnr",
-    rate: str = "level",
+    argument: str = "fnr",
 ) -> list[TailRate]:
-    asked = [require_number(level, owner, rate, low=0, high=1, low_open=True, high_open=True) for level in levels]
+    asked = [require_number(rate, owner, argument, low=0, high=1, low_open=True, high_open=True) for rate in rates]
     first, second = (_sorted_sample(values, owner, name) for values, name in zip((given, other), names, strict=True))
     rng = np.random.default_rng(bootstrap.seed)
     ends = [_with_resampled_ends(sample, bootstrap.resamples, rng) for sample in (first, second)]
     tails = [_fitted(top, len(sample), owner, name) for top, sample, name in zip(ends, (first, second), names, strict=True)]
     state, found = rng.bit_generator.state, []
-    for level in asked:
-        # As if this level had been asked for alone.
+    for rate in asked:
+        # As if this rate had been asked for alone.
         rng.bit_generator.state = state
-        found.append(_rate(level, (first, second), (tails[0], tails[1]), bootstrap, rng))
+        found.append(_rate(rate, (first, second), (tails[0], tails[1]), bootstrap, rng))
     return found
 
 
 def _rate(
-    level: float, samples: tuple[Array, Array], tails: tuple[_Tails, _Tails], bootstrap: Bootstrap, rng: np.random.Generator
+    rate: float, samples: tuple[Array, Array], tails: tuple[_Tails, _Tails], bootstrap: Bootstrap, rng: np.random.Generator
 ) -> TailRate:
     first, second = samples
-    within = level >= tails[0].share
-    place = max(len(first) - 1 - error_budget(level, len(first)), 0)
-    if within or level * len(first) >= 1:
-        # The sample itself resolves the level: its own order statistics, not the fitted tail.
-        thresholds = _order_statistics(first, place, bootstrap.resamples, rng)
-    else:
-        thresholds = tails[0].quantile(level)
+    place = max(len(first) - 1 - error_budget(rate, len(first)), 0)
+    # Where the sample itself resolves the rate: its own order statistics, not the fitted tail.
+    resolved = rate >= tails[0].share or rate * len(first) >= 1
+    thresholds = _order_statistics(first, place, bootstrap.resamples, rng) if resolved else tails[0].quantile(rate)
     draws = _shares_above(second, tails[1], thresholds, rng)
     return TailRate(
-        level=level,
+        error_rate=rate,
         value=float(draws[0]),
         interval=bootstrap.interval(draws[1:]),
         threshold=float(thresholds[0]),
         shape=float(tails[0].shape[0]),
         exceedances=_tail_length(len(first)),
-        extrapolated=bool(level * len(first) < 1),
+        extrapolated=bool(rate * len(first) < 1),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from noshadow.arguments import renamed
 from noshadow.checks import Array, as_array, refuse, require_number, require_same_length, require_whole
 from noshadow.columns import named
 from noshadow.limits import SWAPPED_AUC
@@ -27,13 +28,14 @@ CURVE_RANGE = (1e-4, 0.5)
 SCORE_COLUMNS = (*named(source="losses", score=True), *named(source="scores", score=True))
 
 
+@renamed("model_risk", references="reference_models")
 def model_risk(
     member_losses: object,
     nonmember_losses: object,
     *,
     scores: object = None,
     fpr: float | str = "auto",
-    references: int = 64,
+    reference_models: int = 64,
     seed: int = 0,
     member_correct: object = None,
     nonmember_correct: object = None,
@@ -66,8 +68,8 @@ def model_risk(
                 losses (docs/calibration.md).
         fpr: "auto" = max(1e-3, 1/min(n_members, n_nonmembers)), or a level in [1/min(n_members,
             n_nonmembers), 1].
-        references: number K of reference models of the attack in question; 4 to 64 with the shipped
-            calibration.
+        reference_models: number K of reference models of the attack in question; 4 to 64 with the
+            shipped calibration.
         seed: of the resampling; the same seed gives the same intervals.
         member_correct: (n_members,) booleans, the model predicts the record's class; None = no
             accuracy gap.
@@ -119,7 +121,7 @@ def model_risk(
     used = resolved_level(fpr, min(sizes), "model_risk")
     shares = _correct_shares(member_correct, nonmember_correct, sizes)
     _require_member_scores(scores, len(members))
-    models = require_whole(references, "model_risk", "references", low=1)
+    models = require_whole(reference_models, "model_risk", "reference_models", low=1)
     bootstrap = Bootstrap(
         resamples=require_whole(resamples, "model_risk", "resamples", low=100),
         level=require_number(level, "model_risk", "level", low=0, high=1, low_open=True, high_open=True),
@@ -137,7 +139,7 @@ def model_risk(
         predicted_tpr_interval=predicted.interval,
         in_calibration_domain=predicted.in_domain,
         reason=predicted.reason,
-        references=models,
+        reference_models=models,
         calibration=predicted.calibration,
         predicted_from=source,
         prediction_level=predicted.level,
@@ -209,11 +211,11 @@ def _extrapolated(values: Pair, bootstrap: Bootstrap) -> TnrCurve | None:
     """
     levels = [level for level in BELOW if level * len(values[0]) < 1] if all(map(shows_tail, values)) else []
     # Rates do not depend on the scale: the values are taken as they are.
-    how: dict[str, Any] = {"scale": "loss", "resamples": TAIL_RESAMPLES, "coverage": bootstrap.level, "seed": bootstrap.seed}
+    how: dict[str, Any] = {"scale": "loss", "resamples": TAIL_RESAMPLES, "level": bootstrap.level, "seed": bootstrap.seed}
     if not levels:
         return None
     found = extrapolated_tnrs(*values, levels, **how)
-    columns = zip(*((rate.level, rate.value, *rate.interval) for rate in reversed(found)), strict=True)
+    columns = zip(*((rate.error_rate, rate.value, *rate.interval) for rate in reversed(found)), strict=True)
     return TnrCurve(*columns)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from noshadow.arguments import BATCH_SIZE
 from noshadow.checks import TASKS, Array, as_array, refuse, require_choice
 from noshadow.losses import record_losses, task_targets
 from noshadow.signals import Signals
@@ -63,7 +64,7 @@ class LossTraces:
         data: object = None,
         *,
         task: str = "auto",
-        batch_size: int = 256,
+        batch_size: int = BATCH_SIZE,
         device: object = None,
         ids: object = None,
         layer: str = "auto",

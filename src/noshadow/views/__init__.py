@@ -7,6 +7,7 @@ of transformers.
 from collections.abc import Iterator
 from typing import NoReturn
 
+from noshadow.arguments import BATCH_SIZE, PROGRESS
 from noshadow.checks import Array, NotApplicable, refuse
 from noshadow.signals import Signals
 from noshadow.views.causal_lm import is_causal_lm
@@ -51,9 +52,9 @@ def view(
     weight_decay: float | None = None,
     layer: str = "auto",
     output: str | int = "auto",
-    batch_size: int = 256,
+    batch_size: int = BATCH_SIZE,
     device: object = None,
-    progress: bool = True,
+    progress: bool = PROGRESS,
     seed: int = 0,
     owner: str = "view",
 ) -> View:
@@ -100,7 +101,7 @@ def view(
 
 
 def collect_signals(
-    model: object, data: object, *, batch_size: int = 256, device: object = None, layer: str = "auto", output: str | int = "auto"
+    model: object, data: object, *, batch_size: int = BATCH_SIZE, device: object = None, layer: str = "auto", output: str | int = "auto"
 ) -> Signals:
     """Features, outputs and targets of one split, in the data's own order.
 
@@ -151,7 +152,7 @@ def collect_outputs(
     *,
     task: str = "auto",
     transform: Transform | None = None,
-    batch_size: int = 256,
+    batch_size: int = BATCH_SIZE,
     device: object = None,
     output: str | int = "auto",
     progress: bool = False,

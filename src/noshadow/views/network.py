@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from noshadow.arguments import BATCH_SIZE
 from noshadow.checks import InputError, advice, refuse, require_choice, users_code
 from noshadow.outcomes import Note
 from noshadow.views.chosen_output import part_at
@@ -102,7 +103,7 @@ def network_view(
     layer: str = "auto",
     output: str | int = "auto",
     unvectorised: str = "refuse",
-    batch_size: int = 128,
+    batch_size: int = BATCH_SIZE,
     device: object = None,
     seed: int = 0,
     owner: str,

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from noshadow.arguments import BATCH_SIZE, MAX_MEMORY, PROGRESS
 from noshadow.checks import Array, NotApplicable, refuse, require_whole, users_code
 from noshadow.progress import tracked
 from noshadow.views.causal_lm import is_causal_lm
@@ -65,9 +66,9 @@ def sequence_losses(
     *,
     context: int | None = None,
     stride: int | None = None,
-    batch_size: int = 256,
+    batch_size: int = BATCH_SIZE,
     device: object = None,
-    progress: bool = True,
+    progress: bool = PROGRESS,
     owner: str = "sequence_losses",
     argument: str = "data",
 ) -> SequenceLosses:
@@ -119,12 +120,12 @@ def sequence_features(
     model: object,
     data: object,
     *,
-    batch_size: int = 256,
+    batch_size: int = BATCH_SIZE,
     device: object = None,
-    progress: bool = True,
+    progress: bool = PROGRESS,
     owner: str = "sequence_features",
     argument: str = "data",
-    max_memory: float = 8e9,
+    max_memory: float = MAX_MEMORY,
 ) -> tuple[SequenceLosses, TokenHead | NotApplicable]:
     """Read the losses of every sequence and the output head in one pass.
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from noshadow.arguments import BATCH_SIZE, PROGRESS
 from noshadow.checks import Array, refuse
 from noshadow.outcomes import Absent, Damping
 from noshadow.signals import Signals
@@ -62,9 +63,9 @@ class Settings:
     """How to run over the data, and which function error messages name."""
 
     layer: str = "auto"
-    batch_size: int = 256
+    batch_size: int = BATCH_SIZE
     device: object = None
-    progress: bool = True
+    progress: bool = PROGRESS
     seed: int = 0
     owner: str = "view"
     output: str | int = "auto"

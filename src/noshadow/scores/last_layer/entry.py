@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from noshadow.arguments import MAX_MEMORY, PROGRESS
 from noshadow.checks import Array, NumericalError, refuse, require_choice, require_number, require_whole
 from noshadow.limits import DOUBTFUL_CONDITION, FAR_FROM_MINIMUM, NONLINEAR_HEAD
 from noshadow.outcomes import Damping, Note, not_applicable
@@ -42,8 +43,8 @@ def record_scores(
     refine: int = 48,
     precision: str = "auto",
     block_size: int | None = None,
-    max_memory: float = 8e9,
-    progress: bool = False,
+    max_memory: float = MAX_MEMORY,
+    progress: bool = PROGRESS,
     owner: str = OWNER,
 ) -> RecordScores:
     """Compute last-layer membership scores of every training record.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from noshadow.arguments import MAX_MEMORY
 from noshadow.checks import Array, numeric_array, refuse, require_choice
 from noshadow.linalg import pair_form_values
 from noshadow.scores.last_layer.curvature import SoftmaxProblem, difference_forms, require_memory, softmax_inverse
@@ -66,7 +67,7 @@ def leverage_matrices(
     penalize_intercept: bool = True,
     sample_weight: object = None,
     output_scale: str = "auto",
-    max_memory: float = 8e9,
+    max_memory: float = MAX_MEMORY,
 ) -> GeneralizedLeverage:
     """GLS matrix of each chosen record: W_iH_ii in probability space, H_ii in logit space.
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from noshadow.arguments import BATCH_SIZE, MAX_MEMORY, PROGRESS
 from noshadow.checks import Array, advice, its_place, refuse, require_number, require_whole
 from noshadow.limits import CROWDED, DOUBTFUL_CONDITION, FAR_FROM_MINIMUM, FAR_OFF
 from noshadow.losses import record_losses
@@ -52,10 +53,10 @@ def network_scores(
     output: str | int = "auto",
     sample_weight: object = None,
     unvectorised: str = "refuse",
-    batch_size: int = 128,
+    batch_size: int = BATCH_SIZE,
     device: object = None,
-    max_memory: float = 8e9,
-    progress: bool = False,
+    max_memory: float = MAX_MEMORY,
+    progress: bool = PROGRESS,
     seed: int = 0,
     owner: str = OWNER,
 ) -> RecordScores:
@@ -157,10 +158,10 @@ def damping_sweep(
     dimension: int = 2048,
     layer: str = "auto",
     unvectorised: str = "refuse",
-    batch_size: int = 128,
+    batch_size: int = BATCH_SIZE,
     device: object = None,
-    max_memory: float = 8e9,
-    progress: bool = False,
+    max_memory: float = MAX_MEMORY,
+    progress: bool = PROGRESS,
     seed: int = 0,
 ) -> pd.DataFrame:
     """Effective degrees of freedom and order of the records for several dampings.

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from noshadow.arguments import BATCH_SIZE, MAX_MEMORY, PROGRESS
 from noshadow.blocks import block_tensor
 from noshadow.checks import Array, refuse, require_choice, require_whole
 from noshadow.losses import task_targets
@@ -73,10 +74,10 @@ def generalized_leverage(
     precision: str = "float64",
     preconditioner_rank: int | str = "auto",
     unvectorised: str = "refuse",
-    batch_size: int = 128,
-    max_memory: float = 2e9,
+    batch_size: int = BATCH_SIZE,
+    max_memory: float = MAX_MEMORY,
     device: object = None,
-    progress: bool = False,
+    progress: bool = PROGRESS,
     seed: int = 0,
 ) -> GeneralizedLeverage:
     """GLS matrix of each chosen record: how its prediction responds to its own label.
@@ -198,10 +199,10 @@ def network_influence(
     precision: str = "float64",
     preconditioner_rank: int | str = "auto",
     unvectorised: str = "refuse",
-    batch_size: int = 128,
-    max_memory: float = 2e9,
+    batch_size: int = BATCH_SIZE,
+    max_memory: float = MAX_MEMORY,
     device: object = None,
-    progress: bool = False,
+    progress: bool = PROGRESS,
     seed: int = 0,
 ) -> NetworkInfluence:
     """Influence of each chosen record on its own loss over the chosen layers.

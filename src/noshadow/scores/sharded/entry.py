@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from noshadow.arguments import MAX_MEMORY, PROGRESS
 from noshadow.blocks import block_length
 from noshadow.checks import (
     Array,
@@ -55,14 +56,14 @@ def sharded_record_scores(
     damping_source: str | None = None,
     output_scale: str = "auto",
     precision: str = "auto",
-    max_memory: float = 8e9,
+    max_memory: float = MAX_MEMORY,
     shards: int | None = None,
     workers: int | None = None,
     threads: int = 1,
     backend: str = "loky",
     address: str | None = None,
     attempts: int = 3,
-    progress: bool = False,
+    progress: bool = PROGRESS,
 ) -> RecordScores:
     """Compute exact last-layer membership scores of records that lie in files.
 

@@ -25,11 +25,11 @@ CASES = {
     "lira_mean": lambda *data: lira_scores(*data, variance="record"),
     "lira_median": lambda *data: lira_scores(*data, variance="record", center="median"),
     "lira_offline": lambda *data: lira_scores(*data, variance="record", variant="offline"),
-    "success_lira": lambda _, *data: attack_success(*data, variance="record", levels=LEVELS),
-    "success_lira_median": lambda _, *data: attack_success(*data, variance="record", center="median", levels=LEVELS),
-    "success_lira_offline": lambda _, *data: attack_success(*data, variance="record", variant="offline", levels=LEVELS),
-    "success_rmia": lambda _, *data: attack_success(*data, attack="rmia", levels=LEVELS),
-    "success_loss": lambda _, *data: attack_success(*data, attack="loss", levels=LEVELS),
+    "success_lira": lambda _, *data: attack_success(*data, variance="record", fprs=LEVELS),
+    "success_lira_median": lambda _, *data: attack_success(*data, variance="record", center="median", fprs=LEVELS),
+    "success_lira_offline": lambda _, *data: attack_success(*data, variance="record", variant="offline", fprs=LEVELS),
+    "success_rmia": lambda _, *data: attack_success(*data, attack="rmia", fprs=LEVELS),
+    "success_loss": lambda _, *data: attack_success(*data, attack="loss", fprs=LEVELS),
 }
 KINDS = {"success_rmia": "probabilities", "success_loss": "losses"}
 

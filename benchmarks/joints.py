@@ -218,12 +218,7 @@ MUTANTS = tuple(
         ("metrics/tables.py", "RECALLS = ((0.01, 0.05), (0.01, 0.01), (0.05, 0.05))", "RECALLS = ((0.01, 0.05), (0.05, 0.05))", EVERY),
         (TRUTH, "[scores], seed=seed))", "[scores]))", DRAWN),
         (ROWS, '("variant", "variance", "center", "floor")', '("variant", "variance", "center")', OPTIONS),
-        (
-            ROWS,
-            'attack="rmia", gamma=options.gamma, a=options.a, variant=options.variant, levels=levels',
-            'attack="rmia", a=options.a, variant=options.variant, levels=levels',
-            OPTIONS,
-        ),
+        (ROWS, '"gamma": options.gamma, "a": options.a', '"a": options.a', OPTIONS),
         (ROWS, "gamma: float = 2.0", "gamma: float = 1.0", OPTIONS),
         (ROWS, "    a: float = 0.3", "    a: float = 0.5", OPTIONS),
         (TRUTH, "FEW_MODELS, FEW_RECORDS = 32, 1000", "FEW_MODELS, FEW_RECORDS = 30, 1000", SIZE),

@@ -37,6 +37,7 @@ WORDS = {
     "level": word("coverage of an interval, in (0, 1)", "float", 0.95, 0.9),
     "fpr": word("false-positive rate of an attack, in (0, 1)", "float str Sequence NoneType object", "auto", 1e-3, None),
     "fnr": word("false-negative rate of an attack, in (0, 1)", "float NoneType"),
+    "fprs": word("several false-positive rates", "Sequence", ()),
     "references": word("what reference models say: a `References`, or their margins (K, n)", "References object", None),
     "reference_models": word("number K of reference models of an attack", "int NoneType", 64, None),
     "models": word("number of reference models in a set", "int", 64),
@@ -49,7 +50,18 @@ WORDS = {
 # A kernel of any size is made where the machine holds it.
 OTHER_DEFAULTS = {("noshadow.nngp_kernel", "max_memory"): None}
 # Other words for the same things.
-NOT_USED = {"coverage", "confidence", "n_models", "n_references", "memory", "memory_limit", "verbose", "random_state", "n_bootstrap"}
+NOT_USED = {
+    "coverage",
+    "levels",
+    "confidence",
+    "n_models",
+    "n_references",
+    "memory",
+    "memory_limit",
+    "verbose",
+    "random_state",
+    "n_bootstrap",
+}
 
 
 def callables():
@@ -179,3 +191,12 @@ def test_files_keep_their_words():
         assert type(result).from_dict(written) == result
         with pytest.raises(ns.InputError, match=r"reference_models|fnr"):
             type(result).from_dict(written | {"reference_models" if result is risk else "fnr": 8})
+
+
+def test_a_renamed_function_is_found_by_its_old_name():
+    x = np.arange(6.0)[:, None]
+    found, words = told(lambda: ns.leverage_matrices)
+    assert found is ns.last_layer_leverage and "leverage_matrices is now called last_layer_leverage" in words
+    assert "leverage_matrices" not in ns.__all__ and "leverage_matrices" not in dir(ns)
+    gls = found(x, np.hstack([x, 3 - x]), np.array([1, 1, 1, 0, 0, 0]), damping=1.0, records=[2])
+    assert type(gls) is ns.GeneralizedLeverage and gls.matrix.shape == (1, 2, 2)

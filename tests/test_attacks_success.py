@@ -114,7 +114,7 @@ def test_success_is_its_definition_on_scores_by_deletion(attack, options):
     scores = scores_by_deletion(reference, member, attack, **options)
     own = attack == "lira" and options["variant"] == "online"
     thresholds = np.zeros(10) if own else [exhaustive_threshold(scores, member, t) for t in range(10)]
-    found = attack_success(reference, member, attack=attack, levels=(0.1, 0.5), **options)
+    found = attack_success(reference, member, attack=attack, fprs=(0.1, 0.5), **options)
     assert isinstance(found, AttackSuccess)
     # Thresholds are scores, equal to rounding; the decisions of scores that far apart are the same.
     np.testing.assert_allclose(found.thresholds, thresholds, rtol=1e-9)
@@ -127,7 +127,7 @@ def test_success_is_its_definition_on_scores_by_deletion(attack, options):
         fprs, tprs, _ = roc_curve(member[t], scores[t], drop_intermediate=False)
         expected = [tprs[fprs <= level + 1e-12].max() for level in (0.1, 0.5)]
         np.testing.assert_allclose(found.model_tpr[t], expected, atol=1e-12)
-    assert found.settings == found.settings | options | {"attack": attack, "levels": (0.1, 0.5), "fpr": 1e-3}
+    assert found.settings == found.settings | options | {"attack": attack, "fprs": (0.1, 0.5), "fpr": 1e-3}
     assert found.variance == options.get("variance", "global")
 
 
@@ -294,7 +294,7 @@ def test_order_of_records_and_models_does_not_matter(attack):
     reference, member = simulated() if attack == "lira" else probabilities()
     rng = np.random.default_rng(9)
     records, models = rng.permutation(40), rng.permutation(10)
-    options = {"attack": attack, "variant": "offline", "levels": (0.1,), "gamma": 1.1}
+    options = {"attack": attack, "variant": "offline", "fprs": (0.1,), "gamma": 1.1}
     found = attack_success(reference, member, **options)
     again = attack_success(reference[models][:, records], member[models][:, records], **options)
     for name in ("success", "interval", "d_prime", "tpr"):
@@ -392,13 +392,13 @@ def one_model_a_side(reference, member):
         ({"floor": -1.0}, "floor must be a number ≥ 0; got -1"),
         ({"gamma": -1.0}, "gamma must be a number > 0"),
         ({"a": 2.0}, "a must be a number ≥ 0 and ≤ 1; got 2"),
-        ({"levels": (0.5, 0.01)}, r"levels must be at least 0.0\d+, the smallest rate that \d+ non-members resolve; got 0.01"),
+        ({"fprs": (0.5, 0.01)}, r"fprs must be at least 0.0\d+, the smallest rate that \d+ non-members resolve; got 0.01"),
         (
-            {"membership": lambda m: m | ((np.arange(10)[:, None] == 3) & (np.arange(40) > 1)), "levels": (0.2,), "variance": "global"},
-            r"levels must be at least (0.5|1.0), the smallest rate that [12] non-members resolve; got 0.2",
+            {"membership": lambda m: m | ((np.arange(10)[:, None] == 3) & (np.arange(40) > 1)), "fprs": (0.2,), "variance": "global"},
+            r"fprs must be at least (0.5|1.0), the smallest rate that [12] non-members resolve; got 0.2",
         ),
-        ({"levels": (0.5, -0.1)}, "levels must be a number > 0 and ≤ 1; got -0.1"),
-        ({"levels": 0.1}, "levels must be a sequence of false-positive rates; got 0.1"),
+        ({"fprs": (0.5, -0.1)}, "fprs must be a number > 0 and ≤ 1; got -0.1"),
+        ({"fprs": 0.1}, "fprs must be a sequence of false-positive rates; got 0.1"),
     ],
 )
 def test_bad_input_is_refused_by_name(change, message):

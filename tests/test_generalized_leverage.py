@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from noshadow.checks import InputError, NumericalError
 from noshadow.scores.last_layer.entry import record_scores
-from noshadow.scores.last_layer.leverage_matrices import leverage_matrices
+from noshadow.scores.last_layer.leverage import last_layer_leverage
 from noshadow.scores.network.generalized_leverage import generalized_leverage, network_influence
 from oracles import with_bias
 
@@ -126,7 +126,7 @@ def test_last_layer_is_the_closed_form(name, curvature):
     settings = {"task": task, "damping": 0.2, "curvature": curvature, **TIGHT}
     scores = record_scores(features, outputs, y.numpy(), task=task, damping=0.2)
     for space in ("probability", "logit"):
-        exact = leverage_matrices(features, outputs, y.numpy(), task=task, damping=0.2, space=space, records=POINTS)
+        exact = last_layer_leverage(features, outputs, y.numpy(), task=task, damping=0.2, space=space, records=POINTS)
         found = generalized_leverage(model, (x, y), points, space=space, **settings)
         assert found.converged.all()
         for column in ("matrix", "trace", "frobenius", "spectral"):

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 import noshadow as ns
-from noshadow import Signals, Target, audit_signals, leverage_matrices, record_scores, save_splits, sharded_record_scores
+from noshadow import Signals, Target, audit_signals, last_layer_leverage, record_scores, save_splits, sharded_record_scores
 from noshadow._audit import audit_target
 from noshadow.checks import InputError
 from noshadow.output_scale import LEAST_PROBABILITY, OutputScale, Part, settled_scale
@@ -314,7 +314,7 @@ def test_record_scores_read_probabilities(scores, source):
         recognised = scores(*arrays[1], damping=0.1, columns=columns)
         np.testing.assert_array_equal(recognised.shift, found.shift)
         assert any("given as probabilities" in note for note in recognised.notes)
-        matrices = [leverage_matrices(*given, damping=0.1, records=[3]) for given in arrays]
+        matrices = [last_layer_leverage(*given, damping=0.1, records=[3]) for given in arrays]
         np.testing.assert_allclose(matrices[1].matrix, matrices[0].matrix, rtol=1e-6, atol=1e-12)
         assert "given as probabilities" in matrices[1].notes[0]
     else:

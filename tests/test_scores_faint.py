@@ -68,8 +68,8 @@ def test_shards_leave_out_the_same(task):
 
 def test_leverage_matrices_leave_it_out_too():
     x, outputs, y = made("classification")
-    plain = ns.leverage_matrices(x, outputs, y, damping=0.1)
-    found = ns.leverage_matrices(np.c_[x, rarely_active(1e-13)], outputs, y, damping=0.1)
+    plain = ns.last_layer_leverage(x, outputs, y, damping=0.1)
+    found = ns.last_layer_leverage(np.c_[x, rarely_active(1e-13)], outputs, y, damping=0.1)
     np.testing.assert_allclose(found.matrix, plain.matrix, **CLOSE)
 
 

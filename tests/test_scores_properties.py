@@ -215,10 +215,10 @@ def test_errors_name_the_rule():
         scored("classification", features * 1e-160, outputs, targets, damping=0.0, fit_intercept=False)
     with pytest.raises(ns.NumericalError, match="Raise the damping"):
         scored("classification", features, np.eye(outputs.shape[1])[targets] * 1e4, targets, damping=0.0)
-    with pytest.raises(ns.InputError, match="leverage_matrices: records must be row numbers from 0 to"):
-        ns.leverage_matrices(features, outputs, targets, records=[10_000])
-    with pytest.raises(ns.InputError, match="leverage_matrices: space must be one of"):
-        ns.leverage_matrices(features, outputs, targets, space="loss")
+    with pytest.raises(ns.InputError, match="last_layer_leverage: records must be row numbers from 0 to"):
+        ns.last_layer_leverage(features, outputs, targets, records=[10_000])
+    with pytest.raises(ns.InputError, match="last_layer_leverage: space must be one of"):
+        ns.last_layer_leverage(features, outputs, targets, space="loss")
 
 
 def test_not_applicable_columns_say_why():

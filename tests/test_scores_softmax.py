@@ -83,8 +83,8 @@ def test_gls_matrix_is_the_response_to_the_label():
     features, labels, theta = converged_head(30, 3, 3, damping=0.5, seed=4)
     design, targets = oracles.with_bias(features), np.eye(3)[labels]
     records = [0, 7, 19]
-    probability = ns.leverage_matrices(features, design @ theta, labels, damping=0.5, records=records)
-    logit = ns.leverage_matrices(features, design @ theta, labels, damping=0.5, records=records, space="logit")
+    probability = ns.last_layer_leverage(features, design @ theta, labels, damping=0.5, records=records)
+    logit = ns.last_layer_leverage(features, design @ theta, labels, damping=0.5, records=records, space="logit")
     centring = np.eye(3) - 1 / 3
     step = 1e-4
     for k, i in enumerate(records):
@@ -114,7 +114,7 @@ def test_gls_of_one_number_tasks(space, task):
     rng = np.random.default_rng(5)
     features, logits = rng.normal(size=(20, 2)), rng.normal(size=20)
     targets = (rng.random(20) < 0.5).astype(int) if task == "binary" else rng.normal(size=20)
-    gls = ns.leverage_matrices(features, logits, targets, task=task, damping=0.1, space=space)
+    gls = ns.last_layer_leverage(features, logits, targets, task=task, damping=0.1, space=space)
     scores = ns.record_scores(features, logits, targets, task=task, damping=0.1)
     p = 1 / (1 + np.exp(-logits))
     expected = scores.leverage / (p * (1 - p)) if space == "logit" else scores.leverage
@@ -236,7 +236,7 @@ def test_gls_trace_equals_leverage_for_saturated_and_rare_classes(scale, offset,
     logits[:, 2] += offset
     labels[labels == 2] = 0
     scores = ns.record_scores(features, logits, labels, damping=damping, columns=["leverage"])
-    gls = ns.leverage_matrices(features, logits, labels, damping=damping)
+    gls = ns.last_layer_leverage(features, logits, labels, damping=damping)
     np.testing.assert_allclose(gls.trace, scores.leverage, rtol=1e-7)
     np.testing.assert_allclose(gls.matrix.sum(1), 0, atol=1e-9 * np.abs(gls.matrix).max())
 

@@ -95,11 +95,11 @@ def attack_rates(references, targets, levels=(1e-3, 1e-2, 0.1)):
     smallest = 1.0 / min(int((~row).sum()) for row in member)
     levels = [level for level in levels if level >= smallest]
     direction = "either" if references.task == "regression" else "larger"
-    lira = attack_success(references.statistic, member, attack="lira", direction=direction, levels=levels)
+    lira = attack_success(references.statistic, member, attack="lira", direction=direction, fprs=levels)
     found = {
         "lira": lira,
-        "rmia": attack_success(_probabilities(references), member, attack="rmia", levels=levels),
-        "loss": attack_success(references.loss, member, attack="loss", levels=levels),
+        "rmia": attack_success(_probabilities(references), member, attack="rmia", fprs=levels),
+        "loss": attack_success(references.loss, member, attack="loss", fprs=levels),
     }
     return {
         name: {"auc": _list(part.model_auc[:targets])}

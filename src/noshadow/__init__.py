@@ -1,6 +1,7 @@
 """noshadow: how exposed are the people in the training data of the model you just trained?"""
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from noshadow.report import write_comparison, write_lood_report, write_report
     from noshadow.results import Audit, Calibration, Evidence, Finding, GroundTruth, GroupRisk, LoodAudit, ModelRisk, load, load_lood
     from noshadow.scores.last_layer.entry import record_scores
-    from noshadow.scores.last_layer.leverage_matrices import GeneralizedLeverage, leverage_matrices
+    from noshadow.scores.last_layer.leverage import GeneralizedLeverage, last_layer_leverage
     from noshadow.scores.network.entry import damping_sweep, network_scores
     from noshadow.scores.network.generalized_leverage import NetworkInfluence, generalized_leverage, network_influence
     from noshadow.scores.result import RecordScores
@@ -52,7 +53,7 @@ _HOMES = {
     "Evidence": "results",
     "Exposure": "_exposure",
     "Finding": "results",
-    "GeneralizedLeverage": "scores.last_layer.leverage_matrices",
+    "GeneralizedLeverage": "scores.last_layer.leverage",
     "GroundTruth": "results",
     "GroupRisk": "results",
     "InputError": "errors",
@@ -85,7 +86,7 @@ _HOMES = {
     "generalized_leverage": "scores.network.generalized_leverage",
     "group_risk": "tail",
     "laplace_kernel": "_lood",
-    "leverage_matrices": "scores.last_layer.leverage_matrices",
+    "last_layer_leverage": "scores.last_layer.leverage",
     "load": "results",
     "load_lood": "results",
     "load_splits": "signals",
@@ -112,6 +113,9 @@ _HOMES = {
     "write_lood_report": "report",
     "write_report": "report",
 }
+
+# Old public names → their new ones: they work, and warn.
+_RENAMED = {"leverage_matrices": "last_layer_leverage"}
 
 __all__ = [
     "AttackSuccess",
@@ -154,7 +158,7 @@ __all__ = [
     "generalized_leverage",
     "group_risk",
     "laplace_kernel",
-    "leverage_matrices",
+    "last_layer_leverage",
     "load",
     "load_lood",
     "load_splits",
@@ -185,6 +189,10 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """Return a public name from its module; it is kept here, so this runs once per name."""
+    if name in _RENAMED:
+        new = _RENAMED[name]
+        warnings.warn(f"noshadow.{name} is now called {new}; the old name will go in a later version.", DeprecationWarning, stacklevel=2)
+        return globals().get(new) or __getattr__(new)
     if name not in _HOMES:
         raise AttributeError(f"module 'noshadow' has no attribute '{name}'")
     home = _HOMES[name]

@@ -1,4 +1,4 @@
-"""Arguments that many public functions share: the one default each has, and old names that still work.
+"""Arguments that many public functions share: their one default, and old names that still work.
 
 The words and their meanings stand in docs/words.md; tests/test_api_words.py holds every public
 signature against them.
@@ -21,7 +21,9 @@ T = TypeVar("T")
 
 
 def renamed(owner: str, **names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Let a function be called by old names of its arguments, `old="new"`, with a DeprecationWarning.
+    """Let a function be called by old names of its arguments, `old="new"`.
+
+    Each call by an old name gives a DeprecationWarning.
 
     An old name may be the new name of another argument. It then has its old meaning only in a call
     that lacks its successor, which no call by the new names does when the successor is required.

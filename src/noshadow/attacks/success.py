@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from noshadow.arguments import PROGRESS
+from noshadow.arguments import PROGRESS, renamed
 from noshadow.attacks.inputs import doubles, require_models_on_side, side_counts
 from noshadow.attacks.lira import model_lira_scores, reference_arrays, require_lira_choices
 from noshadow.attacks.moments import Side, require_spread, resolved_variance, side_moments, spreads
@@ -39,7 +39,7 @@ class AttackSuccess:
         fpr: level of `tpr`.
         thresholds: (r,) the score above which a record of that model was called a member.
         model_auc: (r,) area under the ROC curve over the records of each attacked model.
-        model_tpr: (r, len(levels)) its true-positive rate at each false-positive rate of `levels`.
+        model_tpr: (r, len(fprs)) its true-positive rate at each false-positive rate of `fprs`.
         variance: "record" or "global", as resolved. settings: the arguments.
     """
 
@@ -68,7 +68,7 @@ class _Settings:
     a: float
     fpr: float
     direction: str
-    levels: tuple[float, ...]
+    fprs: tuple[float, ...]
     level: float
 
     def __post_init__(self) -> None:
@@ -86,6 +86,7 @@ class _Settings:
         return self.attack == "lira" and self.variant == "online"
 
 
+@renamed("attack_success", levels="fprs")
 def attack_success(
     reference: object,
     membership: object,
@@ -100,7 +101,7 @@ def attack_success(
     a: float = 0.3,
     fpr: float = 1e-3,
     direction: str = "larger",
-    levels: Sequence[float] = (),
+    fprs: Sequence[float] = (),
     level: float = 0.95,
     progress: bool = PROGRESS,
 ) -> AttackSuccess:
@@ -133,7 +134,7 @@ def attack_success(
         fpr: α of the per-record `tpr`, in (0, 1).
         direction: "larger": members have larger statistics; "either" for statistics without a
             member-like direction (signed residuals): d′ ≥ 0, and TPR counted on the side of μ_in.
-        levels: false-positive rates of `model_tpr`, each at least 1/(non-members of a model).
+        fprs: false-positive rates of `model_tpr`, each at least 1/(non-members of a model).
         level: coverage of `interval`, in (0, 1).
         progress: draw a bar.
 
@@ -170,13 +171,13 @@ def attack_success(
         >>> print(f"{found.success.mean():.2f}, {found.d_prime.mean():.1f}")  # Φ(2/2) = 0.84 and 2
         0.84, 2.0
     """
-    if not isinstance(levels, Sequence):
-        refuse(OWNER, "levels", "be a sequence of false-positive rates", repr(levels), "Pass levels=(1e-3,) for one.")
-    how = _Settings(attack, variant, variance, center, tail, floor, gamma, a, fpr, direction, tuple(levels), level)
+    if not isinstance(fprs, Sequence):
+        refuse(OWNER, "fprs", "be a sequence of false-positive rates", repr(fprs), "Pass fprs=(1e-3,) for one.")
+    how = _Settings(attack, variant, variance, center, tail, floor, gamma, a, fpr, direction, tuple(fprs), level)
     signals, member = _arrays(reference, membership, how)
     chosen = resolved_variance(variance, len(member))
     counts = side_counts(member)
-    _require_enough(member, counts, 3 if attack == "lira" and chosen == "record" else 2, how.levels)
+    _require_enough(member, counts, 3 if attack == "lira" and chosen == "record" else 2, how.fprs)
     sides = side_moments(signals, member, sides=(True, False), median=center == "median")
     d_prime, tpr = _gaussian_separation(sides, chosen, how)
     scorer = _scorer(signals, member, sides, chosen, how)
@@ -204,11 +205,11 @@ def _arrays(reference: object, membership: object, how: _Settings) -> tuple[Arra
     return reference_arrays(reference, membership, OWNER, ndim=(2, 3) if how.attack == "lira" else (2,))
 
 
-def _require_enough(member: Array, counts: tuple[Array, Array], least: int, levels: tuple[float, ...]) -> None:
+def _require_enough(member: Array, counts: tuple[Array, Array], least: int, fprs: tuple[float, ...]) -> None:
     """Check that there are enough models and records.
 
     Each record needs models on each side and each model records on each side, and the non-members
-    must resolve the levels.
+    must resolve the false-positive rates.
     """
     for side, count in zip(("IN", "OUT"), counts, strict=True):
         hint = "Pass variance='global', which needs 2, or train more models." if least == 3 else "Train more models."
@@ -220,10 +221,10 @@ def _require_enough(member: Array, counts: tuple[Array, Array], least: int, leve
         got = f"{int(lopsided.sum())} models without, the first model {first} with {members[first]} members of {member.shape[1]} records"
         refuse(OWNER, "membership", "give every model members and non-members", got, "Leave those models out.")
     nonmembers = int(member.shape[1] - members.max())
-    for rate in levels:
-        if error_budget(require_number(rate, OWNER, "levels", low=0, high=1, low_open=True), nonmembers) == 0:
+    for rate in fprs:
+        if error_budget(require_number(rate, OWNER, "fprs", low=0, high=1, low_open=True), nonmembers) == 0:
             rule = f"be at least {1 / nonmembers}, the smallest rate that {nonmembers} non-members resolve"
-            refuse(OWNER, "levels", rule, f"{rate:g}", "Raise it or give more records.")
+            refuse(OWNER, "fprs", rule, f"{rate:g}", "Raise it or give more records.")
 
 
 def _scorer(signals: Array, member: Array, sides: list[Side], variance: str, how: _Settings) -> Scorer:
@@ -252,13 +253,13 @@ def _attacked(
     """
     r, n = member.shape
     right = np.zeros((2, n), dtype=np.int64)
-    auc, tpr, thresholds = np.empty(r), np.empty((r, len(how.levels))), np.zeros(r)
+    auc, tpr, thresholds = np.empty(r), np.empty((r, len(how.fprs))), np.zeros(r)
     samples: tuple[list[Any], list[Any]] = ([], [])
     for model in tracked(range(r), f"Attacking each model ({how.attack})", show=progress):
         scores, inside = scorer(model), member[model]
         classes = scores[inside], scores[~inside]
         auc[model] = loss_auc(-classes[0], -classes[1])
-        tpr[model] = [tpr_at_fpr(*classes, rate) for rate in how.levels]
+        tpr[model] = [tpr_at_fpr(*classes, rate) for rate in how.fprs]
         if how.has_own_threshold:
             _count_right(right, scores > 0, inside)
         else:

@@ -110,7 +110,7 @@ def _lira_over_models(scene: Scene, rows: slice) -> OverModels:
         attack="lira",
         # A signed residual has no member-like direction: the members' side differs by record.
         direction="either" if references.task == "regression" else "larger",
-        levels=scene.levels,
+        fprs=scene.levels,
         progress=scene.progress,
         **_lira_settings(scene),
     )
@@ -135,7 +135,7 @@ def _rmia_over_models(scene: Scene, rows: slice) -> OverModels:
         scene.probabilities[0][rows],
         scene.references.membership[rows],
         attack="rmia",
-        levels=scene.levels,
+        fprs=scene.levels,
         progress=scene.progress,
         **_rmia_settings(scene),
     )
@@ -164,7 +164,7 @@ def _rmia_choices(scene: Scene) -> dict[str, Any]:
 
 def _loss_over_models(scene: Scene, rows: slice) -> OverModels:
     references = scene.references
-    found = attack_success(references.loss[rows], references.membership[rows], attack="loss", levels=scene.levels, progress=scene.progress)
+    found = attack_success(references.loss[rows], references.membership[rows], attack="loss", fprs=scene.levels, progress=scene.progress)
     return OverModels({"out_loss": losses_without(references)}, found.model_auc, found.model_tpr)
 
 

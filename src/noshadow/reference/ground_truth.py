@@ -46,8 +46,8 @@ def ground_truth(
         references: a complete set, from `load_references`.
         audit: the target's audit: its score columns are compared with the attacks on its training
             records.
-        fpr: false-positive rate, or rates, to measure TPR at; default those of 0.001, 0.01 and 0.1 that the
-            non-members resolve.
+        fpr: false-positive rate, or rates, to measure TPR at; default those of 0.001, 0.01 and 0.1
+            that the non-members resolve.
         options: variants of the attacks. progress: bars on a terminal.
 
     Returns:

@@ -15,7 +15,7 @@ from noshadow.blocks import block_tensor
 from noshadow.checks import Array, refuse, require_choice, require_whole
 from noshadow.losses import task_targets
 from noshadow.scores.baselines import block_residuals
-from noshadow.scores.last_layer.leverage_matrices import GeneralizedLeverage
+from noshadow.scores.last_layer.leverage import GeneralizedLeverage
 from noshadow.scores.network.curvature_products import output_curvature
 from noshadow.scores.network.inverse_responses import InverseResponses, Points, inverse_responses, points_of, solve_notes
 from noshadow.scores.network.problem import network_problem
@@ -91,7 +91,7 @@ def generalized_leverage(
     stands beside the Hessian of the mean loss: (1/n)J_i(∇²𝓛 + λ′I)⁻¹J_iᵀ is the above with λ = nλ′,
     and for the squared loss (2/n)J_i(∇²𝓛 + λ′I)⁻¹J_iᵀ with λ = nλ′/2. Pass such a λ′ with
     damping_scale="mean". Softmax in logit space is reported between class contrasts (rows and
-    columns sum to zero), as in `leverage_matrices`.
+    columns sum to zero), as in `last_layer_leverage`.
 
     Args:
         model: any nn.Module with one row of outputs per record, run in eval mode; frozen parameters
@@ -135,7 +135,7 @@ def generalized_leverage(
         NumericalError: derivatives are not finite.
 
     Exact when: solved to the end, for the answer of the trained minimum to its labels; on the last
-        layer it is `leverage_matrices`. Approximates: that answer to `tolerance`, and by
+        layer it is `last_layer_leverage`. Approximates: that answer to `tolerance`, and by
             Gauss–Newton without second derivatives of f.
     Cost: (iterations + 1) passes over the training data for each group of vectors that fits
         `max_memory` (p numbers a vector, k·m vectors) and one for the preconditioner; a pass is

@@ -16,7 +16,7 @@ from noshadow.scores.last_layer.inputs import head_inputs
 from noshadow.scores.last_layer.single_output import weighted_leverage
 from noshadow.scores.last_layer.softmax import square_differences
 
-OWNER = "leverage_matrices"
+OWNER = "last_layer_leverage"
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class GeneralizedLeverage:
     notes: tuple[str, ...] = ()
 
 
-def leverage_matrices(
+def last_layer_leverage(
     features: object,
     outputs: object,
     targets: object,
@@ -89,7 +89,7 @@ def leverage_matrices(
         >>> import numpy as np, noshadow as ns
         >>> x = np.arange(6.0)[:, None]
         >>> outputs, labels = np.hstack([x, 3 - x]), np.array([1, 1, 1, 0, 0, 0])
-        >>> gls = ns.leverage_matrices(x, outputs, labels, damping=1.0, records=[2])
+        >>> gls = ns.last_layer_leverage(x, outputs, labels, damping=1.0, records=[2])
         >>> gls.matrix.shape, bool(abs(gls.matrix.sum(1)).max() < 1e-12)
         ((1, 2, 2), True)
     """

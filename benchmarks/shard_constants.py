@@ -13,7 +13,7 @@ from noshadow.scores.last_layer.curvature import ContrastInverse, difference_for
 from noshadow.scores.last_layer.design import framed
 from noshadow.scores.last_layer.inputs import HeadInputs, plain_arrays
 from noshadow.scores.sharded import passes as shard_passes
-from noshadow.workers import Wording, alone_in_process, ready_workers, surviving_results
+from noshadow.workers import Wording, WorkerOptions, alone_in_process, ready_workers, surviving_results
 
 WORKERS = 2
 COLUMNS = ["loss", "gradient_norm", "entropy", "leverage", "influence", "newton", "loo", "shift"]
@@ -156,7 +156,7 @@ class Nothing:
 def sums(quick):
     """How fast a worker's sums come to the driver, loky's pipes and pickling included."""
     numbers, count = (1 << 18) if quick else (1 << 23), 16
-    with ready_workers("loky", workers=WORKERS, threads=1, address=None, attempts=1, wording=WORDING) as ready:
+    with ready_workers(WorkerOptions("loky", WORKERS, 1, None, 1), WORDING) as ready:
         tasks = [Nothing(i) for i in range(count)]
         list(surviving_results(ready, Sending(1), tasks, attempts=1, wording=WORDING))  # workers are up
         elapsed, _ = seconds(lambda: list(surviving_results(ready, Sending(numbers), tasks, attempts=1, wording=WORDING)), repeats=3)

@@ -39,7 +39,7 @@ import noshadow as ns
 from noshadow.losses import record_losses
 from noshadow.scores.sharded import walk as shard_walk
 from noshadow.tail import model_risk
-from noshadow.workers import ready_workers, surviving_results
+from noshadow.workers import WorkerOptions, ready_workers, surviving_results
 
 RESULTS = Path(__file__).parent / "results" / "shards.json"
 RECORDS, FEATURES = 2_000_000, 256
@@ -156,7 +156,7 @@ def audit_child(folder, n, m, workers):
     read = reading(paths[0])
     with paths[0].open("rb") as file:  # the audit starts from the disk
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    with ready_workers("loky", workers=workers, threads=1, address=None, attempts=1, wording=WORDING) as ready:
+    with ready_workers(WorkerOptions("loky", workers, 1, None, 1), WORDING) as ready:
         everyone = [Nothing(i) for i in range(4 * workers)]
         startup, _ = seconds(lambda: list(surviving_results(ready, Sending(1), everyone, attempts=1, wording=WORDING)))
     spent, before = timed_passes(), os.getloadavg()[0]

@@ -158,20 +158,18 @@ def audit(
     started = time.perf_counter()
     # Many layers walk the training records several times: only the view's walk reads them.
     records = train if layers == "last" else read_once(records_of(train, "audit", "train", seed=seed))
-    seen = view(
-        model,
-        records,
-        test,
-        task=task,
-        weight_decay=weight_decay,
-        layer=layer,
-        output=output,
-        batch_size=batch_size,
-        device=device,
-        progress=progress,
-        seed=seed,
-        owner="audit",
-    )
+    # The view and the scores over many layers read the model and its records alike.
+    reading: dict[str, Any] = {
+        "weight_decay": weight_decay,
+        "layer": layer,
+        "output": output,
+        "batch_size": batch_size,
+        "device": device,
+        "progress": progress,
+        "seed": seed,
+        "owner": "audit",
+    }
+    seen = view(model, records, test, task=task, **reading)
     seen = model_in_logits(seen, output_scale, is_module=form == "batches")
     seen = replace(seen, inputs=dict(seen.inputs) | {"family": model_family(model)})
     if sample_weight is not None:
@@ -181,23 +179,8 @@ def audit(
     signal_seconds = time.perf_counter() - started
 
     def layered(settled: str) -> RecordScores:
-        return network_scores(
-            model,
-            records,
-            task=settled,
-            layers=layers,
-            layer=layer,
-            output=output,
-            damping=damping,
-            weight_decay=weight_decay,
-            sample_weight=seen.sample_weight,
-            batch_size=batch_size,
-            device=device,
-            progress=progress,
-            seed=seed,
-            owner="audit",
-            **handed_on,
-        )
+        how: dict[str, Any] = {"layers": layers, "damping": damping, "sample_weight": seen.sample_weight}
+        return network_scores(model, records, task=settled, **how, **reading, **handed_on)
 
     found = audit_view(
         seen,

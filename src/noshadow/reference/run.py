@@ -3,43 +3,38 @@
 Training is planned once and resumed as often as needed, with the same arrays in the end.
 """
 
-import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from noshadow.arguments import BATCH_SIZE, PROGRESS
-from noshadow.checks import Array, InputError, as_array, refuse, require_choice, require_whole
+from noshadow.checks import Array, require_choice
 from noshadow.output_scale import SCALES
 from noshadow.reference.folder import create_folder, require_own_folder, resumed_manifest
-from noshadow.reference.manifest import function_name, job_manifest
+from noshadow.reference.manifest import job_manifest
 from noshadow.reference.model_writing import disk, remove_unfinished, write_outcomes
 from noshadow.reference.opening import stored_plan, whole_models
-from noshadow.reference.plan import Plan, checked_arguments, plan
+from noshadow.reference.plan import Plan, plan
 from noshadow.reference.pool import Pool, record_pool
 from noshadow.reference.queries import Query, checked_queries
 from noshadow.reference.recorded import Reading, record_arrays, require_one_statistic
 from noshadow.reference.store import References, load_references, with_notes
-from noshadow.reference.work import Outcome, ReferenceJob, ReferenceTask, TrainsMany, packed_members
+from noshadow.reference.training import (
+    OWNER,
+    STACK,
+    Drawing,
+    Training,
+    checked_drawing,
+    chosen_engine,
+    require_arguments,
+    require_same_records,
+)
+from noshadow.reference.work import Outcome, ReferenceJob, ReferenceTask, packed_members
 from noshadow.views import weights_sha256
-from noshadow.workers import ReadyWorkers, Wording, ready_workers, surviving_results
+from noshadow.workers import ReadyWorkers, Wording, WorkerOptions, ready_workers, surviving_results
 
-OWNER = "train_references"
-ENGINES = ("auto", "one-by-one", "vectorised")
-STACK = 16
 WORDING = Wording(OWNER, "train_fn, extra, queries and data", "train", "trained", "model", "what is done is kept")
-
-
-@dataclass(frozen=True)
-class _Engine:
-    """How models are trained: one by one, or `stack` at a time; and why."""
-
-    name: str
-    stack: int | None
-    reason: str
 
 
 def train_references(
@@ -135,37 +130,22 @@ def train_references(
     Reference: Carlini et al. 2022; Feldman and Zhang 2020.
     """
     path = Path(folder)
-    _require_arguments(train_fn, traces, workers, threads=threads, attempts=attempts, batch_size=batch_size, extra_models=extra_models)
-    chosen = _engine(train_fn, engine, stack)
+    require_arguments(train_fn, traces, workers, threads=threads, attempts=attempts, batch_size=batch_size, extra_models=extra_models)
+    training = Training(train_fn, chosen_engine(train_fn, engine, stack), traces, extra, extra_models, settings)
     require_choice(output_scale, SCALES, OWNER, "output_scale")
     reading = Reading(task, checked_queries(queries, OWNER), keep_outputs, batch_size, device, OWNER, output, output_scale)
     with disk(path, models, OWNER):
         resumes = require_own_folder(path, OWNER)
     records = record_pool(train, test, pool=pool, ids=ids, owner=OWNER)
     require_one_statistic(records, reading)
-    _require_same_records(train_fn, records)
-    n, r, share, number = checked_arguments(len(records), models, fraction, seed, OWNER)
-    job = ReferenceJob(train_fn, records, reading, chosen.stack is not None, traces, extra, extra_models, threads)
+    require_same_records(train_fn, records)
+    drawing = checked_drawing(len(records), models, fraction, seed, pool)
+    options = WorkerOptions(backend, workers, threads, address, attempts)
     target = None if model is None else _target(model, records, reading)
-    manifest = job_manifest(
-        job,
-        plan={"models": r, "fraction": share, "seed": number, "records": n},
-        pool=pool,
-        engine={"engine": chosen.name, "stack": chosen.stack},
-        reason=chosen.reason,
-        settings=settings,
-        weights=None if target is None else target.weights,
-    )
-    with disk(path, r, OWNER):
-        stored, drawn, notes = _opened(path, manifest, records, target, resumes=resumes)
-    notes += () if target is None else target.notes
-    tasks = _tasks(drawn, whole_models(path, stored), chosen.stack)
-    if tasks:
-        with ready_workers(backend, workers=workers, threads=threads, address=address, attempts=attempts, wording=WORDING) as ready:
-            stream = _outcomes(ready, job, tasks, attempts)
-            total = sum(len(task.wanted) for task in tasks)
-            read = write_outcomes(path, stored, stream, total=total, workers=ready.workers, progress=progress, owner=OWNER)
-            notes = tuple(dict.fromkeys((*notes, *read, *ready.notes)))
+    job = training.job(records, reading, threads)
+    with disk(path, drawing.models, OWNER):
+        opened = _opened(path, job, training, drawing, target, resumes=resumes)
+    notes = _trained(path, opened, job, options, progress=progress)
     remove_unfinished(path)
     return with_notes(load_references(path), notes)
 
@@ -189,67 +169,47 @@ def _target(model: object, records: Pool, reading: Reading) -> _Target:
     return _Target(kept, task, digest, notes)
 
 
-def _require_arguments(train_fn: object, traces: bool, workers: object, **whole: object) -> None:
-    if not callable(train_fn):
-        refuse(OWNER, "train_fn", "be callable as train_fn(indices, seed)", type(train_fn).__name__)
-    for name, value in whole.items():
-        require_whole(value, OWNER, name, low=0 if name == "extra_models" else 1)
-    if workers is not None:
-        require_whole(workers, OWNER, "workers", low=1)
-    if traces and not isinstance(train_fn, TrainsMany):
-        try:
-            inspect.signature(train_fn).bind(None, None, record=None)
-        except TypeError as error:
-            rule = "take a third argument 'record' when traces=True"
-            hint = "Call record(model) before training and after each epoch."
-            raise InputError(f"{OWNER}: train_fn must {rule}; got {function_name(train_fn)} ({error}). {hint}") from error
-        except ValueError:
-            return  # a callable without a readable signature: the call itself will tell
+@dataclass(frozen=True, eq=False)
+class _Opened:
+    """A folder of reference models, new or resumed: its manifest, its plan, the models it lacks, and notes."""
+
+    stored: dict[str, Any]
+    tasks: list[ReferenceTask]
+    notes: tuple[str, ...]
 
 
-def _require_same_records(train_fn: object, records: Pool) -> None:
-    """Refuse a Recipe, which holds data of its own, whose records are not those of the pool."""
-    if not isinstance(train_fn, TrainsMany):
-        return
-    count = train_fn.settings().get("records", len(records))
-    if count != len(records):
-        refuse(OWNER, "train_fn", f"hold the {len(records)} records of the pool, train before test", f"a Recipe of {count}")
-    held = getattr(train_fn, "y", None)
-    own = None if held is None else as_array(held, OWNER, "train_fn.y")
-    if own is not None and own.size == records.targets.size and not np.allclose(own.ravel(), records.targets.ravel(), rtol=1e-5):
-        refuse(OWNER, "train_fn", "hold the targets of the pool in its order, train before test", "a Recipe with others")
-
-
-def _engine(train_fn: object, engine: str, stack: int) -> _Engine:
-    require_choice(engine, ENGINES, OWNER, "engine")
-    require_whole(stack, OWNER, "stack", low=1)
-    if engine == "one-by-one":
-        return _Engine(engine, None, "")
-    reason = train_fn.vectorisable() if isinstance(train_fn, TrainsMany) else "train_fn trains one model at a time; a Recipe trains several"
-    if reason is None:
-        return _Engine("vectorised", stack, "")
-    if engine == "vectorised":
-        refuse(OWNER, "engine", "be 'auto' or 'one-by-one' here", "'vectorised'", f"{reason[:1].upper()}{reason[1:].rstrip('.')}.")
-    return _Engine("one-by-one", None, f"Models are trained one by one: {reason.rstrip('.')}.")
-
-
-def _opened(
-    path: Path, manifest: dict[str, Any], records: Pool, target: _Target | None, *, resumes: bool
-) -> tuple[dict[str, Any], Plan, tuple[str, ...]]:
-    """Return the stored manifest, the plan and notes.
-
-    They are of a new folder, or of the one that is there when it is the same experiment.
-    """
-    notes: tuple[str, ...] = ()
+def _opened(path: Path, job: ReferenceJob, training: Training, drawing: Drawing, target: _Target | None, *, resumes: bool) -> _Opened:
+    """The folder of this experiment: the one that is there when it is the same, else a new one."""
+    weights, notes = (None, ()) if target is None else (target.weights, target.notes)
+    manifest = job_manifest(
+        job,
+        plan=drawing.manifest(),
+        pool=drawing.pool,
+        engine=training.engine.manifest(),
+        reason=training.engine.reason,
+        settings=training.settings,
+        weights=weights,
+    )
     if resumes:
-        stored, notes = resumed_manifest(path, manifest, OWNER)
+        stored, resumed = resumed_manifest(path, manifest, OWNER)
+        notes = resumed + notes
     else:
-        arguments = manifest["plan"]
-        drawn = plan(arguments["records"], models=arguments["models"], fraction=arguments["fraction"], seed=arguments["seed"])
-        columns = {"ids": records.ids, "targets": records.targets, "member": records.member}
+        drawn = plan(drawing.records, models=drawing.models, fraction=drawing.fraction, seed=drawing.seed)
+        columns = {"ids": job.pool.ids, "targets": job.pool.targets, "member": job.pool.member}
         stored = create_folder(path, manifest, drawn, columns, None if target is None else (target.arrays, target.task))
     drawn, _ = stored_plan(path, stored, OWNER)
-    return stored, drawn, notes
+    return _Opened(stored, _tasks(drawn, whole_models(path, stored), training.engine.stack), notes)
+
+
+def _trained(path: Path, opened: _Opened, job: ReferenceJob, options: WorkerOptions, *, progress: bool) -> tuple[str, ...]:
+    """Train and write what the folder lacks; notes on all that happened."""
+    if not opened.tasks:
+        return opened.notes
+    with ready_workers(options, WORDING) as ready:
+        stream = _outcomes(ready, job, opened.tasks, options.attempts)
+        total = sum(len(task.wanted) for task in opened.tasks)
+        read = write_outcomes(path, opened.stored, stream, total=total, workers=ready.workers, progress=progress, owner=OWNER)
+        return tuple(dict.fromkeys((*opened.notes, *read, *ready.notes)))
 
 
 def _outcomes(ready: ReadyWorkers, job: ReferenceJob, tasks: Sequence[ReferenceTask], attempts: int) -> Iterator[Outcome]:

@@ -13,28 +13,26 @@ from joblib.externals.loky.process_executor import BrokenProcessPool
 from noshadow.checks import InputError, refuse, require_choice
 from noshadow.workers.dask_workers import ready_dask_workers
 from noshadow.workers.ray_workers import ready_ray_workers
-from noshadow.workers.ready import ReadyWorkers, Results, Wording, WorkerJob, WorkerTask, closed_quietly, first_line, numbered_result
+from noshadow.workers.ready import (
+    ReadyWorkers,
+    Results,
+    Wording,
+    WorkerJob,
+    WorkerOptions,
+    WorkerTask,
+    closed_quietly,
+    first_line,
+    numbered_result,
+)
 
 BACKENDS = ("loky", "ray", "dask")
 
 
 @contextmanager
-def ready_workers(
-    backend: str, *, workers: int | None, threads: int, address: str | None, attempts: int, wording: Wording
-) -> Iterator[ReadyWorkers]:
-    """Workers of a backend; what was started for them is shut down afterwards, and nothing else.
-
-    Args:
-        backend: "loky", "ray" or "dask".
-        workers: how many; None for all cores, here or in the cluster, divided by `threads`. One
-            with loky is this process.
-        threads: of each worker's torch and BLAS.
-        address: of a running Ray or Dask cluster; None for the one already connected to, or else a
-            new one on this machine.
-        attempts: how often Ray starts a lost worker again before it gives up.
-        wording: what messages call things.
-    """
-    owner = wording.owner
+def ready_workers(options: WorkerOptions, wording: Wording) -> Iterator[ReadyWorkers]:
+    """Workers of a backend; what was started for them is shut down afterwards, and nothing else. `wording`: what messages call things."""
+    owner, backend, address = wording.owner, options.backend, options.address
+    workers, threads = options.workers, options.threads
     require_choice(backend, BACKENDS, owner, "backend")
     if backend == "loky":
         if address is not None:
@@ -42,7 +40,7 @@ def ready_workers(
         count = workers or max(cpu_count() // threads, 1)
         yield ReadyWorkers(count, lambda job, tasks: _on_loky(job, tasks, count, threads, wording), (BrokenProcessPool,))
     elif backend == "ray":
-        with ready_ray_workers(workers, threads, address, attempts, wording) as ready:
+        with ready_ray_workers(workers, threads, address, options.attempts, wording) as ready:
             yield ready
     else:
         with ready_dask_workers(workers, threads, address, wording) as ready:

@@ -42,6 +42,27 @@ class WorkerJob(Protocol):
 
 
 @dataclass(frozen=True)
+class WorkerOptions:
+    """Where tasks are carried out.
+
+    Attributes:
+        backend: "loky", "ray" or "dask".
+        workers: how many; None for all cores, here or in the cluster, divided by `threads`. One
+            with loky is this process.
+        threads: of each worker's torch and BLAS.
+        address: of a running Ray or Dask cluster; None for the one already connected to, or else a
+            new one on this machine.
+        attempts: how often Ray starts a lost worker again before it gives up.
+    """
+
+    backend: str
+    workers: int | None
+    threads: int
+    address: str | None
+    attempts: int
+
+
+@dataclass(frozen=True)
 class Wording:
     """What messages call things.
 

@@ -34,7 +34,7 @@ from noshadow.scores.sharded.passes import Reading
 from noshadow.scores.sharded.shards import HeadRecords, cut, head_records, whole
 from noshadow.scores.sharded.solver import ShardedHead, SolvedHead, solved_head
 from noshadow.scores.sharded.walk import ShardWalk
-from noshadow.workers import Wording, ready_workers
+from noshadow.workers import Wording, WorkerOptions, ready_workers
 
 OWNER = "sharded_record_scores"
 WORDING = Wording(OWNER, "features, outputs, targets and sample_weight", "score", "scored", "shard")
@@ -134,7 +134,7 @@ def sharded_record_scores(
     require_scale(reading.task, output_scale, OWNER)
     if records.sample_weight is not None:
         require_weights(whole(records.sample_weight), len(records), OWNER)
-    with ready_workers(backend, workers=workers, threads=threads, address=address, attempts=attempts, wording=WORDING) as ready:
+    with ready_workers(WorkerOptions(backend, workers, threads, address, attempts), WORDING) as ready:
         pieces = tuple(cut(records, shards or _automatic_shards(len(records), ready.workers), _stretch(records)))
         walk = ShardWalk(ready, records, pieces, reading, WORDING, threads, attempts, progress)
         first = walk.total(passes.counts, {}, "checks")

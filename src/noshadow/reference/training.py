@@ -1,0 +1,116 @@
+"""What `train_references` was asked for: bundles of options that are checked at the door and handed on."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from noshadow.checks import InputError, as_array, refuse, require_choice, require_whole
+from noshadow.reference.manifest import function_name
+from noshadow.reference.plan import checked_arguments
+from noshadow.reference.pool import Pool
+from noshadow.reference.recorded import Reading
+from noshadow.reference.work import ReferenceJob, TrainsMany
+
+OWNER = "train_references"
+ENGINES = ("auto", "one-by-one", "vectorised")
+STACK = 16
+
+
+@dataclass(frozen=True)
+class Engine:
+    """How models are trained: one by one, or `stack` at a time; and why."""
+
+    name: str
+    stack: int | None
+    reason: str
+
+    def manifest(self) -> dict[str, Any]:
+        """What plan.json says of it."""
+        return {"engine": self.name, "stack": self.stack}
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """What is trained, how, and what is recorded of it beside the outputs."""
+
+    train_fn: Callable[..., Any]
+    engine: Engine
+    traces: bool
+    extra: Callable[..., Mapping[str, Any]] | None
+    extra_models: int
+    settings: Mapping[str, Any] | None
+
+    def job(self, records: Pool, reading: Reading, threads: int) -> ReferenceJob:
+        """All that a worker needs."""
+        return ReferenceJob(
+            self.train_fn, records, reading, self.engine.stack is not None, self.traces, self.extra, self.extra_models, threads
+        )
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Who is drawn into how many models, from which pool."""
+
+    records: int
+    models: int
+    fraction: float
+    seed: int
+    pool: str
+
+    def manifest(self) -> dict[str, Any]:
+        """What plan.json says of it."""
+        return {"models": self.models, "fraction": self.fraction, "seed": self.seed, "records": self.records}
+
+
+def checked_drawing(records: int, models: object, fraction: object, seed: object, pool: str) -> Drawing:
+    """Arguments of the plan as plain numbers; those without a plan are refused."""
+    return Drawing(*checked_arguments(records, models, fraction, seed, OWNER), pool)
+
+
+def require_arguments(train_fn: object, traces: bool, workers: object, **whole: object) -> None:
+    """A training function that can be called, and counts that are counts; `whole`: those by name."""
+    if not callable(train_fn):
+        refuse(OWNER, "train_fn", "be callable as train_fn(indices, seed)", type(train_fn).__name__)
+    for name, value in whole.items():
+        require_whole(value, OWNER, name, low=0 if name == "extra_models" else 1)
+    if workers is not None:
+        require_whole(workers, OWNER, "workers", low=1)
+    if traces and not isinstance(train_fn, TrainsMany):
+        try:
+            inspect.signature(train_fn).bind(None, None, record=None)
+        except TypeError as error:
+            rule = "take a third argument 'record' when traces=True"
+            hint = "Call record(model) before training and after each epoch."
+            raise InputError(f"{OWNER}: train_fn must {rule}; got {function_name(train_fn)} ({error}). {hint}") from error
+        except ValueError:
+            return  # a callable without a readable signature: the call itself will tell
+
+
+def require_same_records(train_fn: object, records: Pool) -> None:
+    """A Recipe holds data of its own: the rows it trains on must be those of the pool."""
+    if not isinstance(train_fn, TrainsMany):
+        return
+    count = train_fn.settings().get("records", len(records))
+    if count != len(records):
+        refuse(OWNER, "train_fn", f"hold the {len(records)} records of the pool, train before test", f"a Recipe of {count}")
+    held = getattr(train_fn, "y", None)
+    own = None if held is None else as_array(held, OWNER, "train_fn.y")
+    if own is not None and own.size == records.targets.size and not np.allclose(own.ravel(), records.targets.ravel(), rtol=1e-5):
+        refuse(OWNER, "train_fn", "hold the targets of the pool in its order, train before test", "a Recipe with others")
+
+
+def chosen_engine(train_fn: object, engine: str, stack: int) -> Engine:
+    """The engine asked for, or the fastest that this training allows."""
+    require_choice(engine, ENGINES, OWNER, "engine")
+    require_whole(stack, OWNER, "stack", low=1)
+    if engine == "one-by-one":
+        return Engine(engine, None, "")
+    reason = train_fn.vectorisable() if isinstance(train_fn, TrainsMany) else "train_fn trains one model at a time; a Recipe trains several"
+    if reason is None:
+        return Engine("vectorised", stack, "")
+    if engine == "vectorised":
+        refuse(OWNER, "engine", "be 'auto' or 'one-by-one' here", "'vectorised'", f"{reason[:1].upper()}{reason[1:].rstrip('.')}.")
+    return Engine("one-by-one", None, f"Models are trained one by one: {reason.rstrip('.')}.")

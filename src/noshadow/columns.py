@@ -20,7 +20,7 @@ class Column:
         name: in `records.parquet`. A number after `_` may follow where `numbered` is set.
         title: in tables for people.
         meaning: one sentence without a full stop. `{unit}` stands for the loss's unit,
-            `{at_level}` for the false-positive level where one is known.
+            `{at_level}` for the false-positive rate where one is known.
         unit: "share", "nats", "deviations", …; "" where a number has none.
         source: which evidence writes it.
         tasks: that have it.

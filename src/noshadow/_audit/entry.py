@@ -98,7 +98,7 @@ def audit(
             gives; where more than one may be meant they are listed and refused.
         damping: "auto" (the training's own λ if known) or λ ≥ 0 on the sum over records.
         weight_decay: of the optimiser, for mean(loss) + (wd/2)‖θ‖²; gives λ.
-        fpr: "auto" or the false-positive level of the attack in question.
+        fpr: "auto" or the false-positive rate of the attack in question.
         ids: record ids, row numbers by default. groups: a group name a training record.
             test_groups: of the test records; with both, `group_risk` says which group bears the
                 risk.

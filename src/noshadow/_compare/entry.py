@@ -39,7 +39,7 @@ def compare(before: Audit, after: Audit, *, fpr: float | str = "auto", level: fl
 
     Args:
         before: the first Audit. after: the second.
-        fpr: "auto", the larger of the two audits' levels, or a level in [1/min(n), 1) at which both
+        fpr: "auto", the larger of the two audits' rates, or a rate in [1/min(n), 1) at which both
             TNRs are read.
         level: coverage of the intervals, in (0, 1).
         seed: of the bootstrap.

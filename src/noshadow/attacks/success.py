@@ -36,7 +36,7 @@ class AttackSuccess:
             non-members].
         interval: (n, 2), binomial. d_prime: (n,). tpr: (n,) at false-positive rate `fpr`, from the
             fitted Gaussians.
-        fpr: level of `tpr`.
+        fpr: false-positive rate of `tpr`.
         thresholds: (r,) the score above which a record of that model was called a member.
         model_auc: (r,) area under the ROC curve over the records of each attacked model.
         model_tpr: (r, len(fprs)) its true-positive rate at each false-positive rate of `fprs`.

@@ -33,7 +33,7 @@ def audit(
     task: Annotated[
         TaskChoice, typer.Option("--task", help="What the model predicts; inferred where that is not a guess.")
     ] = TaskChoice.auto,
-    fpr: Annotated[float | None, typer.Option("--fpr", help="False-positive level of the attack; default max(1e-3, 1/n).")] = None,
+    fpr: Annotated[float | None, typer.Option("--fpr", help="False-positive rate of the attack; default max(1e-3, 1/n).")] = None,
     layers: Annotated[
         str, typer.Option("--layers", help="For functions: 'last' (exact), 'all', or how many last layers to score together.")
     ] = "last",

@@ -15,7 +15,7 @@ def show_comparison(
     before: Annotated[Path, typer.Argument(help="The first audit folder.")],
     after: Annotated[Path, typer.Argument(help="The second audit folder.")],
     out: Annotated[Path | None, typer.Option("--out", help="Write the comparison as one HTML file.")] = None,
-    fpr: Annotated[float | None, typer.Option("--fpr", help="Level to read both TNRs at; default the larger of the two audits'.")] = None,
+    fpr: Annotated[float | None, typer.Option("--fpr", help="Rate to read both TNRs at; default the larger of the two audits'.")] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the bootstrap.")] = 0,
     quiet: Quiet = False,
     as_json: Json = False,

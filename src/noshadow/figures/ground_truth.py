@@ -28,7 +28,7 @@ PARITY = Keys({"member": _COMPARED, "nonmember": OneOf(None, _COMPARED), "outlyi
 
 @dataclass(frozen=True)
 class MeasuredRate:
-    """True-positive rate of an attack at one false-positive level, with its interval; fractions."""
+    """True-positive rate of an attack at one false-positive rate, with its interval; fractions."""
 
     fpr: Level
     tpr: Share

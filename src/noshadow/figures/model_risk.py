@@ -14,9 +14,9 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class TnrCurve:
-    """True-negative rate of the loss attack over false-negative levels.
+    """True-negative rate of the loss attack over false-negative rates.
 
-    Each tuple holds one entry per level.
+    Each tuple holds one entry per rate.
 
     Attributes:
         levels: false-negative rates, ascending.
@@ -49,7 +49,7 @@ class ModelRisk:
     where its value is None.
 
     Attributes:
-        fpr: false-positive level of the attack in question, and the false-negative level at which
+        fpr: false-positive rate of the attack in question, and the false-negative rate at which
             `tnr` is read.
         tnr: share of non-members whose loss exceeds `threshold`.
         threshold: smallest member loss that at most a share `fpr` of member losses exceed.

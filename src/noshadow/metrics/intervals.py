@@ -155,7 +155,7 @@ def tpr_interval(
     Args:
         member_scores: (n_members,) larger = more member-like; infinities allowed.
         nonmember_scores: (n_nonmembers,) likewise.
-        fpr: level in [1/n_nonmembers, 1].
+        fpr: rate in [1/n_nonmembers, 1].
         level: coverage in (0, 1).
         resamples: ≥ 100.
         seed: of the resampling; the same seed gives the same interval.

@@ -19,7 +19,7 @@ def tpr_at_fpr(member_scores: object, nonmember_scores: object, fpr: float) -> f
     Args:
         member_scores: (n_members,) larger = more member-like; infinities allowed.
         nonmember_scores: (n_nonmembers,) likewise.
-        fpr: level in [1/n_nonmembers, 1].
+        fpr: rate in [1/n_nonmembers, 1].
 
     Returns:
         A fraction in [0, 1].

@@ -171,7 +171,10 @@ def _target(model: object, records: Pool, reading: Reading) -> _Target:
 
 @dataclass(frozen=True, eq=False)
 class _Opened:
-    """A folder of reference models, new or resumed: its manifest, its plan, the models it lacks, and notes."""
+    """A folder of reference models, new or resumed.
+
+    It holds the manifest, the tasks of the models it lacks, and notes.
+    """
 
     stored: dict[str, Any]
     tasks: list[ReferenceTask]

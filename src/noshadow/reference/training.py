@@ -1,4 +1,4 @@
-"""What `train_references` was asked for: bundles of options that are checked at the door and handed on."""
+"""What `train_references` was asked for: bundles of options, checked at the door and handed on."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -71,7 +71,10 @@ def checked_drawing(records: int, models: object, fraction: object, seed: object
 
 
 def require_arguments(train_fn: object, traces: bool, workers: object, **whole: object) -> None:
-    """A training function that can be called, and counts that are counts; `whole`: those by name."""
+    """Refuse a training function that cannot be called, and counts that are no whole numbers.
+
+    `whole` holds the counts by name.
+    """
     if not callable(train_fn):
         refuse(OWNER, "train_fn", "be callable as train_fn(indices, seed)", type(train_fn).__name__)
     for name, value in whole.items():

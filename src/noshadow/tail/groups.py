@@ -49,7 +49,7 @@ def group_risk(
         member_losses, nonmember_losses: as `model_risk`.
         member_groups: (n_members,) group or class of each member. nonmember_groups: (n_nonmembers,)
             likewise.
-        fpr: as `model_risk`. The level used is at least 10 over the members of the smallest group
+        fpr: as `model_risk`. The rate used is at least 10 over the members of the smallest group
             judged.
         level: coverage of intervals; flags at 1 − level. resamples: of the bootstrap of TNR, ≥ 100.
             seed: of it.

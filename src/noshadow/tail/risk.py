@@ -66,7 +66,7 @@ def model_risk(
         scores: record scores of the members; read by a calibration of your own that uses them. The
             shipped one does not: on data sets left out, no quantile of any score improved on the
                 losses (docs/calibration.md).
-        fpr: "auto" = max(1e-3, 1/min(n_members, n_nonmembers)), or a level in [1/min(n_members,
+        fpr: "auto" = max(1e-3, 1/min(n_members, n_nonmembers)), or a rate in [1/min(n_members,
             n_nonmembers), 1].
         reference_models: number K of reference models of the attack in question; 4 to 64 with the
             shipped calibration.

@@ -30,7 +30,11 @@ BACKENDS = ("loky", "ray", "dask")
 
 @contextmanager
 def ready_workers(options: WorkerOptions, wording: Wording) -> Iterator[ReadyWorkers]:
-    """Workers of a backend; what was started for them is shut down afterwards, and nothing else. `wording`: what messages call things."""
+    """Start or find the workers of a backend.
+
+    What was started for them is shut down afterwards, and nothing else. `wording` is what messages
+    call things.
+    """
     owner, backend, address = wording.owner, options.backend, options.address
     workers, threads = options.workers, options.threads
     require_choice(backend, BACKENDS, owner, "backend")

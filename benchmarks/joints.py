@@ -55,7 +55,7 @@ DOCS = "tests/test_findings.py::test_codes_and_docs_name_each_other"
 
 EVIDENCE, SETTLED, ENTRY, RISKS = "_audit/evidence.py", "_audit/settled.py", "_audit/entry.py", "_audit/risks.py"
 COLUMNS = "columns.py"
-TRUTH, ROWS = "reference/ground_truth.py", "reference/truth.py"
+TRUTH, ROWS = "reference/ground_truth.py", "reference/attack_list.py"
 OF_MODEL, OF_RECORDS, LIMITS = "_findings/model_checks.py", "_findings/record_checks.py", "limits.py"
 TAIL, PREDICTION = "tail/risk.py", "tail/prediction.py"
 
@@ -175,7 +175,7 @@ MUTANTS = tuple(
         (TAIL, "BELOW = (1e-3, 1e-4, 1e-5)", "BELOW = (1e-3, 1e-4)", LEVELS),
         ("tail/losses.py", "SMALLEST_AUTO_LEVEL = 1e-3", "SMALLEST_AUTO_LEVEL = 1e-2", LEVELS),
         ("tail/groups.py", "LEAST_RECORDS = 20", "LEAST_RECORDS = 19", GROUPS),
-        ("tail/groups.py", "MISSES = 10 ", "MISSES = 5 ", GROUPS),
+        ("tail/groups.py", "MISSES = 10\n", "MISSES = 5\n", GROUPS),
         # Findings, pages, comparisons
         (OF_MODEL, '{"times": 10.0}', '{"times": 20.0}', DOCS),
         (OF_MODEL, '"auc": 0.6,', '"auc": 0.7,', DOCS),
@@ -218,7 +218,7 @@ MUTANTS = tuple(
         ("metrics/tables.py", "RECALLS = ((0.01, 0.05), (0.01, 0.01), (0.05, 0.05))", "RECALLS = ((0.01, 0.05), (0.05, 0.05))", EVERY),
         (TRUTH, "[scores], seed=seed))", "[scores]))", DRAWN),
         (ROWS, '("variant", "variance", "center", "floor")', '("variant", "variance", "center")', OPTIONS),
-        (ROWS, '"gamma": options.gamma, "a": options.a', '"a": options.a', OPTIONS),
+        (ROWS, '("variant", "gamma", "a")', '("variant", "a")', OPTIONS),
         (ROWS, "gamma: float = 2.0", "gamma: float = 1.0", OPTIONS),
         (ROWS, "    a: float = 0.3", "    a: float = 0.5", OPTIONS),
         (TRUTH, "FEW_MODELS, FEW_RECORDS = 32, 1000", "FEW_MODELS, FEW_RECORDS = 30, 1000", SIZE),

@@ -159,7 +159,7 @@ def test_extrapolation_prediction_and_measurement_stand_in_the_curve(tmp_path):
     beyond = TnrCurve((1e-5, 1e-4), (0.01, 0.02), (0.005, 0.01), (0.02, 0.03))
     rate = MeasuredRate(audit.model_risk.fpr, 0.3, 0.25, 0.35)
     truth = GroundTruth(8, 200, 0.5, {}, (MeasuredAttack("LiRA", "target", 0.7, (0.6, 0.8), (rate,), 1),), (), (), 1)
-    known = {"predicted_tpr": 0.2, "predicted_tpr_interval": (0.1, 0.28), "in_calibration_domain": True, "references": 64}
+    known = {"predicted_tpr": 0.2, "predicted_tpr_interval": (0.1, 0.28), "in_calibration_domain": True, "reference_models": 64}
     risk = replace(audit.model_risk, extrapolated=beyond, **known)
     content = page(replace(audit, model_risk=risk, ground_truth=truth))
     for chart in content["curve"]:

@@ -14,6 +14,7 @@ from torch import nn
 import noshadow as ns
 from noshadow import InputError, Signals, Target, audit, audit_signals
 from noshadow._audit import audit_target, reference_columns
+from noshadow._audit.evidence import MOST_MARGIN_WORK
 from noshadow._audit.score_options import HEAD, NETWORK, ROUTES, SEQUENCES, option_names
 from noshadow.errors import HAND_ON, SCORE_OPTIONS, advice, its_place
 
@@ -48,7 +49,7 @@ def refused(match, function, *arguments, **options):
 
 def test_the_table_of_the_advice_is_that_of_the_signatures():
     assert {name for route in ROUTES for name in option_names(route)} == SCORE_OPTIONS
-    assert option_names(HEAD) == ("method", "refine", "precision", "block_size", "max_memory")
+    assert option_names(HEAD) == ("columns", "method", "refine", "precision", "block_size", "max_memory")
     assert set(option_names(NETWORK)) == {"method", "outputs", "dimension", "unvectorised", "max_memory"}
     assert option_names(SEQUENCES) == ("class_basis", "max_memory")
     for name in HAND_ON:
@@ -115,7 +116,7 @@ def test_arrays_take_options_too():
 @pytest.mark.parametrize(
     ("given", "options", "match"),
     [
-        ({"speed": 3}, {}, r"audit: score_options must name options of record_scores \(method, refine, .*\); got 'speed'\."),
+        ({"speed": 3}, {}, r"audit: score_options must name options of record_scores \(columns, method, refine, .*\); got 'speed'\."),
         ({"dimension": 64}, {}, "name options of record_scores .*; got 'dimension'"),
         ({"refine": 3}, {"layers": "all"}, r"name options of network_scores \(method, outputs, dimension, .*\); got 'refine'"),
         ({"damping": 1.0}, {}, "got 'damping'. damping is an argument of its own here."),
@@ -190,3 +191,29 @@ def test_the_command_refuses_options_in_one_sentence(run, tmp_path, given, match
     options = [part for text in given for part in ("--score-option", text)]
     code, _, err = run("audit", "handed_on:build", "--out", "a", *options, "--quiet")
     assert code == 2 and re.search(match, err) and err.count("\n") == 1
+
+
+def test_margin_leverage_of_a_large_head_is_on_request(monkeypatch):
+    rng = np.random.default_rng(0)
+    half = ns.Signals(rng.normal(size=(60, 4)), rng.normal(size=(60, 3)), rng.integers(0, 3, 60))
+    whole = ns.audit_signals(half, half, damping=0.5, progress=False)
+    # 60 records × 3 classes × 4² = 2,880: at the limit it is computed, beyond it is not.
+    monkeypatch.setattr("noshadow._audit.evidence.MOST_MARGIN_WORK", 2880)
+    assert "margin_leverage" in ns.audit_signals(half, half, damping=0.5, progress=False).records
+    monkeypatch.setattr("noshadow._audit.evidence.MOST_MARGIN_WORK", 2879)
+    left_out = ns.audit_signals(half, half, damping=0.5, progress=False)
+    assert "margin_leverage" not in left_out.records and left_out.ranked_by == "shift"
+    said = left_out.not_applicable["margin_leverage"]
+    assert said.startswith(
+        "not applicable: left out for a head of 60 records × 3 classes × 4 features; pass score_options={'columns': 'all'}"
+    )
+    asked = ns.audit_signals(half, half, damping=0.5, score_options={"columns": "all"}, progress=False)
+    assert asked.records.drop(columns="margin_leverage").equals(left_out.records)
+    np.testing.assert_array_equal(asked.records["margin_leverage"], whole.records["margin_leverage"])
+    with pytest.raises(ns.InputError, match=r"score_options\['columns'\] must be one of 'auto', 'all'; got 'some'"):
+        ns.audit_signals(half, half, score_options={"columns": "some"}, progress=False)
+
+
+def test_the_limit_of_margin_leverage_is_where_it_takes_seconds():
+    # 300,000 × 10 × 100² is beyond it, a tenth of that is not.
+    assert 300_000 * 10 * 100**2 > MOST_MARGIN_WORK > 30_000 * 10 * 100**2

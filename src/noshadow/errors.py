@@ -40,7 +40,7 @@ class NotApplicable(Exception):
 # Options of the record scores, and the functions that hand them on instead of having them: tests
 # hold both against the signatures.
 SCORE_OPTIONS = frozenset(
-    {"method", "refine", "precision", "block_size", "max_memory", "outputs", "dimension", "unvectorised", "class_basis"}
+    {"method", "refine", "precision", "block_size", "max_memory", "outputs", "dimension", "unvectorised", "class_basis", "columns"}
 )
 HAND_ON = frozenset({"audit", "audit_signals"})
 

@@ -109,7 +109,8 @@ def audit(
         output_scale: "auto"; or "logits" or "probabilities", what an nn.Module's outputs are where
             no Linear gives them. A head's own outputs are logits.
         score_options: options handed on to the function behind the record scores: of
-            `record_scores` (method, refine, precision, block_size, max_memory) for layers="last",
+            `record_scores` (columns, method, refine, precision, block_size, max_memory) for
+            layers="last",
             of `network_scores` (method, outputs, dimension, unvectorised, max_memory) for more
             layers; class_basis and max_memory for a language model. For instance {"unvectorised":
             "loop"}.

@@ -4,6 +4,7 @@ The sources are losses, record scores and predicted rates.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from noshadow import theory
 from noshadow._audit.options import Options
 from noshadow._audit.risks import classified_rates
 from noshadow._audit.settled import Settled
-from noshadow.checks import Array, DoesNotFit, NotApplicable
+from noshadow.checks import Array, DoesNotFit, NotApplicable, advice, require_choice
 from noshadow.columns import column, named
 from noshadow.outcomes import TOO_LARGE, Absent, Damping, not_applicable, uncoded
 from noshadow.results import Evidence, ModelRisk
@@ -22,6 +23,8 @@ from noshadow.scores.result import RecordScores
 RECORD_COLUMNS = named(source="scores", score=True)
 NO_ENTROPY = not_applicable("a regression predicts no class probabilities")
 UNEQUAL_WEIGHTS = not_applicable("the Gaussian theory has equal weights, and this head was trained with sample weights")
+# Records × classes × features² from which margin leverage is on request: some two seconds.
+MOST_MARGIN_WORK = 1e10
 LayeredScores = Callable[[str], RecordScores]
 
 
@@ -53,8 +56,14 @@ def scored(found: Settled, options: Options, layered: LayeredScores | None) -> R
 
 def _head_scores(found: Settled, options: Options) -> RecordScores:
     seen, train = found.seen, found.train
+    chosen = dict(options.score_options)
+    asked = chosen.pop("columns", "auto")
+    require_choice(asked, ("auto", "all"), options.owner, "score_options['columns']")
+    # Half as long again for a column that ranks nothing: on a large softmax head it is on request.
+    n, m, d = len(train), train.outputs.shape[1], 0 if train.features is None else train.features.shape[1]
+    on_request = asked == "auto" and found.task == "classification" and n * m * d**2 > MOST_MARGIN_WORK
     known = options.damping == "auto" and isinstance(seen.penalty, Damping)
-    return record_scores(
+    scores = record_scores(
         train.features,
         train.outputs,
         train.targets,
@@ -63,12 +72,17 @@ def _head_scores(found: Settled, options: Options) -> RecordScores:
         fit_intercept=seen.fit_intercept,
         penalize_intercept=seen.penalize_intercept,
         sample_weight=seen.sample_weight,
-        columns=RECORD_COLUMNS,
+        columns=[name for name in RECORD_COLUMNS if name != "margin_leverage" or not on_request],
         output_scale="auto" if found.task == "regression" else "logits",  # they are by now
         progress=options.progress,
         owner=options.owner,
-        **options.score_options,
+        **chosen,
     )
+    if not on_request:
+        return scores
+    size = f"a head of {n} records × {m} classes × {d} features"
+    left_out = not_applicable(f"left out for {size}; pass {advice(options.owner, 'columns', 'all')} for it")
+    return replace(scores, not_applicable=scores.not_applicable | {"margin_leverage": left_out})
 
 
 def score_evidence(scores: RecordScores | Absent) -> Evidence:

@@ -34,8 +34,8 @@ SETTLED = frozenset(
     }
 )
 # Of a head `outputs` are the logits; of a network it is the choice between the margin and all of
-# them.
-OPEN = {NETWORK: {"outputs"}}
+# them. Of a head `columns` is "auto" or "all".
+OPEN = {NETWORK: {"outputs"}, HEAD: {"columns"}}
 
 
 def option_names(route: str) -> tuple[str, ...]:

@@ -110,10 +110,9 @@ def audit(
             no Linear gives them. A head's own outputs are logits.
         score_options: options handed on to the function behind the record scores: of
             `record_scores` (columns, method, refine, precision, block_size, max_memory) for
-            layers="last",
-            of `network_scores` (method, outputs, dimension, unvectorised, max_memory) for more
-            layers; class_basis and max_memory for a language model. For instance {"unvectorised":
-            "loop"}.
+            layers="last", of `network_scores` (method, outputs, dimension, unvectorised,
+            max_memory) for more layers; class_basis and max_memory for a language model. For
+            instance {"unvectorised": "loop"}.
         batch_size: records per forward pass. device: where to run the model.
         progress: bars on a terminal. seed: of bootstrap intervals and of data transforms.
 

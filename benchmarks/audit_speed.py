@@ -47,8 +47,8 @@ def signals(n, unseen, d, m):
     return [ns.Signals(features[part], logits[part], labels[part]) for part in (slice(0, n), slice(n, None))]
 
 
-def audited(splits):
-    return ns.audit_signals(*splits, damping=DAMPING, progress=False)
+def audited(splits, columns="auto"):
+    return ns.audit_signals(*splits, damping=DAMPING, score_options={"columns": columns}, progress=False)
 
 
 @contextlib.contextmanager
@@ -72,13 +72,13 @@ def timed_parts():
         yield spent
 
 
-def against_the_ideal(n, unseen, d, m, repeats):
+def against_the_ideal(n, unseen, d, m, repeats, columns="auto"):
     """Best audit beside the best ideal around it; the parts are those of the best audit."""
     splits, rounds = signals(n, unseen, d, m), []
     for _ in range(repeats):
         before = ideal_seconds(n, d, m)
         with timed_parts() as spent:
-            whole, result = seconds(lambda: audited(splits))
+            whole, result = seconds(lambda: audited(splits, columns))
         after = ideal_seconds(n, d, m)
         rounds.append({"seconds": whole, "ideal_before": before, "ideal_after": after, "parts": spent})
         print(json.dumps(rounds[-1]), flush=True)
@@ -139,7 +139,7 @@ def wide(sizes):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, nothing stored: does every case run?")
-    parser.add_argument("--only", help="run one case: ideal, wide")
+    parser.add_argument("--only", help="run one case: ideal, all_columns, wide")
     parser.add_argument("--wide-child", type=int, nargs=4, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     torch.set_num_threads(THREADS)
@@ -148,7 +148,12 @@ def main():
         return
     size = (SIZE[0] // 50, SIZE[1] // 50, *SIZE[2:]) if arguments.quick else SIZE
     sizes = [(200, 50, 9, m) for *_, m in WIDE] if arguments.quick else WIDE
-    cases = {"ideal": lambda: against_the_ideal(*size, repeats=1 if arguments.quick else 3), "wide": lambda: wide(sizes)}
+    repeats = 1 if arguments.quick else 3
+    cases = {
+        "ideal": lambda: against_the_ideal(*size, repeats=repeats),
+        "all_columns": lambda: against_the_ideal(*size, repeats=repeats, columns="all"),
+        "wide": lambda: wide(sizes),
+    }
     stored = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name, case in cases.items():
         if arguments.only in (None, name):

@@ -3,7 +3,10 @@ import pytest
 import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.datasets import make_classification
+from sklearn.linear_model import SGDClassifier
 
+import noshadow as ns
 from noshadow import extrapolated_tnr, extrapolated_tpr
 from noshadow.checks import InputError, NumericalError
 from noshadow.metrics import tnr_at_fnr
@@ -128,3 +131,13 @@ def test_several_levels_at_once_are_each_as_if_alone(scale):
     losses, levels = (rng.exponential(0.2, 300), rng.exponential(0.5, 260)), (0.3, 1e-2, 1e-3, 1e-5)
     how = {"scale": scale, "resamples": 100, "level": 0.9, "seed": 4}
     assert extrapolated_tnrs(*losses, levels, **how) == [extrapolated_tnr(*losses, level, **how) for level in levels]
+
+
+def test_resamples_without_spread_have_nothing_above_them():
+    # Losses clipped at one value: the sample shows a tail, and many of its resamples hold that value alone.
+    x, y = make_classification(300, 8, n_informative=6, n_classes=3, flip_y=0.1, random_state=0)
+    model = SGDClassifier(loss="log_loss", random_state=0).fit(x[:150], y[:150])
+    curve = ns.audit(model, (x[:150], y[:150]), (x[150:], y[150:]), progress=False).model_risk.extrapolated
+    assert curve is not None and all(
+        0 <= low <= rate <= high <= 1 for low, rate, high in zip(curve.low, curve.tnr, curve.high, strict=True)
+    )

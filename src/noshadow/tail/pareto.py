@@ -72,7 +72,8 @@ class _Tails:
     def above(self, thresholds: Array) -> Array:
         """Share of the sample's population above each threshold ≥ start."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            reach = (thresholds - self.start) / self.scale
+            # A resample of equal values has no scale: nothing lies above them.
+            reach = np.where(self.scale > 0, (thresholds - self.start) / self.scale, np.inf)
             base = np.maximum(1 + self.shape * reach, 0.0)
             exponential = np.abs(self.shape) < 1e-8
             survival = np.where(exponential, np.exp(-reach), np.where(base > 0, base ** (-1 / np.where(exponential, 1, self.shape)), 0.0))

@@ -268,7 +268,10 @@ def percent(share):
 def quoting(text):
     figures = quoted_figures()
     return re.sub(
-        r"<!-- figure:(\w+) -->.*?<!-- /figure -->", lambda match: f"<!-- figure:{match[1]} -->{figures[match[1]]}<!-- /figure -->", text
+        r"<!-- figure:(\w+) -->.*?<!-- /figure -->",
+        lambda match: f"<!-- figure:{match[1]} -->{figures[match[1]]}<!-- /figure -->",
+        text,
+        flags=re.DOTALL,  # a figure may stand across two lines of a page
     )
 
 

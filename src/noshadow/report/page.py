@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from noshadow.checks import Array, refuse
-from noshadow.limits import FEW_MEMBERS
+from noshadow.limits import FAR_FROM_MINIMUM, FEW_MEMBERS
 from noshadow.metrics import error_budget
 from noshadow.outcomes import not_applicable
 from noshadow.report.charts import NARROW, WIDE, curve_chart, loss_bins, loss_chart
@@ -226,7 +226,7 @@ def _diagnostics(scores: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return shown_numbers | {
         "damping_source": sentence(str(scores.get("damping_source", "not recorded"))),
         "precision": str(scores.get("precision", "not recorded")),
-        "at_minimum": stationarity is not None and stationarity < 1,
+        "at_minimum": stationarity is not None and stationarity < FAR_FROM_MINIMUM,
         "layers": list(scores.get("layers", ["last"])),
         "parameters": number(scores["parameters"]) if scores.get("parameters") is not None else "not recorded",
         "method": str(scores.get("method", "exact")),

@@ -75,9 +75,8 @@ class Audit:
         """The audit with what further sources say about its records.
 
         What a source wrote before is replaced: its columns, absences, notes and stamp. Records are
-            then ranked anew, by the
-        first column of `noshadow.columns.ranking_order` that is there, and the findings are drawn
-        anew.
+        then ranked anew, by the first column of the registry's ranking order that is there, and the
+        findings are drawn anew.
 
         Args:
             evidence: columns of one source each, in the order of `records`.

@@ -16,11 +16,13 @@ from sklearn.metrics import roc_auc_score
 import noshadow as ns
 from noshadow._audit import reference_columns
 from noshadow.checks import InputError
+from noshadow.columns import column, named
 from noshadow.losses import record_margins
 from noshadow.reference import load_references, rmia_probabilities, train_references
-from noshadow.reference.attack_list import AttackOptions
-from noshadow.reference.ground_truth import audited_rows, ground_truth, with_ground_truth
+from noshadow.reference.attack_list import ATTACKS, EVERY_MODEL, AttackOptions, Scene
+from noshadow.reference.ground_truth import SOURCE, audited_rows, ground_truth, with_ground_truth
 from noshadow.reference.rmia_probabilities import probabilities_of, reference_probabilities
+from noshadow.reference.truth import record_truth
 from noshadow.results import GroundTruth
 from noshadow.storage import safetensors_files
 from noshadow.storage.safetensors_files import write_safetensors
@@ -309,3 +311,19 @@ def test_a_model_that_was_replaced_after_loading_is_read_anew(digits, tmp_path):
     path.write_bytes(b"torn")
     with pytest.raises(InputError, match="folder must be as it was loaded"):
         references.model(0)
+
+
+def test_an_attack_writes_the_columns_that_its_entry_names(digits):
+    scene = Scene(digits[1], AttackOptions())
+    for attack in ATTACKS:
+        found = attack.over_models(scene, EVERY_MODEL)
+        assert tuple(found.columns) == attack.columns
+        assert all(column(name) is not None and column(name).source == SOURCE for name in attack.columns)
+    written = {name for attack in ATTACKS for name in attack.columns}
+    assert {*written, "memorization"} == set(named(source=SOURCE))
+
+
+def test_a_choice_that_one_attack_settled_is_not_handed_to_another(digits):
+    truth = record_truth(digits[1], AttackOptions(shokri=False), levels=(), progress=False)
+    assert truth.scene.settled["LiRA"] == {"variance": "global"} and truth.scene.settled["RMIA"] == {}
+    assert truth.not_applicable["shokri_success"] == "not available: it was not asked for"

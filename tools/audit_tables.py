@@ -40,6 +40,6 @@ def _wide_lines(case):
         need = row["record_scores"].partition("needs ")[2].partition(",")[0]
         lines.append(
             f"| {row['m']:,} | {row['d']} | {row['n']:,} | {row['unseen']:,} | {row['seconds']:.0f} | {row['input_bytes'] / 1e9:.1f} "
-            f"| {row['peak_bytes_above_inputs'] / 1e9:.1f} | not applicable: {need} | {row['auc']:.3f} |"
+            f"| {row['peak_bytes_above_inputs'] / 1e9:.1f} | do not fit: {need} | {row['auc']:.3f} |"
         )
     return [*lines, ""]

@@ -44,7 +44,7 @@ def scored(found: Settled, options: Options, layered: LayeredScores | None) -> R
     if layered is not None:
         return layered(found.task)
     if found.seen.not_applicable is not None:
-        options.without_scores(found.seen.not_applicable)
+        options.refuse_score_options(found.seen.not_applicable)
         return not_applicable(found.seen.not_applicable)
     try:
         return _head_scores(found, options)
@@ -118,10 +118,7 @@ def rate_evidence(found: Settled, options: Options, scores: RecordScores | Absen
 
 
 def _gaussian_rates(scores: RecordScores, residuals: Array, fpr: float | str) -> tuple[dict[str, Array], dict[str, str]]:
-    """Plug in the TPR of the loss-threshold attack on each record, where n − dof > 2 holds.
-
-    The theory needs that condition.
-    """
+    """Plug-in TPR of the loss-threshold attack on each record; the theory needs n − dof > 2."""
     n, q = residuals.shape
     # n records resolve no rate below 1/n.
     level = max(1e-3, 1 / n) if isinstance(fpr, str) else fpr

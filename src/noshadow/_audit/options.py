@@ -47,7 +47,7 @@ class Options:
         """How rates are measured: their level and the seed of their intervals."""
         return {"fpr": self.fpr, "seed": self.seed}
 
-    def without_scores(self, reason: str) -> None:
+    def refuse_score_options(self, reason: str) -> None:
         """Refuse options for scores that do not exist.
 
         So nothing that was asked for vanishes silently.

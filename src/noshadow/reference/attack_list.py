@@ -41,7 +41,8 @@ class Scene:
     Attributes:
         references: a complete set. options: the attacks' choices.
         levels: false-positive rates at which each attacked model's TPR is measured.
-        settled: choices that a first run settled for all later ones, e.g. LiRA's variance.
+        settled: attack → choices that its first run settled for all later ones, e.g. LiRA's
+            variance.
         kept: what several attacks share and one of them computed.
     """
 
@@ -49,7 +50,7 @@ class Scene:
     options: AttackOptions
     levels: Sequence[float] = ()
     progress: bool = False
-    settled: dict[str, Any] = field(default_factory=dict)
+    settled: dict[str, dict[str, Any]] = field(default_factory=dict)
     kept: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -82,7 +83,7 @@ class Attack:
     """One attack, as functions of a scene.
 
     Attributes:
-        name: as pages show it.
+        name: as pages show it. columns: what it writes into the record table.
         over_models: (scene, rows of the models) → what it found; `Absent` where it does not apply.
         on_target: scene → (n,) score of every record of the pool under the target.
         of_some_models: whether it is measured again with a part of the models, for the noise
@@ -91,6 +92,7 @@ class Attack:
     """
 
     name: str
+    columns: tuple[str, ...]
     over_models: Callable[[Scene, slice], OverModels | Absent]
     on_target: Callable[[Scene], Array]
     of_some_models: bool = False
@@ -99,7 +101,7 @@ class Attack:
 
 def _lira_settings(scene: Scene) -> dict[str, Any]:
     chosen = {name: getattr(scene.options, name) for name in ("variant", "variance", "center", "floor")}
-    return chosen | scene.settled
+    return chosen | scene.settled.get("LiRA", {})
 
 
 def _lira_over_models(scene: Scene, rows: slice) -> OverModels:
@@ -213,8 +215,8 @@ def _shokri_on_target(scene: Scene) -> Array:
 
 
 ATTACKS = (
-    Attack("LiRA", _lira_over_models, _lira_on_target, of_some_models=True, choices=_lira_choices),
-    Attack("RMIA", _rmia_over_models, _rmia_on_target, of_some_models=True, choices=_rmia_choices),
-    Attack("LOSS", _loss_over_models, _loss_on_target),
-    Attack("Shokri", _shokri_over_models, _shokri_on_target),
+    Attack("LiRA", ("lira_success", "lira_d", "lira_tpr"), _lira_over_models, _lira_on_target, of_some_models=True, choices=_lira_choices),
+    Attack("RMIA", ("rmia_success",), _rmia_over_models, _rmia_on_target, of_some_models=True, choices=_rmia_choices),
+    Attack("LOSS", ("out_loss",), _loss_over_models, _loss_on_target),
+    Attack("Shokri", ("shokri_success",), _shokri_over_models, _shokri_on_target),
 )

@@ -54,12 +54,14 @@ def record_truth(references: References, options: AttackOptions, *, levels: Sequ
     results = {attack.name: attack.over_models(scene, EVERY_MODEL) for attack in ATTACKS}
     found = {name: result for name, result in results.items() if isinstance(result, OverModels)}
     columns = {name: values for result in found.values() for name, values in result.columns.items()}
-    absent: dict[str, str] = {f"{name.lower()}_success": why for name, why in results.items() if isinstance(why, Absent)}
+    absent: dict[str, str] = {
+        column: why for attack in ATTACKS for column in attack.columns if isinstance(why := results[attack.name], Absent)
+    }
     if references.task == "regression":
         absent["memorization"] = not_applicable("a regression has no correct class")
     else:
         columns["memorization"] = memorization(references.correct, references.membership).estimate
-    scene.settled.update({name: value for result in found.values() for name, value in result.settled.items()})
+    scene.settled.update({name: result.settled for name, result in found.items()})
     middle, audited = references.plan.models // 2, audited_models(references)
     part = partial(_of_some_models, replace(scene, levels=(), progress=False), absent)
     halves = [part(slice(*rows), "noise ceiling") for rows in ((0, middle), (middle, None))]

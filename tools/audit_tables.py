@@ -31,7 +31,7 @@ def _ideal_lines(case, every):
 def _wide_lines(case):
     lines = [
         "Heads too wide for record scores keep the rest of their audit, one process a size. Memory above the inputs; what the record scores would need (EK-FAC) is what the audit's own",
-        "reason says. Seconds are wall time beside other work on the same cores and read high.",
+        "reason says. Seconds are wall time; other work shared the cores for a part of the run.",
         "",
         "| classes | d | training records | test records | seconds | inputs, GB | peak above inputs, GB | record scores | loss AUC |",
         "|---|---|---|---|---|---|---|---|---|",

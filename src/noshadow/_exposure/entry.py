@@ -9,7 +9,7 @@ from noshadow._exposure.basis import Basis, basis_of
 from noshadow._exposure.inputs import Given, given
 from noshadow._exposure.mixed_model import Fitted, fitted_model
 from noshadow._exposure.posterior import Posterior, coefficient_variance, expected_levels, posterior_of
-from noshadow._exposure.result import Exposure, shares
+from noshadow._exposure.result import Exposure, State, shares
 from noshadow._exposure.spread import LEAST_RECORDS, Spreads, spreads_of
 from noshadow._exposure.sufficient import Sides, sides_of, sums_of
 from noshadow.checks import Array, whole_seed
@@ -151,7 +151,8 @@ def _weighed(arguments: Given) -> Exposure:
         )
     weights = shares(_parts(basis, fitted.coefficients[1], posterior))
     notes = arguments.notes + tuple(f"Covariate {name!r} does not vary and says nothing." for name in basis.left_out)
-    return _answer(arguments, posterior, spreads, sizes, weights, notes)
+    found = _answer(arguments, posterior, spreads, sizes, weights, notes)
+    return replace(found, state=State(sides.counts, slopes, spreads.free))
 
 
 def _variance_of_variances(sides: Sides, expected: Array, fitted: Fitted, slopes: Array, spreads: Spreads, at: Posterior) -> Array:

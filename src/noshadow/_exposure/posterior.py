@@ -70,6 +70,21 @@ def posterior_of(sides: Sides, expected: Array, slopes: Array, variances: Array)
     return Posterior(np.stack([f + a, f + a + g + b]), g + b, p / determinant, b, np.stack(of_b), second)
 
 
+def slope_variance(counts: Array, slopes: Array, variances: Array) -> Array:
+    """Posterior variance (n,) of b alone, for given numbers of models on each side.
+
+    The last element of C = (T⁻¹ + ZᵀWZ)⁻¹, as in `posterior_of`.
+
+    Args:
+        counts, variances: (2, n), OUT first. slopes: (2, 2) T.
+    """
+    out, inside = counts / variances
+    inverse = np.linalg.inv(slopes + 1e-10 * np.trace(slopes) * np.eye(2))
+    p, q, s = inverse[0, 0] + out + inside, inverse[0, 1] + inside, inverse[1, 1] + inside
+    found: Array = p / (p * s - q * q)
+    return found
+
+
 def coefficient_variance(basis: Basis, fitted: Fitted, gains: Array) -> Array:
     """Variance (n,) that the uncertainty of f and g adds to the separation.
 

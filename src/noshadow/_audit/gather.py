@@ -73,7 +73,7 @@ def audit_view(
     stands in for the last layer's.
     """
     found = settled(seen, options, given)
-    traces = trace_evidence(given.loss_traces, found.train.ids, found.losses[0], found.targets, found.task, options.owner)
+    traces = trace_evidence(given.loss_traces, found.train.ids, found.losses, found.targets, found.task, options.owner)
     started = time.perf_counter()
     scores = scored(found, options, layered_scores)
     scoring = time.perf_counter() - started

@@ -75,7 +75,7 @@ def _state(model: nn.Module, owner: str) -> dict[str, Tensor]:
     other = next((name for name, value in state.items() if not isinstance(value, Tensor)), None)
     if other is not None:
         got = f"{other!r} of type {type(state[other]).__name__}"
-        refuse(owner, "model", "have a state dict of tensors where a checkpoint is kept", got, "Leave checkpoint= out.")
+        refuse(owner, "model", "have a state dict of tensors where a checkpoint is kept", got, "Build LossTraces without a checkpoint.")
     return {
         name: value.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
         for name, value in state.items()

@@ -186,7 +186,7 @@ class LossTraces:
         """
         owner = "LossTraces.append"
         if self._checkpoint is not None and not self._checkpoint.exists():
-            hint = "Leave checkpoint= out and keep the state at best_epoch yourself."
+            hint = "Build LossTraces without a checkpoint, and keep the best state yourself."
             refuse(owner, "checkpoint", "be there already where losses are appended, for no model is seen", f"'{self._checkpoint}'", hint)
         unseen = None if test_losses is None else as_array(test_losses, owner, "test_losses")
         self._add(as_array(losses, owner, "losses"), unseen, owner)
@@ -237,7 +237,7 @@ class LossTraces:
         asked = self._settings
         if self._checkpoint is not None:
             got = f"{type(model).__name__}, which has no state dict of tensors"
-            refuse(asked.owner, "model", "be an nn.Module where a checkpoint is kept", got, "Leave checkpoint= out.")
+            refuse(asked.owner, "model", "be an nn.Module where a checkpoint is kept", got, "Build LossTraces without a checkpoint.")
         how: dict[str, Any] = {"layer": asked.layer, "output": asked.output, "device": asked.device, "owner": asked.owner}
         seen = view(model, self._data, self._test, task=self._task, progress=False, **how)
         splits = [seen.train] if self._test is None else [seen.train, seen.test]

@@ -55,7 +55,7 @@ def audit(
         ),
     ] = "auto",
     loss_traces: Annotated[
-        Path | None, typer.Option("--loss-traces", exists=True, dir_okay=False, help="File of LossTraces.save; adds lt_iqr.")
+        Path | None, typer.Option("--loss-traces", exists=True, dir_okay=False, help="File of LossTraces.save; adds lt_iqr and early_loss.")
     ] = None,
     score_option: Annotated[
         list[str] | None,

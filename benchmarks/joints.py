@@ -52,8 +52,14 @@ PARITY = "test_a_target_is_unlike_its_references_beyond_four_deviations_of_a_hun
 WITHIN = "test_a_target_within_the_range_of_its_references_is_like_them"
 SHARED = "tests/test_findings.py::test_limits_agree_with_those_that_functions_warn_by"
 DOCS = "tests/test_findings.py::test_codes_and_docs_name_each_other"
+TRACED = "tests/test_early_loss.py::test_it_is_the_mean_of_the_losses_by_hand_up_to_the_lowest_mean_of_unseen_ones"
+TRACED_IDS = "tests/test_early_loss.py::test_records_are_matched_by_id"
+KEPT = "tests/test_loss_traces_unseen.py::test_the_kept_checkpoint_is_the_state_of_the_best_recording"
+RESUMED = "tests/test_loss_traces_unseen.py::test_a_resumed_training_replaces_the_checkpoint_by_a_lower_loss_only"
+LIMIT = "tests/test_findings.py::test_a_figure_at_its_limit_passes"
 
 EVIDENCE, SETTLED, ENTRY, RISKS = "_audit/evidence.py", "_audit/settled.py", "_audit/entry.py", "_audit/risks.py"
+ARRAYS = "_audit/arrays.py"
 COLUMNS = "columns.py"
 TRUTH, ROWS = "reference/ground_truth.py", "reference/attack_list.py"
 OF_MODEL, OF_RECORDS, LIMITS = "_findings/model_checks.py", "_findings/record_checks.py", "limits.py"
@@ -71,8 +77,8 @@ MUTANTS = tuple(
         (EVIDENCE, "        fit_intercept=seen.fit_intercept,\n", "", HEAD),
         (EVIDENCE, "        penalize_intercept=seen.penalize_intercept,\n", "", HEAD),
         (EVIDENCE, "        sample_weight=seen.sample_weight,\n", "", HEAD),
-        (ENTRY, "        fit_intercept=fit_intercept,\n", "        fit_intercept=True,\n", HEAD),
-        (ENTRY, "        penalize_intercept=penalize_intercept,\n", "        penalize_intercept=True,\n", HEAD),
+        (ARRAYS, "            fit_intercept=fit_intercept,\n", "            fit_intercept=True,\n", HEAD),
+        (ARRAYS, "            penalize_intercept=penalize_intercept,\n", "            penalize_intercept=True,\n", HEAD),
         (ENTRY, '{"layers": layers, "damping"', '{"damping"', LAYERS),
         (ENTRY, '"damping": damping, "sample_weight"', '"sample_weight"', LAYERS),
         (ENTRY, '        "weight_decay": weight_decay,\n        "layer"', '        "layer"', LAYERS),
@@ -210,9 +216,20 @@ MUTANTS = tuple(
         ("cli/audits.py", '"fit_intercept": intercept, ', "", COMMAND),
         ("cli/gating.py", "value <= limit", "value < limit", COMMAND),
         ("cli/audits.py", '"tnr": max_tnr, "auc": max_auc', '"tnr": max_auc, "auc": max_tnr', COMMAND),
+        # Loss traces
+        ("_audit/tracing.py", "early_loss(ordered, given.best)", "early_loss(given.losses, given.best)", TRACED_IDS),
+        ("_audit/tracing.py", "early_loss(ordered, given.best)", "early_loss(ordered, ordered.shape[1] - 1)", TRACED),
+        ("traces/recorder.py", "or loss < self._kept", "or loss > self._kept", KEPT),
+        ("traces/recorder.py", "            self._kept = kept_loss(path, owner)\n", "            pass\n", RESUMED),
+        ("_findings/trust_checks.py", 'limits={"share": 0.05}', 'limits={"share": 0.0500001}', LIMIT),
         # Reference models and the ground truth
         (TRUTH, "SCORES = named(score=True)", 'SCORES = named(score=True, source="scores")', EVERY),
-        (COLUMNS, '"traces",\n        unit="nats",\n        score=True,', '"traces",\n        unit="nats",', EVERY),
+        (
+            COLUMNS,
+            '"traces",\n        unit="nats",\n        score=True,\n        page',
+            '"traces",\n        unit="nats",\n        page',
+            EVERY,
+        ),
         (COLUMNS, 'kind="share",\n        score=True,', 'kind="share",', EVERY),
         (TRUTH, "RANKED_TRUTHS = named(truth=True)", "RANKED_TRUTHS = named(truth=True)[:3]", EVERY),
         ("metrics/tables.py", "RECALLS = ((0.01, 0.05), (0.01, 0.01), (0.05, 0.05))", "RECALLS = ((0.01, 0.05), (0.05, 0.05))", EVERY),

@@ -52,8 +52,8 @@ def audit_language_model(
 
     The record table holds id, group, tokens (scored), loss (mean negative log-likelihood per token,
     nats), gradient_norm, leverage and influence over the output head, `lt_iqr` when traces were
-    given, and the rank by influence. Where the head cannot be read or is too large, the losses
-    remain and nothing is ranked.
+    given (and `early_loss` with those of unseen sequences), and the rank by influence. Where the
+    head cannot be read or is too large, the losses remain and nothing is ranked.
     """
     owner, started = options.owner, time.perf_counter()
     reading: dict[str, Any] = {"batch_size": batch_size, "device": device, "progress": options.progress, "owner": owner}
@@ -65,7 +65,7 @@ def audit_language_model(
     losses = (members.loss, np.empty(0) if others is None else others.loss)
     identity = _identity(members, given, owner)
     test_names = group_names(given.test_groups, len(losses[1]), owner, "test_groups").get("group")
-    traces = trace_evidence(given.loss_traces, identity["id"], members.loss, None, TASK, owner)
+    traces = trace_evidence(given.loss_traces, identity["id"], losses, None, TASK, owner)
     read = time.perf_counter()
     scores = _scores(head, options)
     held = None if isinstance(scores, Absent) else scores
@@ -104,7 +104,10 @@ def require_language_arguments(options: Options, **given: tuple[object, object])
     for name, (value, default) in asked.items():
         if value is not default and not (isinstance(value, str) and value == default):
             got = repr(value) if isinstance(value, (str, int, float)) else type(value).__name__
-            refuse(options.owner, name, "be left out for a language model, whose records are sequences scored by its output head", got)
+            hint = "It serves classifiers and regressions so far." if name in ("checkpoint", "out_of_fold", "base") else ""
+            refuse(
+                options.owner, name, "be left out for a language model, whose records are sequences scored by its output head", got, hint
+            )
 
 
 def _length(data: object) -> int | None:

@@ -18,6 +18,7 @@ from noshadow.losses import hard_labels
 from noshadow.metrics import agreement_table, noise_ceiling
 from noshadow.outcomes import Absent, not_applicable
 from noshadow.reference.attack_list import ATTACKS, AttackOptions
+from noshadow.reference.plan import BALANCED_FROM
 from noshadow.reference.store import References
 from noshadow.reference.target_attacks import attacks_on_references, attacks_on_target, resolved_levels
 from noshadow.reference.truth import RecordTruth, audited_models, record_truth
@@ -63,6 +64,7 @@ def ground_truth(
     Cost: O(rn) for each attack, O(folds·r·n·m) for Shokri; memory O(n) beside the memory-mapped
         signals.
     """
+    _require_attackable(references)
     chosen = options or AttackOptions()
     levels = resolved_levels(references, fpr)
     rows, doubts = (None, ()) if audit is None else audited_rows(audit, references)
@@ -91,6 +93,15 @@ def ground_truth(
         provenance=references.stamp() | {"noshadow": versions_of("noshadow")["noshadow"]},
     )
     return found, pd.DataFrame({"id": references.ids, "member": references.member} | truth.columns)
+
+
+def _require_attackable(references: References) -> None:
+    """Refuse sets in which attacks cannot set each model against the others, record by record."""
+    models, folded = references.plan.models, "design" in references.describe["plan"]
+    if folded or models < BALANCED_FROM:
+        got = f"{models} models, each without one fold of the training records" if folded else f"{models}"
+        hint = "Train some with train_references(…, models=64) (noshadow reference train)."
+        refuse("ground_truth", "references", f"hold at least {BALANCED_FROM} models on random parts of all records", got, hint)
 
 
 def with_ground_truth(audit: Audit, references: References, **options: Any) -> Audit:

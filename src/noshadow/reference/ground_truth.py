@@ -13,7 +13,7 @@ import pandas as pd
 from noshadow.arguments import PROGRESS
 from noshadow.checks import Array, refuse
 from noshadow.columns import named
-from noshadow.joins import Held, held_by, join, loss_floor, require_agreement
+from noshadow.joins import Held, Join, held_by, join, loss_floor, require_agreement
 from noshadow.losses import hard_labels
 from noshadow.metrics import agreement_table, noise_ceiling
 from noshadow.outcomes import Absent, not_applicable
@@ -131,6 +131,26 @@ def audited_rows(audit: Audit, references: References) -> tuple[Array, tuple[str
     expected, given = references.weights_sha256, audit.provenance.get("hashes", {}).get("weights")
     if expected and given and expected != given:
         refuse(owner, "audit", "be of the model these references were trained for", f"weights {given[:12]}, not {expected[:12]}")
+    ours = held_by(audit.records, losses=True)
+    found, members, unknown = joined_members(references, ours, owner)
+    if unknown:
+        refuse(owner, "audit", f"hold the {len(members)} training records of the reference set", unknown, "Give both the same ids.")
+    hint = "Are the rows in another order? Audit the model on the data that the references were trained on, or give both the same ids."
+    notes = require_agreement(found, owner, "audit", "the reference set's target", hint)
+    return members[found.second], notes
+
+
+def joined_members(references: References, ours: Held, owner: str) -> tuple[Join, Array, str]:
+    """Join records with the training records of the target of a reference set.
+
+    Args:
+        references: the set. ours: what an audit says about its records. owner: the function named
+            in error messages.
+
+    Returns:
+        The join; the rows of the target's training records in the pool; and, where the two do not
+        name the same records, what is different in words, else nothing.
+    """
     members = np.flatnonzero(references.member)
     targets = references.targets[members]
     theirs = Held(
@@ -138,15 +158,12 @@ def audited_rows(audit: Audit, references: References) -> tuple[Array, tuple[str
         hard_labels(targets) if references.task == "classification" else targets,
         None if references.target is None else np.asarray(references.target.loss)[members],
     )
-    ours = held_by(audit.records, losses=True)
     found = join(ours, theirs, owner, floor=loss_floor(targets, references.task))
     unknown = np.delete(ours.ids, found.first)
-    if len(unknown) or len(ours.ids) != len(members):
-        got = f"{len(ours.ids)} records, {len(unknown)} of them unknown there" + (f" (the first: '{unknown[0]}')" if len(unknown) else "")
-        refuse(owner, "audit", f"hold the {len(members)} training records of the reference set", got, "Give both the same ids.")
-    hint = "Are the rows in another order? Audit the model on the data that the references were trained on, or give both the same ids."
-    notes = require_agreement(found, owner, "audit", "the reference set's target", hint)
-    return members[found.second], notes
+    if not len(unknown) and len(ours.ids) == len(members):
+        return found, members, ""
+    first = f" (the first: '{unknown[0]}')" if len(unknown) else ""
+    return found, members, f"{len(ours.ids)} records, {len(unknown)} of them unknown there{first}"
 
 
 def _agreement(

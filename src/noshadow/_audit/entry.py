@@ -9,6 +9,8 @@ from noshadow._audit.gather import audit_view
 from noshadow._audit.language import audit_language_model, require_language_arguments
 from noshadow._audit.notes import deeper_notes
 from noshadow._audit.options import GivenColumns, Options
+from noshadow._audit.out_of_fold import out_of_fold_source
+from noshadow._audit.output_files import given_outputs
 from noshadow._audit.scale import in_logits, model_in_logits
 from noshadow._audit.score_options import HEAD, NETWORK, SEQUENCES, checked_score_options, joined_options
 from noshadow.arguments import BATCH_SIZE, PROGRESS
@@ -52,6 +54,7 @@ class Target:
     output: str | int = "auto"
     output_scale: str = "auto"
     score_options: Mapping[str, Any] | None = None
+    out_of_fold: object = None
 
 
 def audit(
@@ -73,6 +76,7 @@ def audit(
     sample_weight: object = None,
     output_scale: str = "auto",
     score_options: Mapping[str, Any] | None = None,
+    out_of_fold: object = None,
     batch_size: int = BATCH_SIZE,
     device: object = None,
     progress: bool = PROGRESS,
@@ -113,6 +117,11 @@ def audit(
             layers="last", of `network_scores` (method, outputs, dimension, unvectorised,
             max_memory) for more layers; class_basis and max_memory for a language model. For
             instance {"unvectorised": "loop"}.
+        out_of_fold: (n,) or (n, m) outputs on the training records, each of a model that was not
+            trained on the record: what `cross_val_predict` gives (probabilities, logits or
+            predictions, in the order of `train`), or the path of a .npy, .npz, .csv or .parquet
+            file with them, whose ids are matched where it has any. Adds `out_of_fold_loss` and
+            ranks by `exposure_score`.
         batch_size: records per forward pass. device: where to run the model.
         progress: bars on a terminal. seed: of bootstrap intervals and of data transforms.
 
@@ -146,6 +155,7 @@ def audit(
     if layers != "last" and form in (None, "table"):
         refuse("audit", "layers", "be 'last' for a model that is no nn.Module", repr(layers), "Its last layer is scored exactly.")
     given = GivenColumns(ids, groups, test_groups, given_traces(loss_traces, "audit"))
+    folds_out = given_outputs(out_of_fold, "audit", "out_of_fold")
     if form == "sequences":
         require_language_arguments(
             options,
@@ -153,6 +163,7 @@ def audit(
             output=(output, "auto"),
             sample_weight=(sample_weight, None),
             output_scale=(output_scale, "auto"),
+            out_of_fold=(out_of_fold, None),
         )
         return audit_language_model(model, train, test, options, given, batch_size=batch_size, device=device)
     started = time.perf_counter()
@@ -188,6 +199,7 @@ def audit(
         given,
         signal_seconds=signal_seconds,
         layered_scores=None if layers == "last" else layered,
+        sources=out_of_fold_source(folds_out, options),
     )
     return replace(found, notes=found.notes + deeper_notes(model, found.task, layers))
 
@@ -210,6 +222,7 @@ def audit_signals(
     output_scale: str = "auto",
     family: str = "auto",
     score_options: Mapping[str, Any] | None = None,
+    out_of_fold: object = None,
     progress: bool = PROGRESS,
     seed: int = 0,
 ) -> Audit:
@@ -233,6 +246,7 @@ def audit_signals(
     handed_on = checked_score_options(score_options, HEAD, owner)
     options = Options(task, damping, weight_decay, fpr, seed, progress, owner, output_scale=output_scale, score_options=handed_on)
     given = GivenColumns(ids, groups, test_groups, given_traces(loss_traces, owner))
+    folds_out = given_outputs(out_of_fold, owner, "out_of_fold")
     for name, split in (("train", train), ("test", test)):
         if not isinstance(split, Signals):
             refuse(owner, name, "be Signals", type(split).__name__, "Build it with ns.Signals(features, outputs, targets).")
@@ -258,7 +272,7 @@ def audit_signals(
         | ({} if family == "auto" else {"family": family}),
     )
     seen = in_logits(seen, output_scale, owner)
-    return audit_view(seen, options, given, signal_seconds=0.0)
+    return audit_view(seen, options, given, signal_seconds=0.0, sources=out_of_fold_source(folds_out, options))
 
 
 def audit_target(target: Target, **options: Any) -> Audit:
@@ -275,8 +289,9 @@ def audit_target(target: Target, **options: Any) -> Audit:
         elif asked not in (open_value, stated[name]):
             refuse("audit", name, f"agree with the Target's {stated[name]!r}", repr(asked), "Leave one of the two out.")
     stated["score_options"] = joined_options(target.score_options, options.pop("score_options", None), "audit")
-    traces = options.pop("loss_traces", None)
-    if traces is not None and stated["loss_traces"] is not None:
-        refuse("audit", "loss_traces", "come from one place", f"'{traces}' beside those of the Target", "Leave one of the two out.")
-    stated["loss_traces"] = stated["loss_traces"] if traces is None else traces
+    for name in ("loss_traces", "out_of_fold"):
+        asked, held = options.pop(name, None), getattr(target, name)
+        if asked is not None and held is not None:
+            refuse("audit", name, "come from one place", f"'{asked}' beside those of the Target", "Leave one of the two out.")
+        stated[name] = held if asked is None else asked
     return audit(target.model, target.train, target.test, **stated, **options)

@@ -208,6 +208,15 @@ COLUMNS = (
         page=10,
     ),
     Column(
+        "fold_loss",
+        "loss without its fold",
+        "how wrong the model that was trained without the record's fold is about it, in {unit}",
+        "folds",
+        unit="nats",
+        tasks=_LAST_LAYER,
+        score=True,
+    ),
+    Column(
         "exposure_score",
         "exposure score",
         "all evidence about the record weighed together, for the order of the records alone",

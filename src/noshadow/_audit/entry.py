@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from noshadow._audit.gather import audit_view
@@ -13,6 +14,8 @@ from noshadow._audit.out_of_fold import out_of_fold_source
 from noshadow._audit.output_files import given_outputs
 from noshadow._audit.scale import in_logits, model_in_logits
 from noshadow._audit.score_options import HEAD, NETWORK, SEQUENCES, checked_score_options, joined_options
+from noshadow._audit.trained_sources import Subject, trained_sources
+from noshadow._audit.trainings import checked_trainings
 from noshadow.arguments import BATCH_SIZE, PROGRESS
 from noshadow.checks import (
     refuse,
@@ -37,8 +40,8 @@ class Target:
 
     It holds a model, its data and how it was trained.
 
-    Attributes: as the arguments of `audit`; `train_fn(indices, seed) -> model` is for reference
-        models.
+    Attributes: as the arguments of `audit`; `train_fn(indices, seed) -> model` is for `noshadow
+        reference train`, too.
     """
 
     model: object
@@ -55,6 +58,12 @@ class Target:
     output_scale: str = "auto"
     score_options: Mapping[str, Any] | None = None
     out_of_fold: object = None
+    folds: int | None = None
+    reference_models: int | str | Path | None = None
+    short_references: int | None = None
+    stop: float | int | None = None
+    work: str | Path | None = None
+    training_options: Mapping[str, Any] | None = None
 
 
 def audit(
@@ -77,6 +86,13 @@ def audit(
     output_scale: str = "auto",
     score_options: Mapping[str, Any] | None = None,
     out_of_fold: object = None,
+    folds: int | None = None,
+    reference_models: int | str | Path | None = None,
+    short_references: int | None = None,
+    stop: float | int | None = None,
+    train_fn: Callable[..., Any] | None = None,
+    work: str | Path | None = None,
+    training_options: Mapping[str, Any] | None = None,
     batch_size: int = BATCH_SIZE,
     device: object = None,
     progress: bool = PROGRESS,
@@ -122,6 +138,24 @@ def audit(
             predictions, in the order of `train`), or the path of a .npy, .npz, .csv or .parquet
             file with them, whose ids are matched where it has any. Adds `out_of_fold_loss` and
             ranks by `exposure_score`.
+        folds: k ≥ 2: k models are trained, each on the training records without one of k folds.
+            Adds `fold_loss`. Price: k − 1 trainings.
+        reference_models: K ≥ 1: K models are trained on random halves of train and test (two and
+            three independently of each other, more balanced); or the folder of such a set, made by
+            `train_references` for this model, with any number of models. Price: about K trainings.
+        short_references: K ≥ 1: K models on random halves, each stopped early (`stop`). Price: that
+            share of K trainings.
+        stop: where short references stop: a share of the training (above 0 and below 1) or, where
+            train_fn is a Recipe or loss_traces are given, an epoch; None: at the epoch with the
+            lowest loss on unseen records, which loss_traces must hold.
+        train_fn: `train_fn(indices, seed)` trains a model on those rows of train followed by test,
+            as `train_references` takes it, or a Recipe. For short references it is called with a
+            third argument `stop`, the share of the training after which to end; its schedule must
+            be that of the whole training.
+        work: folder in which trained models are kept: the same call goes on where an earlier one
+            was stopped. None: a temporary folder, removed in the end.
+        training_options: how and where models are trained, of `train_references`: workers, threads,
+            backend, address, attempts, engine, stack, settings. For instance {"threads": 8}.
         batch_size: records per forward pass. device: where to run the model.
         progress: bars on a terminal. seed: of bootstrap intervals and of data transforms.
 
@@ -132,7 +166,8 @@ def audit(
         InputError: an argument breaks a rule. NumericalError: a factorisation failed.
 
     Cost: one forward pass over both splits and `record_scores`. More layers walk the training
-        records several times, from memory where their inputs take at most 1 GB.
+        records several times, from memory where their inputs take at most 1 GB. folds,
+        reference_models and short_references cost what their trainings cost.
 
     Example:
         >>> import noshadow as ns
@@ -156,6 +191,18 @@ def audit(
         refuse("audit", "layers", "be 'last' for a model that is no nn.Module", repr(layers), "Its last layer is scored exactly.")
     given = GivenColumns(ids, groups, test_groups, given_traces(loss_traces, "audit"))
     folds_out = given_outputs(out_of_fold, "audit", "out_of_fold")
+    trainings = checked_trainings(
+        folds=folds,
+        reference_models=reference_models,
+        short_references=short_references,
+        stop=stop,
+        train_fn=train_fn,
+        work=work,
+        training_options=training_options,
+        layer=layer,
+        traced=None,
+        owner="audit",
+    )
     if form == "sequences":
         require_language_arguments(
             options,
@@ -164,6 +211,9 @@ def audit(
             sample_weight=(sample_weight, None),
             output_scale=(output_scale, "auto"),
             out_of_fold=(out_of_fold, None),
+            folds=(folds, None),
+            reference_models=(reference_models, None),
+            short_references=(short_references, None),
         )
         return audit_language_model(model, train, test, options, given, batch_size=batch_size, device=device)
     started = time.perf_counter()
@@ -180,6 +230,7 @@ def audit(
         "seed": seed,
         "owner": "audit",
     }
+    how_read = {"batch_size": batch_size, "device": device, "output": output, "output_scale": output_scale}
     seen = view(model, records, test, task=task, **reading)
     seen = model_in_logits(seen, output_scale, is_module=form == "batches")
     seen = replace(seen, inputs=dict(seen.inputs) | {"family": model_family(model)})
@@ -200,6 +251,7 @@ def audit(
         signal_seconds=signal_seconds,
         layered_scores=None if layers == "last" else layered,
         sources=out_of_fold_source(folds_out, options),
+        trained=trained_sources(trainings, Subject(model, train, test, how_read), options),
     )
     return replace(found, notes=found.notes + deeper_notes(model, found.task, layers))
 
@@ -280,7 +332,7 @@ def audit_target(target: Target, **options: Any) -> Audit:
 
     Options complete what the target states and may not contradict it.
     """
-    names = ("task", "weight_decay", "output", "output_scale", "ids", "groups", "test_groups", "loss_traces")
+    names = ("task", "weight_decay", "output", "output_scale", "ids", "groups", "test_groups", "train_fn")
     stated = {name: getattr(target, name) for name in names}
     for name, open_value in (("task", "auto"), ("weight_decay", None), ("output", "auto"), ("output_scale", "auto")):
         asked = options.pop(name, open_value)
@@ -289,7 +341,7 @@ def audit_target(target: Target, **options: Any) -> Audit:
         elif asked not in (open_value, stated[name]):
             refuse("audit", name, f"agree with the Target's {stated[name]!r}", repr(asked), "Leave one of the two out.")
     stated["score_options"] = joined_options(target.score_options, options.pop("score_options", None), "audit")
-    for name in ("loss_traces", "out_of_fold"):
+    for name in ("loss_traces", "out_of_fold", "folds", "reference_models", "short_references", "stop", "work", "training_options"):
         asked, held = options.pop(name, None), getattr(target, name)
         if asked is not None and held is not None:
             refuse("audit", name, "come from one place", f"'{asked}' beside those of the Target", "Leave one of the two out.")

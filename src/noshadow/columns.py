@@ -269,6 +269,14 @@ COLUMNS = (
         tasks=_LAST_LAYER,
         kind="share",
     ),
+    Column(
+        "early_loss",
+        "early loss",
+        "mean loss of the record up to the recording with the lowest loss on unseen records, in {unit}",
+        "traces",
+        unit="nats",
+        score=True,
+    ),
     Column("rank", "rank", "place by exposure, 1 is the riskiest", "rank", kind="count"),
     Column(
         "lira_success", "LiRA success", _ATTACK.format(attack="LiRA"), "reference models", unit="share", kind="share", truth=True, page=11

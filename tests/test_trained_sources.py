@@ -146,6 +146,24 @@ def test_a_function_is_told_where_to_stop(tmp_path):
     assert calls[2:] == [0.2, 0.2]
 
 
+def test_an_audit_stops_short_references_at_the_best_epoch_of_its_traces(tmp_path):
+    """Recorded before training and after each of ten epochs: the fourth recording is that after epoch three."""
+    model = RECIPE(np.arange(N), 1).double()
+    losses = record_losses(model(RECIPE.x[:N]).detach().numpy(), Y[:N], "classification")
+    traces = losses[:, None] + np.arange(10, -1, -1)
+    unseen = np.array([[5.0, 4.0, 3.0, 1.0, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0]])
+    options = {"short_references": 1, "train_fn": RECIPE, "training_options": HERE, "progress": False, "work": tmp_path}
+    audit = ns.audit(model, TRAIN, TEST, loss_traces=(traces, unseen), **options)
+    assert entry(audit, "short references").stamp["stop"] == 0.3
+    assert load_references(tmp_path / "short-references-1-0.3").describe["train"]["settings"]["stop"] == 3
+    assert "level without the record (short references)" in entry(audit, "exposure").stamp["rule"]
+    # Given, it comes before the traces; a best recording before the first epoch is that epoch.
+    asked = ns.audit(model, TRAIN, TEST, loss_traces=(traces, unseen), stop=0.5, **options)
+    assert entry(asked, "short references").stamp["stop"] == 0.5
+    early = ns.audit(model, TRAIN, TEST, loss_traces=(traces, np.arange(11.0)[None]), **options)
+    assert entry(early, "short references").stamp["stop"] == 0.1
+
+
 def test_whole_short_references_are_said_to_be_so(tmp_path):
     (found,) = known(short_references=1, train_fn=fit, traced=(7, 7), work=tmp_path)
     assert any("as many reference_models cost the same" in note for note in found.evidence.notes) and found.source.early

@@ -15,7 +15,7 @@ from noshadow._audit.output_files import given_outputs
 from noshadow._audit.scale import in_logits, model_in_logits
 from noshadow._audit.score_options import HEAD, NETWORK, SEQUENCES, checked_score_options, joined_options
 from noshadow._audit.trained_sources import Subject, trained_sources
-from noshadow._audit.trainings import checked_trainings
+from noshadow._audit.trainings import checked_trainings, traced_epochs
 from noshadow.arguments import BATCH_SIZE, PROGRESS
 from noshadow.checks import (
     refuse,
@@ -200,7 +200,7 @@ def audit(
         work=work,
         training_options=training_options,
         layer=layer,
-        traced=None,
+        traced=traced_epochs(given.loss_traces),
         owner="audit",
     )
     if form == "sequences":

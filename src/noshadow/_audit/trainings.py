@@ -9,6 +9,7 @@ from typing import Any
 
 from noshadow.checks import InputError, refuse, require_number, require_whole
 from noshadow.reference import Recipe
+from noshadow.traces import GivenTraces
 
 # Of train_references: where and how models are trained. What is trained and read is the audit's.
 OPTIONS = ("workers", "threads", "backend", "address", "attempts", "engine", "stack", "settings")
@@ -83,6 +84,16 @@ def checked_trainings(
     place = None if work is None else _folder(work, owner, "work")
     asked = Trainings(**counts, train_fn=train_fn if callable(train_fn) else None, work=place, options=options)
     return asked if short_references is None else _stopping(asked, stop, traced, owner)
+
+
+def traced_epochs(traces: GivenTraces | None) -> tuple[int, int] | None:
+    """The best epoch of a traced training and the number of its epochs.
+
+    None where no loss of an unseen record was traced, or nothing but the start.
+    """
+    if traces is None or traces.best is None or traces.losses.shape[1] < 2:
+        return None
+    return traces.best, traces.losses.shape[1] - 1
 
 
 def _set_or_count(given: object, owner: str) -> int | Path | None:

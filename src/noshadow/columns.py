@@ -198,6 +198,14 @@ COLUMNS = (
         page=9,
     ),
     Column(
+        "early_loss",
+        "early loss",
+        "mean loss of the record up to the recording with the lowest loss on unseen records, in {unit}",
+        "traces",
+        unit="nats",
+        score=True,
+    ),
+    Column(
         "out_of_fold_loss",
         "out-of-fold loss",
         "how wrong the cross-validation model that was not trained on the record is about it, in {unit}",
@@ -268,14 +276,6 @@ COLUMNS = (
         unit="share",
         tasks=_LAST_LAYER,
         kind="share",
-    ),
-    Column(
-        "early_loss",
-        "early loss",
-        "mean loss of the record up to the recording with the lowest loss on unseen records, in {unit}",
-        "traces",
-        unit="nats",
-        score=True,
     ),
     Column("rank", "rank", "place by exposure, 1 is the riskiest", "rank", kind="count"),
     Column(

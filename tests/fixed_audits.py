@@ -155,6 +155,17 @@ def with_out_of_fold_outputs():
     return ns.audit_signals(train, test, damping=0.1, out_of_fold=train.outputs + rng.normal(size=train.outputs.shape), progress=False)
 
 
+def with_earlier_states():
+    """A checkpoint and a base model: the same network with other weights."""
+    train, test = _data("classes")
+    model, early, base = _network(3), _network(3), _network(3)
+    with torch.no_grad():
+        for k, other in ((0.7, early), (0.4, base)):
+            for parameter in other.parameters():
+                parameter.mul_(k)
+    return ns.audit(model, train, test, weight_decay=1e-2, checkpoint=early, base=base.state_dict(), progress=False)
+
+
 def drawn_references(found, *, models=6, seed=6):
     """Margins of models that were each trained on half of the records, around the audited model's."""
     rng = np.random.default_rng(seed)
@@ -182,6 +193,13 @@ def with_drawn_references():
     return weighed_signals([drawn_references])
 
 
+def with_folds():
+    train, test = _data("classes")
+    x, y = (np.concatenate(parts) for parts in zip(train, test, strict=True))
+    fit = partial(_fitted, x, y)
+    return ns.audit(fit(np.arange(RECORDS), 0), train, test, folds=2, train_fn=fit, training_options={"workers": 1}, progress=False)
+
+
 AUDITS = {
     made.__name__: made
     for made in (
@@ -206,11 +224,4 @@ AUDITS = {
 
 
 # Their tables hold what `exposure` makes of its sources; its own tests hold those figures.
-def with_folds():
-    train, test = _data("classes")
-    x, y = (np.concatenate(parts) for parts in zip(train, test, strict=True))
-    fit = partial(_fitted, x, y)
-    return ns.audit(fit(np.arange(RECORDS), 0), train, test, folds=2, train_fn=fit, training_options={"workers": 1}, progress=False)
-
-
-WEIGHED = {made.__name__: made for made in (with_out_of_fold_outputs, with_drawn_references, with_folds)}
+WEIGHED = {made.__name__: made for made in (with_out_of_fold_outputs, with_earlier_states, with_drawn_references, with_folds)}

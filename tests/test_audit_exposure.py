@@ -249,3 +249,28 @@ def test_too_few_records_are_not_weighed():
     folds = cross_val_predict(fitted(), *train, cv=3, method="predict_proba")
     audit = audited(fitted().fit(*train), train, test, folds)
     assert audit.ranked_by == "shift" and "15 records are fewer than the 20" in audit.not_applicable["exposure_score"]
+
+
+# Findings
+
+
+def test_shares_of_an_order_are_no_finding(weighing, digits):
+    """NS010 sums exposures where there are sizes, and nothing where there is an order only."""
+    audit, expected, _ = weighing
+    drawn = {finding.code: finding for finding in audit.findings}
+    sizes = np.maximum(expected.d_prime, 0)
+    top = np.argsort(-expected.score, kind="stable")[:6]
+    assert drawn["NS010"].figure == pytest.approx(sizes[top].sum() / sizes.sum(), rel=1e-12)
+    assert "of the summed exposure." in drawn["NS010"].sentence
+    model, train, test, folds = digits
+    order = {finding.code: finding for finding in audited(model, train, test, folds).findings}
+    assert order["NS010"].status == "not applicable" and "order of the records only" in order["NS010"].sentence
+
+
+def test_the_error_of_approximate_scores_is_that_of_the_shift():
+    train, test = cut(load_digits)
+    model, folds = fitted().fit(*train), cross_val_predict(fitted(), *train, method="predict_proba")
+    audit = audited(model, train, test, folds, score_options={"method": "ekfac", "refine": 10})
+    found = next(finding for finding in audit.findings if finding.code == "NS024")
+    plain = ns.audit(model, train, test, progress=False, score_options={"method": "ekfac", "refine": 10})
+    assert found == next(finding for finding in plain.findings if finding.code == "NS024")

@@ -206,6 +206,24 @@ COLUMNS = (
         score=True,
     ),
     Column(
+        "checkpoint_loss",
+        "earlier loss",
+        "how wrong an earlier checkpoint of the same training is on the record, in {unit}",
+        "checkpoints",
+        unit="nats",
+        tasks=_LAST_LAYER,
+        score=True,
+        page=11,
+    ),
+    Column(
+        "checkpoint_shift",
+        "earlier shift",
+        "how far the attack's own statistic falls at an earlier checkpoint when the record is left out there",
+        "checkpoints",
+        tasks=_LAST_LAYER,
+        score=True,
+    ),
+    Column(
         "out_of_fold_loss",
         "out-of-fold loss",
         "how wrong the cross-validation model that was not trained on the record is about it, in {unit}",
@@ -223,6 +241,16 @@ COLUMNS = (
         unit="nats",
         tasks=_LAST_LAYER,
         score=True,
+    ),
+    Column(
+        "base_loss",
+        "base model's loss",
+        "how wrong the model that the training started from is on the record, in {unit}",
+        "base model",
+        unit="nats",
+        tasks=_LAST_LAYER,
+        score=True,
+        page=12,
     ),
     Column(
         "exposure_score",
@@ -279,7 +307,7 @@ COLUMNS = (
     ),
     Column("rank", "rank", "place by exposure, 1 is the riskiest", "rank", kind="count"),
     Column(
-        "lira_success", "LiRA success", _ATTACK.format(attack="LiRA"), "reference models", unit="share", kind="share", truth=True, page=11
+        "lira_success", "LiRA success", _ATTACK.format(attack="LiRA"), "reference models", unit="share", kind="share", truth=True, page=13
     ),
     Column(
         "lira_d",
@@ -288,7 +316,7 @@ COLUMNS = (
         "reference models",
         unit="deviations",
         truth=True,
-        page=12,
+        page=14,
     ),
     Column(
         "lira_tpr",
@@ -299,7 +327,7 @@ COLUMNS = (
         kind="share",
     ),
     Column(
-        "rmia_success", "RMIA success", _ATTACK.format(attack="RMIA"), "reference models", unit="share", kind="share", truth=True, page=13
+        "rmia_success", "RMIA success", _ATTACK.format(attack="RMIA"), "reference models", unit="share", kind="share", truth=True, page=15
     ),
     Column(
         "out_loss",

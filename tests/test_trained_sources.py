@@ -308,6 +308,26 @@ def test_models_that_do_not_learn_from_their_rows_are_refused(tmp_path):
                 known(train_fn=train_fn, **asked)
 
 
+def test_models_that_are_safe_where_the_audited_one_is_not_are_noted(tmp_path):
+    """All rows with another seed each: the models differ, and none knows its own records better."""
+    rng = np.random.default_rng(1)
+    wide, labels = rng.normal(size=(400, 150)), rng.integers(0, 2, 400)
+    train, test = (wide[:200], labels[:200]), (wide[200:], labels[200:])
+
+    def honest(indices, seed):
+        return LogisticRegression(C=0.1, tol=1e-8, max_iter=2000).fit(wide[indices], labels[indices])
+
+    def heedless(indices, seed):
+        jitter = np.random.default_rng(seed).normal(size=(200, 150))
+        return LogisticRegression(C=0.1, tol=1e-8, max_iter=2000).fit(wide[:200] + 0.1 * jitter, labels[:200])
+
+    model = honest(np.arange(200), 0)
+    for train_fn, expected in ((honest, 0), (heedless, 1)):
+        for asked in ({"folds": 2}, {"reference_models": 4}):
+            (found,) = known(model, train, test, train_fn=train_fn, work=tmp_path / train_fn.__name__, **asked)
+            assert sum("train_fn may not heed its indices" in note for note in found.evidence.notes) == expected
+
+
 def test_a_folder_of_its_own_is_gone_afterwards_and_kept_after_a_failure(tmp_path, monkeypatch):
     monkeypatch.setattr(under_test.tempfile, "tempdir", str(tmp_path))
     (found,) = known(reference_models=2, train_fn=fit)

@@ -14,6 +14,7 @@ from noshadow._audit.settled import Settled
 from noshadow._exposure import Source
 from noshadow.checks import Array, refuse
 from noshadow.joins import Held, held_by, join, loss_floor, require_agreement
+from noshadow.metrics import loss_auc
 from noshadow.reference import References
 from noshadow.reference.ground_truth import joined_members
 from noshadow.results import Evidence
@@ -21,6 +22,8 @@ from noshadow.results import Evidence
 ENOUGH_FOR_PARITY = 4
 # Of the statistic's spread: what is left between two readings of one model.
 SAME_STATISTIC = 1e-6
+CLEARLY, NOT_AT_ALL = 6.0, 3.0  # standard errors of an AUC
+MOST_ATTACKED = 16  # models: more would not change the answer
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +110,8 @@ def known_references(
     }
     stamp |= {} if stop is None else {"stop": stop}
     notes = (*notes, *more, *_one_sided(membership, words), *_unlike(references, stop), *_of_the_run(references))
+    # Models that stop early have learnt nothing by heart, and need not know their records better.
+    notes += () if stop is not None else _unmoved(references, audited, rows, membership)
     held = {"fold_loss": _loss_without(references, rows, membership)} if "fold_loss" in columns else {}
     return Known(source, Evidence(words.source, held, notes=notes, stamp=stamp))
 
@@ -188,6 +193,36 @@ def _one_sided(membership: Array, words: Words) -> tuple[str, ...]:
         return ()
     known = f"{inside} of {n} records were in all of the {words.models}, and {outside} in none"
     return (f"{known}: what is said about their other side comes from records like them",)
+
+
+def _unmoved(references: References, audited: Audited, rows: Array, membership: Array) -> tuple[str, ...]:
+    """Whether the audited model knows its records better than others, and these models do not.
+
+    Either train and test differ in kind, or the training function does not heed its rows: then all
+    records would seem safe. Both are judged by the loss attack's AUC and its error without leakage.
+    """
+    losses, unseen = audited.records.losses, audited.test_losses
+    if losses is None or len(unseen) == 0:
+        return ()
+    own = loss_auc(losses, unseen)
+    halved = [model for model in range(min(references.plan.models, MOST_ATTACKED)) if 0 < membership[model].sum() < len(rows)]
+    if own < 0.5 + CLEARLY * _null_error(len(losses), len(unseen)) or not halved:
+        return ()
+    known = [np.asarray(references.loss[model, rows]) for model in halved]
+    sides = [(values[membership[model]], values[~membership[model]]) for model, values in zip(halved, known, strict=True)]
+    theirs = float(np.mean([loss_auc(*side) for side in sides]))
+    error = float(np.sqrt(sum(_null_error(*map(len, side)) ** 2 for side in sides))) / len(sides)
+    if theirs > 0.5 + NOT_AT_ALL * error:
+        return ()
+    return (
+        f"these models know the records that they were trained on no better than others (AUC of the loss {theirs:.3f}), and the audited "
+        f"model does ({own:.3f}): train_fn may not heed its indices, and then every record seems safe; or train and test differ in kind",
+    )
+
+
+def _null_error(first: int, second: int) -> float:
+    """Standard deviation of an AUC where both sides have one law."""
+    return float(np.sqrt((first + second + 1) / (12 * first * second)))
 
 
 def _unlike(references: References, stop: float | None) -> tuple[str, ...]:

@@ -130,7 +130,8 @@ def _trained(
         if not (folder / name).is_dir():
             folder.rmdir()
             raise
-        raise InputError(f"{error} Pass work='{folder}' to go on there.") from error
+        told = str(error).partition(": ")[2]
+        raise InputError(f"{options.owner}: {told} Pass work='{folder}' to go on there.") from error
     except BaseException:
         shutil.rmtree(folder)
         raise

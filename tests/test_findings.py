@@ -101,6 +101,17 @@ HEAD_OUTPUTS = {
 }
 
 
+TRACED = {
+    "last_recording": "equal",
+    "correlation": 1.0,
+    "last_test_recording": "equal",
+    "recordings": 61,
+    "best_recording": 6,
+    "train_loss": {"median": 0.02, "last": 0.001, "best": 0.8},
+    "test_loss": {"median": 1.5, "last": 2.0, "best": 1.2},
+}
+
+
 def with_risk(audit, **changes):
     return replace(audit, model_risk=replace(audit.model_risk, **changes))
 
@@ -113,6 +124,7 @@ def test_a_quiet_audit_passes_everything_that_applies():
         "NS003",
         "NS024",
         "NS025",
+        "NS026",
         "NS030",
         "NS042",
         "NS043",
@@ -160,6 +172,7 @@ FOUND = {
         lambda: with_scores(method="projected", dimensions=1020, parameters=5000, effective_dof=862.0, errors={"shift": 1.0}),
         862 / 1020,
     ),
+    "NS026": (lambda: with_inputs(loss_traces=TRACED), 0.025),
     "NS030": (lambda: with_truth(FAR), 9.0),
     "NS040": (lambda: with_inputs(run_again=changed("test", 1, 0.25, "data")), 0.25),
     "NS041": (lambda: with_inputs(repeated_rows={"train": 3, "test": 2}), 5),
@@ -190,6 +203,7 @@ def test_every_code_has_a_found_case():
         (lambda: with_scores(head_residual=0.001), "NS023"),
         (lambda: with_scores(method="ekfac", errors={"shift": 0.1}), "NS024"),
         (lambda: with_scores(method="projected", dimensions=1000, parameters=5000, effective_dof=250.0, errors={"shift": 0.1}), "NS025"),
+        (lambda: with_inputs(loss_traces=TRACED | {"train_loss": {"median": 0.05, "last": 0.001, "best": 1.0}}), "NS026"),
         (lambda: with_truth(NEAR), "NS030"),
         (lambda: with_inputs(head_outputs=HEAD_OUTPUTS | {"differing": 0, "largest": 0.0, "train_rows": []}), "NS043"),
         (lambda: with_inputs(output_scale=SCALE), "NS042"),
@@ -319,6 +333,41 @@ def test_label_suspects_have_high_loss_and_leverage():
     assert regression.status == ("found" if 9 * records["loss"].mean() < 3.0 else "passed")
     lost = replace(audit, records=records.drop(columns="leverage"))
     assert of(lost, "NS015").status == "skipped"
+
+
+def test_a_trace_past_interpolation_is_told_with_its_best_recording():
+    finding = of(with_inputs(loss_traces=TRACED), "NS026")
+    assert finding.sentence == (
+        "The lowest loss on unseen records is at recording 7 of 61; for half of all recordings the members' mean loss is at most 0.025 "
+        "of what it was there, which dilutes lt_iqr."
+    )
+    assert "early_loss" in finding.next_step and "checkpoint=" in finding.next_step
+    seen = {"median": 0.02, "last": 0.001}
+    bare = of(with_inputs(loss_traces={"recordings": 61, "best_recording": None, "train_loss": seen}), "NS026")
+    assert bare.status == "skipped" and "test=" in bare.next_step
+    old = of(with_inputs(loss_traces={"last_recording": "equal", "correlation": 1.0}), "NS026")  # a folder of the version before
+    assert old.status == "skipped" and "Run the audit again" in old.next_step
+    nothing = of(with_inputs(loss_traces=TRACED | {"train_loss": seen | {"best": 0.0}}), "NS026")
+    assert nothing.status == "not applicable" and of(made(), "NS026").sentence == "Not applicable, because no loss traces were given."
+
+
+def test_a_training_that_goes_on_for_long_is_found_in_its_audit():
+    """Members' losses halve with every recording, those of others turn at the fourth: the middle of 16 is far below it."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(80, 3))
+    train, test = (ns.Signals(x[rows], x[rows].sum(1), x[rows].sum(1) + rng.normal(size=40)) for rows in (slice(0, 40), slice(40, 80)))
+    final = ns.audit_signals(train, test, progress=False)
+
+    def drawn(recordings):
+        traces = ns.LossTraces()
+        for number in range(recordings):
+            left = 2.0 ** (recordings - 1 - number)
+            traces.append(left * final.member_losses, (1 + abs(number - 3)) * final.nonmember_losses)
+        return of(ns.audit_signals(train, test, loss_traces=traces, progress=False), "NS026")
+
+    # The median of 2⁻⁰ … 2⁻ᵏ over the value at the fourth recording: exact powers of two and their mean.
+    assert (drawn(16).status, drawn(16).figure) == ("found", pytest.approx((2**-7 + 2**-8) / 2 / 2**-3, rel=1e-12))
+    assert (drawn(14).status, drawn(14).figure) == ("passed", pytest.approx((2**-6 + 2**-7) / 2 / 2**-3, rel=1e-12))
 
 
 def test_outputs_that_are_not_the_head_s_are_told_with_their_records():

@@ -90,6 +90,16 @@ def traced():
     return audited(model, (train, test), loss_traces=np.column_stack([last + 1, last + 0.3, last]))
 
 
+def traced_for_long():
+    model, (train, test) = network(), tensors()
+    with torch.no_grad():
+        seen, unseen = (nn.functional.cross_entropy(model.eval()(x), y, reduction="none").numpy() for x, y in (train, test))
+    traces = ns.LossTraces()
+    for left in range(15, -1, -1):
+        traces.append(2.0**left * seen, (1 + abs(left - 12)) * unseen)
+    return audited(model, (train, test), loss_traces=traces)
+
+
 def repeated_rows():
     data = TensorDataset(torch.from_numpy(X).float(), torch.from_numpy(LABELS))
     return audited(network(), (Subset(data, [*range(200), 5, 5]), Subset(data, [*range(190, 400)])))
@@ -157,6 +167,7 @@ AUDITS = {
     "all layers, unknown decay": lambda _: audited(network(1), tensors(REAL, torch.float32), layers="all"),
     "all layers, projected": lambda _: projected(),
     "traces": lambda _: traced(),
+    "traces past interpolation": lambda _: traced_for_long(),
     "sample weights": lambda _: audited(network(1), tensors(REAL, torch.float32), sample_weight=1 + LABELS[IN]),
     "EK-FAC": lambda _: audited(network(), tensors(), damping=1.0, score_options={"method": "ekfac", "refine": 5}),
     "repeated rows and shared ids": lambda _: repeated_rows(),

@@ -107,6 +107,15 @@ def test_the_kept_checkpoint_is_the_state_of_the_best_recording(training):
     assert float(facts["mean_test_loss"]) == pytest.approx(traces.test_array.mean(0).min(), rel=1e-12)
 
 
+def test_the_audit_reads_the_kept_checkpoint(training):
+    traces, path, model, _, _ = training
+    found = ns.audit(model, *splits(), loss_traces=traces, checkpoint=path, progress=False).records
+    # The same weights in the same batches: to the last digit.
+    np.testing.assert_array_equal(found["checkpoint_loss"], traces.array[:, traces.best_epoch])
+    np.testing.assert_array_equal(found["loss"], traces.array[:, -1])
+    assert "early_loss" in found
+
+
 def test_unseen_losses_are_those_of_the_audit_for_every_form_of_data():
     train, test = splits()
 
@@ -221,7 +230,8 @@ def test_a_checkpoint_that_cannot_be_kept_adds_nothing(tmp_path, monkeypatch):
     path = tmp_path / "best.safetensors"
     traces = ns.LossTraces(train, test=test, checkpoint=path)
     with pytest.raises(
-        ns.InputError, match=r"LossTraces.record: model must have a state dict of tensors .*; got '_extra_state' of type dict"
+        ns.InputError,
+        match=r"LossTraces.record: model must have a state dict of tensors .*; got one that is none \('_extra_state' is no tensor\)",
     ):
         traces.record(WithExtraState(D, CLASSES))
     estimator = MLPClassifier((4,), random_state=0).partial_fit(train[0].numpy(), train[1].numpy(), classes=[0, 1, 2])

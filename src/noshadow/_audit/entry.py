@@ -122,9 +122,10 @@ def audit(
         ids: record ids, row numbers by default. groups: a group name a training record.
             test_groups: of the test records; with both, `group_risk` says which group bears the
                 risk.
-        loss_traces: (n, epochs + 1) losses over training, a LossTraces or the path of its file;
-            adds `lt_iqr`. Rows are matched by id when the traces have ids, else by position; the
-            last recording must be the audited model's.
+        loss_traces: (n, epochs + 1) losses over training, a tuple of them and of losses of unseen
+            records, a LossTraces or the path of its file; adds `lt_iqr` and, with losses of unseen
+            records, `early_loss`. Rows are matched by id when the traces have ids, else by
+            position; the last recording must be the audited model's.
         sample_weight: (n,) weights the training used.
         output_scale: "auto"; or "logits" or "probabilities", what an nn.Module's outputs are where
             no Linear gives them. A head's own outputs are logits.

@@ -52,8 +52,8 @@ def audit_language_model(
 
     The record table holds id, group, tokens (scored), loss (mean negative log-likelihood per token,
     nats), gradient_norm, leverage and influence over the output head, `lt_iqr` when traces were
-    given, and the rank by influence. Where the head cannot be read or is too large, the losses
-    remain and nothing is ranked.
+    given (and `early_loss` with those of unseen sequences), and the rank by influence. Where the
+    head cannot be read or is too large, the losses remain and nothing is ranked.
     """
     owner, started = options.owner, time.perf_counter()
     reading: dict[str, Any] = {"batch_size": batch_size, "device": device, "progress": options.progress, "owner": owner}

@@ -65,7 +65,7 @@ def audit(
         ),
     ] = "auto",
     loss_traces: Annotated[
-        Path | None, typer.Option("--loss-traces", exists=True, dir_okay=False, help="File of LossTraces.save; adds lt_iqr.")
+        Path | None, typer.Option("--loss-traces", exists=True, dir_okay=False, help="File of LossTraces.save; adds lt_iqr and early_loss.")
     ] = None,
     checkpoint: Annotated[
         list[Path] | None,

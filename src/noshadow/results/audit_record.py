@@ -33,9 +33,10 @@ class Audit:
         records: one row a training record: id, target, group (if given), loss, the score columns
             that apply, exact (only for heads too big to factor: whether this record's gaps were
             solved exactly), predicted_tpr (with an interval in a classification), lt_iqr (if loss
-            traces were given), rank (1 = riskiest), and what reference models measured
-            (lira_success, lira_d, rmia_success, …) once `noshadow reference score` added it, and
-            what `noshadow lood --audit` added (lood_kl, lood_mean_distance, lood_auc).
+            traces were given; early_loss with those of unseen records), rank (1 = riskiest), and
+            what reference models measured (lira_success, lira_d, rmia_success, …) once
+            `noshadow reference score` added it, and what `noshadow lood --audit` added (lood_kl,
+            lood_mean_distance, lood_auc).
         model_risk: model-level figures, None when not applicable (`not_applicable["model_risk"]`
             says why).
         member_losses, nonmember_losses: the two loss samples, float64.

@@ -1,6 +1,5 @@
 """Keep the state of a module in one `.safetensors` file, replaced whole."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 
 from noshadow.checks import InputError, refuse
 from noshadow.storage.private_files import written_whole
+from noshadow.storage.weight_files import state_of
 
 SUFFIX = ".safetensors"
 _LOSS, _RECORDING = "mean_test_loss", "recording"
@@ -71,13 +71,9 @@ def _unwrapped(model: nn.Module) -> nn.Module:
 
 
 def _state(model: nn.Module, owner: str) -> dict[str, Tensor]:
-    state: Mapping[str, object] = model.state_dict()
-    other = next((name for name, value in state.items() if not isinstance(value, Tensor)), None)
-    if other is not None:
-        got = f"{other!r} of type {type(state[other]).__name__}"
-        refuse(owner, "model", "have a state dict of tensors where a checkpoint is kept", got, "Build LossTraces without a checkpoint.")
-    return {
-        name: value.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
-        for name, value in state.items()
-        if isinstance(value, Tensor)
-    }
+    try:
+        state = state_of(model.state_dict())
+    except ValueError as error:
+        rule = "have a state dict of tensors where a checkpoint is kept"
+        raise InputError(f"{owner}: model must {rule}; got one that is none ({error}). Build LossTraces without a checkpoint.") from error
+    return {name: value.detach().to("cpu", copy=True, memory_format=torch.contiguous_format) for name, value in state.items()}

@@ -193,6 +193,13 @@ def with_drawn_references():
     return weighed_signals([drawn_references])
 
 
+def with_folds():
+    train, test = _data("classes")
+    x, y = (np.concatenate(parts) for parts in zip(train, test, strict=True))
+    fit = partial(_fitted, x, y)
+    return ns.audit(fit(np.arange(RECORDS), 0), train, test, folds=2, train_fn=fit, training_options={"workers": 1}, progress=False)
+
+
 AUDITS = {
     made.__name__: made
     for made in (
@@ -214,5 +221,7 @@ AUDITS = {
         with_distinguishability,
     )
 }
+
+
 # Their tables hold what `exposure` makes of its sources; its own tests hold those figures.
-WEIGHED = {made.__name__: made for made in (with_out_of_fold_outputs, with_earlier_states, with_drawn_references)}
+WEIGHED = {made.__name__: made for made in (with_out_of_fold_outputs, with_earlier_states, with_drawn_references, with_folds)}

@@ -1,12 +1,14 @@
 """Who is in: balance over records, models and halves; chance beyond that."""
 
+import hashlib
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from noshadow import InputError
-from noshadow.reference import plan
+from noshadow.reference import fold_plan, plan
 
 shapes = st.tuples(st.integers(2, 80), st.integers(4, 24), st.floats(0.05, 0.95), st.integers(0, 2**31))
 
@@ -90,10 +92,69 @@ def test_a_large_plan_is_exact():
 
 
 @pytest.mark.parametrize(
+    ("arguments", "digest"),
+    [((200, 4, 0.5, 0), "4026c8ed57265208"), ((201, 5, 0.3, 7), "5968963b928d8dc8"), ((1000, 64, 0.5, 3), "4aa574033fcc930f")],
+)
+def test_balanced_plans_are_byte_for_byte_those_of_stored_sets(arguments, digest):
+    n, r, fraction, seed = arguments
+    drawn = plan(n, models=r, fraction=fraction, seed=seed)
+    assert hashlib.sha256(drawn.membership.tobytes() + drawn.seeds.tobytes()).hexdigest()[:16] == digest
+
+
+@pytest.mark.parametrize("models", [1, 2, 3])
+def test_few_models_are_independent_halves(models):
+    n = 20_000
+    drawn = plan(n, models=models, seed=5)
+    assert drawn.membership.shape == (models, n) and (drawn.membership.sum(1) == n // 2).all()
+    assert len(set(drawn.seeds.tolist())) == models
+    for one in range(models):
+        for other in range(one):
+            for inside in (True, False):
+                both = ((drawn.membership[one] == inside) & (drawn.membership[other] == inside)).mean()
+                # Hypergeometric: the share's standard deviation is 1/(4√n) = 0.0018; five of them. Complements would have 0.
+                assert abs(both - 0.25) < 5 / (4 * n**0.5)
+    np.testing.assert_array_equal(drawn.membership, plan(n, models=models, seed=5).membership)
+    assert (drawn.membership != plan(n, models=models, seed=6).membership).any()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(2, 60), st.integers(0, 30), st.integers(2, 12), st.integers(0, 2**31))
+def test_folds_are_disjoint_complete_and_balanced(train, test, folds, seed):
+    if folds > train:
+        with pytest.raises(InputError, match=f"fold_plan: folds must be at most the {train} training records"):
+            fold_plan(train, test, folds=folds, seed=seed)
+        return
+    drawn = fold_plan(train, test, folds=folds, seed=seed)
+    left_out = ~drawn.membership[:, :train]
+    assert drawn.membership.shape == (folds, train + test) and not drawn.membership[:, train:].any()
+    assert (left_out.sum(0) == 1).all() and np.ptp(left_out.sum(1)) <= 1 and left_out.sum(1).min() >= 1
+    assert drawn.fraction == pytest.approx(drawn.membership.mean(), abs=1e-12)
+    np.testing.assert_array_equal(drawn.membership, fold_plan(train, test, folds=folds, seed=seed).membership)
+
+
+def test_a_fold_is_drawn_at_random():
+    """Every pair of records shares a fold equally often: a fixed cut of the rows would keep neighbours together."""
+    draws, n = 2000, 12
+    together = np.zeros((n, n))
+    for seed in range(draws):
+        fold = (~fold_plan(n, 0, folds=3, seed=seed).membership).argmax(0)
+        together += fold[:, None] == fold
+    # A partner shares a fold of four with probability 3/11; standard error 0.01, five of them for 66 pairs.
+    assert abs(together[~np.eye(n, dtype=bool)] / draws - 3 / 11).max() < 0.05
+
+
+def test_one_fold_is_refused():
+    with pytest.raises(InputError, match="fold_plan: folds must be a whole number ≥ 2; got 1"):
+        fold_plan(10, 5, folds=1)
+
+
+@pytest.mark.parametrize(
     ("arguments", "match"),
     [
         ({"records": 0}, "plan: records must be a whole number ≥ 1"),
-        ({"models": 3}, "plan: models must be a whole number ≥ 4; got 3"),
+        ({"models": 0}, "plan: models must be a whole number ≥ 1; got 0"),
+        ({"records": 1, "models": 2}, "plan: records must leave each model records with and without it at fraction 0.5; got 1"),
+        ({"fraction": 0.01, "models": 3}, "plan: records must leave each model records with and without it at fraction 0.01; got 20"),
         ({"models": 8.0}, "models must be a whole number"),
         ({"fraction": 0.0}, "fraction must be a number > 0 and < 1"),
         ({"fraction": 1}, "fraction must be a number > 0 and < 1"),

@@ -1,5 +1,6 @@
 """Recipe: the plain loop against a loop written here, the stacked engine against the plain loop, and every refusal."""
 
+import dataclasses
 import functools
 import json
 
@@ -507,6 +508,38 @@ def test_a_loss_that_becomes_nan_stops_the_training(build):
         own.train_many([[0, 1, 2], [7, 8, 9]], [0, 0], stack=2)
 
 
+@pytest.mark.parametrize("build", [mlp, odd_order])
+@pytest.mark.parametrize("options", [SGD | {"schedule": "cosine", "warmup": 0.2}, ADAM | {"schedule": "linear"}])
+def test_a_training_that_stops_is_the_whole_one_at_that_epoch(build, options):
+    """Same schedule, batches and masks: the model is that of the longer training, bit for bit, and no shorter schedule's."""
+    whole = recipe(build, **options, epochs=5)
+    short = dataclasses.replace(whole, stop=2)
+    rows, seeds = row_lists((21, 21)), [3, 4]
+    for train in (
+        lambda own, look: own.train_one(rows[0], seeds[0], traces=True, on_epoch=look),
+        lambda own, look: own.train_many(rows, seeds, traces_on=True, on_epoch=look),
+    ):
+        seen = {}
+        _, losses = train(whole, lambda epoch, snapshot, seen=seen: seen.setdefault(epoch, snapshot.outputs(whole.x).clone()))
+        epochs = []
+        stopped, own = train(short, lambda epoch, snapshot, epochs=epochs: epochs.append(epoch))
+        models = stopped if isinstance(stopped, list) else [stopped]
+        assert epochs == [0, 1, 2] and own.shape == (*losses.shape[:-1], 3)
+        np.testing.assert_array_equal(own, losses[..., :3])
+        with torch.no_grad():
+            outputs = torch.stack([model(whole.x) for model in models])
+        # A module by itself and as one of a stack multiply in another order: rounding of float64.
+        torch.testing.assert_close(outputs, seen[2], rtol=1e-10, atol=1e-12)
+    shorter = recipe(build, **options, epochs=2)
+    assert largest_difference(shorter(rows[0], 3), short(rows[0], 3)) > 1e-4
+
+
+def test_where_a_recipe_stops_is_part_of_the_experiment():
+    whole = recipe()
+    assert "stop" not in whole.settings() and dataclasses.replace(whole, stop=2).settings()["stop"] == 2
+    assert largest_difference(whole([0, 1, 2], 1), dataclasses.replace(whole, stop=3)([0, 1, 2], 1)) == 0
+
+
 def test_settings_are_json_and_complete():
     own = recipe(functools.partial(mlp, dropout=0.1), **SGD, schedule="step", milestones=[1, 2], drop_last=True)
     stored = json.loads(json.dumps(own.settings(), allow_nan=False))
@@ -567,6 +600,8 @@ def test_tasks_are_settled_when_the_recipe_is_made():
         ({"task": "binary"}, "Recipe: outputs must have one column in a binary task"),
         ({"epochs": 0}, "Recipe: epochs must be a whole number ≥ 1; got 0"),
         ({"epochs": 1.5}, "Recipe: epochs must be a whole number ≥ 1; got 1.5"),
+        ({"stop": 0}, "Recipe: stop must be a whole number ≥ 1; got 0"),
+        ({"stop": 4}, "Recipe: stop must be one of the 3 epochs; got 4"),
         ({"batch_size": 0}, "Recipe: batch_size must be a whole number ≥ 1; got 0"),
         ({"lr": 0}, "Recipe: lr must be a number > 0; got 0"),
         ({"lr": float("nan")}, "Recipe: lr must be a number > 0; got nan"),

@@ -23,11 +23,14 @@ from torch import nn
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
 from noshadow import InputError, audit, collect_signals
-from noshadow.reference import load_references, mirrored, model_writing, shifted, status, train_references
+from noshadow.losses import record_margins
+from noshadow.reference import fold_plan, ground_truth, load_references, mirrored, model_writing, shifted, status, train_references
+from noshadow.reference.opening import stored_plan
 from noshadow.reference.pool import record_pool
 from noshadow.reference.recipe import Recipe
 from noshadow.reference.recorded import Reading
 from noshadow.reference.work import ReferenceJob, ReferenceTask, packed_members, task_outcomes
+from noshadow.storage.digests import file_sha256
 from noshadow.views import collect_outputs
 from reference_training import PAUSE, RECORDS, Stacked, always_dying, data, fit, fit_after_a_death, splits
 
@@ -480,6 +483,53 @@ def test_workers_in_other_processes_give_the_same_arrays_and_their_death_loses_n
         )
 
 
+def test_folds_are_trained_on_the_training_records_alone(tmp_path):
+    calls = {}
+
+    def spy(indices, seed):
+        calls[seed] = indices
+        return linear_outputs(indices, seed)
+
+    references = trained(tmp_path / "r", spy, models=3, design="folds", seed=4)
+    np.testing.assert_array_equal(references.membership, fold_plan(30, 30, folds=3, seed=4).membership)
+    for t, seed in enumerate(references.plan.seeds):
+        np.testing.assert_array_equal(calls[int(seed)], np.flatnonzero(references.membership[t]))
+        outputs = linear_outputs(calls[int(seed)], 0)
+        # The same float64 least squares on the same rows.
+        np.testing.assert_allclose(references.statistic[t], record_margins(outputs, Y, "classification"), rtol=1e-12)
+    assert references.describe["plan"]["design"] == "folds" and "design" not in trained(tmp_path / "h").describe["plan"]
+
+
+@pytest.mark.parametrize("options", [{"models": 3, "design": "folds"}, {"models": 1}, {"models": 2}])
+def test_a_killed_run_of_few_models_goes_on(tmp_path, options):
+    whole = trained(tmp_path / "whole", **options)
+    trained(tmp_path / "r", **options)
+    (tmp_path / "r" / "models" / "00000.safetensors").unlink()
+    again = trained(tmp_path / "r", **options)
+    np.testing.assert_array_equal(again.statistic, whole.statistic)
+    refused("folder must hold the same experiment; got other values .*models", tmp_path / "r", models=4)
+
+
+def test_a_folder_of_folds_with_another_membership_is_refused(tmp_path):
+    trained(tmp_path / "r", models=3, design="folds")
+    membership = np.array(np.load(tmp_path / "r" / "membership.npy"))
+    membership[:2, 0] = ~membership[:2, 0]
+    membership[2, 0] = True
+    for changed in (np.roll(membership, 1, axis=1), np.where(np.arange(60) == 59, True, membership)):
+        np.save(tmp_path / "r" / "membership.npy", changed)
+        manifest = json.loads((tmp_path / "r" / "plan.json").read_text())
+        manifest["hashes"]["membership"] = file_sha256(tmp_path / "r" / "membership.npy")
+        (tmp_path / "r" / "plan.json").write_text(json.dumps(manifest))
+        with pytest.raises(InputError, match="leave each training record out of one fold's model, and test records out of all"):
+            stored_plan(tmp_path / "r", manifest, "load_references")
+
+
+@pytest.mark.parametrize(("options", "got"), [({"models": 3}, "got 3"), ({"models": 5, "design": "folds"}, "got 5 models, each without")])
+def test_attacks_need_four_models_on_parts_of_all_records(tmp_path, options, got):
+    with pytest.raises(InputError, match=f"ground_truth: references must hold at least 4 models on random parts of all records; {got}"):
+        ground_truth(trained(tmp_path / "r", **options), progress=False)
+
+
 @pytest.mark.parametrize(
     ("options", "match"),
     [
@@ -489,7 +539,11 @@ def test_workers_in_other_processes_give_the_same_arrays_and_their_death_loses_n
         ({"attempts": 0}, "attempts must be a whole number ≥ 1"),
         ({"extra_models": -1}, "extra_models must be a whole number ≥ 0"),
         ({"stack": 0}, "stack must be a whole number ≥ 1"),
-        ({"models": 2}, "train_references: models must be a whole number ≥ 4"),
+        ({"models": 0}, "train_references: models must be a whole number ≥ 1"),
+        ({"models": 1, "design": "folds"}, "train_references: models must be a whole number ≥ 2"),
+        ({"models": 31, "design": "folds"}, "train_references: models must be at most the 30 training records"),
+        ({"design": "folds", "fraction": 0.4}, "train_references: fraction must be left out with design='folds'"),
+        ({"design": "thirds"}, "design must be one of 'halves', 'folds'"),
         ({"pool": "test"}, "pool must be one of 'all', 'train'"),
         ({"backend": "slurm"}, "backend must be one of 'loky', 'ray', 'dask'"),
         ({"address": "somewhere:1"}, "address must be None with backend='loky'"),

@@ -234,6 +234,15 @@ COLUMNS = (
         page=10,
     ),
     Column(
+        "fold_loss",
+        "loss without its fold",
+        "how wrong the model that was trained without the record's fold is about it, in {unit}",
+        "folds",
+        unit="nats",
+        tasks=_LAST_LAYER,
+        score=True,
+    ),
+    Column(
         "base_loss",
         "base model's loss",
         "how wrong the model that the training started from is on the record, in {unit}",
@@ -275,7 +284,6 @@ COLUMNS = (
         unit="share",
         tasks=_LAST_LAYER,
         kind="share",
-        score=True,
         page=3,
     ),
     Column(

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from noshadow._audit.gather import audit_view
@@ -15,6 +16,8 @@ from noshadow._audit.out_of_fold import out_of_fold_source
 from noshadow._audit.output_files import given_outputs
 from noshadow._audit.scale import model_in_logits
 from noshadow._audit.score_options import HEAD, NETWORK, SEQUENCES, checked_score_options, joined_options
+from noshadow._audit.trained_sources import Subject, trained_sources
+from noshadow._audit.trainings import checked_trainings, traced_epochs
 from noshadow.arguments import BATCH_SIZE, PROGRESS
 from noshadow.checks import refuse, require_weights
 from noshadow.results import Audit
@@ -33,8 +36,8 @@ class Target:
 
     It holds a model, its data and how it was trained.
 
-    Attributes: as the arguments of `audit`; `train_fn(indices, seed) -> model` is for reference
-        models.
+    Attributes: as the arguments of `audit`; `train_fn(indices, seed) -> model` is for `noshadow
+        reference train`, too.
     """
 
     model: object
@@ -53,6 +56,12 @@ class Target:
     checkpoint: object = None
     out_of_fold: object = None
     base: object = None
+    folds: int | None = None
+    reference_models: int | str | Path | None = None
+    short_references: int | None = None
+    stop: float | int | None = None
+    work: str | Path | None = None
+    training_options: Mapping[str, Any] | None = None
 
 
 def audit(
@@ -77,6 +86,13 @@ def audit(
     checkpoint: object = None,
     out_of_fold: object = None,
     base: object = None,
+    folds: int | None = None,
+    reference_models: int | str | Path | None = None,
+    short_references: int | None = None,
+    stop: float | int | None = None,
+    train_fn: Callable[..., Any] | None = None,
+    work: str | Path | None = None,
+    training_options: Mapping[str, Any] | None = None,
     batch_size: int = BATCH_SIZE,
     device: object = None,
     progress: bool = PROGRESS,
@@ -127,8 +143,26 @@ def audit(
             predictions, in the order of `train`), or the path of a .npy, .npz, .csv or .parquet
             file with them, whose ids are matched where it has any. Adds `out_of_fold_loss`.
         base: the model that a fine-tuned one started from, with the same outputs, given as a
-            checkpoint is. Adds `base_loss`. With any of these three, all evidence is weighed by
-            `exposure` and `exposure_score` ranks the records.
+            checkpoint is. Adds `base_loss`.
+        folds: k ≥ 2: k models are trained, each on the training records without one of k folds.
+            Adds `fold_loss`. Price: k − 1 trainings.
+        reference_models: K ≥ 1: K models are trained on random halves of train and test (two and
+            three independently of each other, more balanced); or the folder of such a set, made by
+            `train_references` for this model, with any number of models. Price: about K trainings.
+        short_references: K ≥ 1: K models on random halves, each stopped early (`stop`). Price: that
+            share of K trainings. With any source from checkpoint to here, all evidence is weighed
+            by `exposure` and `exposure_score` ranks the records.
+        stop: where short references stop: a share of the training (above 0 and below 1) or, where
+            train_fn is a Recipe or loss_traces are given, an epoch; None: at the epoch with the
+            lowest loss on unseen records, which loss_traces must hold.
+        train_fn: `train_fn(indices, seed)` trains a model on those rows of train followed by test,
+            as `train_references` takes it, or a Recipe. For short references it is called with a
+            third argument `stop`, the share of the training after which to end; its schedule must
+            be that of the whole training.
+        work: folder in which trained models are kept: the same call goes on where an earlier one
+            was stopped. None: a temporary folder, removed in the end.
+        training_options: how and where models are trained, of `train_references`: workers, threads,
+            backend, address, attempts, engine, stack, settings. For instance {"threads": 8}.
         batch_size: records per forward pass. device: where to run the model.
         progress: bars on a terminal. seed: of bootstrap intervals and of data transforms.
 
@@ -139,7 +173,8 @@ def audit(
         InputError: an argument breaks a rule. NumericalError: a factorisation failed.
 
     Cost: one forward pass over both splits and `record_scores`. More layers walk the training
-        records several times, from memory where their inputs take at most 1 GB.
+        records several times, from memory where their inputs take at most 1 GB. folds,
+        reference_models and short_references cost what their trainings cost.
 
     Example:
         >>> import noshadow as ns
@@ -162,6 +197,18 @@ def audit(
     if layers != "last" and form in (None, "table"):
         refuse("audit", "layers", "be 'last' for a model that is no nn.Module", repr(layers), "Its last layer is scored exactly.")
     given = GivenColumns(ids, groups, test_groups, given_traces(loss_traces, "audit"))
+    trainings = checked_trainings(
+        folds=folds,
+        reference_models=reference_models,
+        short_references=short_references,
+        stop=stop,
+        train_fn=train_fn,
+        work=work,
+        training_options=training_options,
+        layer=layer,
+        traced=traced_epochs(given.loss_traces),
+        owner="audit",
+    )
     if form == "sequences":
         require_language_arguments(
             options,
@@ -172,6 +219,9 @@ def audit(
             checkpoint=(checkpoint, None),
             out_of_fold=(out_of_fold, None),
             base=(base, None),
+            folds=(folds, None),
+            reference_models=(reference_models, None),
+            short_references=(short_references, None),
         )
         return audit_language_model(model, train, test, options, given, batch_size=batch_size, device=device)
     folds_out = given_outputs(out_of_fold, "audit", "out_of_fold")
@@ -191,6 +241,7 @@ def audit(
         "seed": seed,
         "owner": "audit",
     }
+    how_read = {"batch_size": batch_size, "device": device, "output": output, "output_scale": output_scale}
 
     def read(one: object) -> View:
         own = reader_of(one)
@@ -220,6 +271,7 @@ def audit(
             *out_of_fold_source(folds_out, options),
             *base_source(origin, read, options),
         ),
+        trained=trained_sources(trainings, Subject(model, train, test, how_read), options),
     )
     return replace(found, notes=found.notes + deeper_notes(model, found.task, layers))
 
@@ -229,7 +281,7 @@ def audit_target(target: Target, **options: Any) -> Audit:
 
     Options complete what the target states and may not contradict it.
     """
-    names = ("task", "weight_decay", "output", "output_scale", "ids", "groups", "test_groups", "loss_traces")
+    names = ("task", "weight_decay", "output", "output_scale", "ids", "groups", "test_groups", "train_fn")
     stated = {name: getattr(target, name) for name in names}
     for name, open_value in (("task", "auto"), ("weight_decay", None), ("output", "auto"), ("output_scale", "auto")):
         asked = options.pop(name, open_value)
@@ -238,7 +290,8 @@ def audit_target(target: Target, **options: Any) -> Audit:
         elif asked not in (open_value, stated[name]):
             refuse("audit", name, f"agree with the Target's {stated[name]!r}", repr(asked), "Leave one of the two out.")
     stated["score_options"] = joined_options(target.score_options, options.pop("score_options", None), "audit")
-    for name in ("loss_traces", "checkpoint", "out_of_fold", "base"):
+    trained = ("folds", "reference_models", "short_references", "stop", "work", "training_options")
+    for name in ("loss_traces", "checkpoint", "out_of_fold", "base", *trained):
         asked, held = options.pop(name, None), getattr(target, name)
         if asked is not None and held is not None:
             refuse("audit", name, "come from one place", f"'{asked}' beside that of the Target", "Leave one of the two out.")

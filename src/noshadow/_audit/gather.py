@@ -66,6 +66,7 @@ def audit_view(
     signal_seconds: float,
     layered_scores: LayeredScores | None = None,
     sources: Sequence[SourceOf] = (),
+    trained: Sequence[SourceOf] = (),
 ) -> Audit:
     """Check what belongs to the records, score them and measure the risk.
 
@@ -74,7 +75,8 @@ def audit_view(
     `layered_scores` gives the scores over more layers than the last for the settled task, and
     stands in for the last layer's. `sources` say what is known beyond the final weights, each a
     function of the settled records; they are asked first, since they may refuse what they were
-    given.
+    given. `trained` are further ones that train when they are asked: last, when all else has
+    worked.
     """
     found = settled(seen, options, given)
     known = [source(found) for source in sources]
@@ -104,6 +106,7 @@ def audit_view(
         timings=timings(signal_seconds, scoring, time.perf_counter() - started - scoring),
     )
     evidence = (loss_evidence(found), score_evidence(scores), rates, *traces)
+    known += [source(found) for source in trained]
     return audit_of(gathered, (*evidence, *weighed_evidence(found, known, traces, scores, options)))
 
 

@@ -7,6 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from noshadow.cli.options import Force, Json, Out, OutputScale, Quiet, Seed, TaskChoice, app, named_values
+from noshadow.cli.trained_options import (
+    Folds,
+    ReferenceModels,
+    ShortReferences,
+    Stop,
+    TrainingOption,
+    Work,
+    require_nothing_trained,
+    training_arguments,
+)
 from noshadow.errors import InputError
 from noshadow.visible import visible
 
@@ -86,6 +96,12 @@ def audit(
             "Beside a file of signals, another such file.",
         ),
     ] = None,
+    folds: Folds = None,
+    reference_models: ReferenceModels = None,
+    short_references: ShortReferences = None,
+    stop: Stop = None,
+    work: Work = None,
+    training_option: TrainingOption = None,
     score_option: Annotated[
         list[str] | None,
         typer.Option(
@@ -123,6 +139,14 @@ def audit(
         "progress": not quiet,
         "seed": seed,
     }
+    trainings = training_arguments(
+        folds=folds,
+        reference_models=reference_models,
+        short_references=short_references,
+        stop=stop,
+        work=work,
+        training_option=training_option,
+    )
 
     def run() -> "Audit":
         if ":" in what and Path(what).suffix not in SUFFIXES:
@@ -130,15 +154,20 @@ def audit(
                 raise InputError(f"audit: --no-intercept must come with a file of signals; got '{what}'. The model's own head is read.")
             if family != "auto":
                 raise InputError(f"audit: --family must come with a file of signals; got '{what}'. The model itself shows it.")
+            target = target_of(what, "audit")
+            # Beside the audit, whose own folder is written whole when everything is known.
+            trainings["work"] = out.with_name(f"{out.name}-work") if (work, target.work) == (None, None) else work
             return audit_target(
-                target_of(what, "audit"),
+                target,
                 layers=int(layers) if layers.isdigit() else layers,
                 layer=layer,
                 output=output,
                 loss_traces=loss_traces,
                 base=None if base is None else base_of(base, "audit"),
+                **trainings,
                 **options,
             )
+        require_nothing_trained(trainings, what)
         if layer != "auto":
             raise InputError(f"audit: --layer must come with a module:function; got '{what}'. A file holds one layer's signals.")
         if output != "auto":

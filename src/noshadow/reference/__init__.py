@@ -7,7 +7,7 @@ the attacks that use it.
 from noshadow.reference.attack_list import AttackOptions
 from noshadow.reference.dropout import SeededDropout
 from noshadow.reference.ground_truth import ground_truth, with_ground_truth
-from noshadow.reference.plan import Plan, plan
+from noshadow.reference.plan import Plan, fold_plan, plan
 from noshadow.reference.queries import mirrored, shifted
 from noshadow.reference.recipe import Recipe
 from noshadow.reference.run import train_references
@@ -21,6 +21,7 @@ __all__ = [
     "References",
     "SeededDropout",
     "Status",
+    "fold_plan",
     "ground_truth",
     "load_references",
     "mirrored",

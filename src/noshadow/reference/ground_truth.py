@@ -13,11 +13,12 @@ import pandas as pd
 from noshadow.arguments import PROGRESS
 from noshadow.checks import Array, refuse
 from noshadow.columns import named
-from noshadow.joins import Held, held_by, join, loss_floor, require_agreement
+from noshadow.joins import Held, Join, held_by, join, loss_floor, require_agreement
 from noshadow.losses import hard_labels
 from noshadow.metrics import agreement_table, noise_ceiling
 from noshadow.outcomes import Absent, not_applicable
 from noshadow.reference.attack_list import ATTACKS, AttackOptions
+from noshadow.reference.plan import BALANCED_FROM
 from noshadow.reference.store import References
 from noshadow.reference.target_attacks import attacks_on_references, attacks_on_target, resolved_levels
 from noshadow.reference.truth import RecordTruth, audited_models, record_truth
@@ -63,6 +64,7 @@ def ground_truth(
     Cost: O(rn) for each attack, O(folds·r·n·m) for Shokri; memory O(n) beside the memory-mapped
         signals.
     """
+    _require_attackable(references)
     chosen = options or AttackOptions()
     levels = resolved_levels(references, fpr)
     rows, doubts = (None, ()) if audit is None else audited_rows(audit, references)
@@ -93,6 +95,15 @@ def ground_truth(
     return found, pd.DataFrame({"id": references.ids, "member": references.member} | truth.columns)
 
 
+def _require_attackable(references: References) -> None:
+    """Refuse sets in which attacks cannot set each model against the others, record by record."""
+    models, folded = references.plan.models, "design" in references.describe["plan"]
+    if folded or models < BALANCED_FROM:
+        got = f"{models} models, each without one fold of the training records" if folded else f"{models}"
+        hint = "Train some with train_references(…, models=64) (noshadow reference train)."
+        refuse("ground_truth", "references", f"hold at least {BALANCED_FROM} models on random parts of all records", got, hint)
+
+
 def with_ground_truth(audit: Audit, references: References, **options: Any) -> Audit:
     """Add the attacks' columns to the audit's record table, and the agreement beside it.
 
@@ -120,6 +131,26 @@ def audited_rows(audit: Audit, references: References) -> tuple[Array, tuple[str
     expected, given = references.weights_sha256, audit.provenance.get("hashes", {}).get("weights")
     if expected and given and expected != given:
         refuse(owner, "audit", "be of the model these references were trained for", f"weights {given[:12]}, not {expected[:12]}")
+    ours = held_by(audit.records, losses=True)
+    found, members, unknown = joined_members(references, ours, owner)
+    if unknown:
+        refuse(owner, "audit", f"hold the {len(members)} training records of the reference set", unknown, "Give both the same ids.")
+    hint = "Are the rows in another order? Audit the model on the data that the references were trained on, or give both the same ids."
+    notes = require_agreement(found, owner, "audit", "the reference set's target", hint)
+    return members[found.second], notes
+
+
+def joined_members(references: References, ours: Held, owner: str) -> tuple[Join, Array, str]:
+    """Join records with the training records of the target of a reference set.
+
+    Args:
+        references: the set. ours: what an audit says about its records. owner: the function named
+            in error messages.
+
+    Returns:
+        The join; the rows of the target's training records in the pool; and, where the two do not
+        name the same records, what is different in words, else nothing.
+    """
     members = np.flatnonzero(references.member)
     targets = references.targets[members]
     theirs = Held(
@@ -127,15 +158,12 @@ def audited_rows(audit: Audit, references: References) -> tuple[Array, tuple[str
         hard_labels(targets) if references.task == "classification" else targets,
         None if references.target is None else np.asarray(references.target.loss)[members],
     )
-    ours = held_by(audit.records, losses=True)
     found = join(ours, theirs, owner, floor=loss_floor(targets, references.task))
     unknown = np.delete(ours.ids, found.first)
-    if len(unknown) or len(ours.ids) != len(members):
-        got = f"{len(ours.ids)} records, {len(unknown)} of them unknown there" + (f" (the first: '{unknown[0]}')" if len(unknown) else "")
-        refuse(owner, "audit", f"hold the {len(members)} training records of the reference set", got, "Give both the same ids.")
-    hint = "Are the rows in another order? Audit the model on the data that the references were trained on, or give both the same ids."
-    notes = require_agreement(found, owner, "audit", "the reference set's target", hint)
-    return members[found.second], notes
+    if not len(unknown) and len(ours.ids) == len(members):
+        return found, members, ""
+    first = f" (the first: '{unknown[0]}')" if len(unknown) else ""
+    return found, members, f"{len(ours.ids)} records, {len(unknown)} of them unknown there{first}"
 
 
 def _agreement(

@@ -32,6 +32,8 @@ class TrainingSetup:
             `losses.task_targets`.
         task: "classification", "binary" or "regression". outputs: number m of the module's outputs.
         options: keyword arguments of the torch optimiser named by `optimizer`, its lr among them.
+        epochs: of the whole training, which the schedule is drawn for. stop: the epoch after which
+            it ends, None for the last.
     """
 
     build: Callable[[], nn.Module]
@@ -40,6 +42,7 @@ class TrainingSetup:
     task: str
     outputs: int
     epochs: int
+    stop: int | None
     batch_size: int
     shuffle: bool
     drop_last: bool
@@ -50,6 +53,11 @@ class TrainingSetup:
     milestones: Sequence[int]
     gamma: float
 
+    @property
+    def last_epoch(self) -> int:
+        """The epoch after which training ends."""
+        return self.epochs if self.stop is None else self.stop
+
     def batches(self, n: int) -> list[tuple[int, int]]:
         """Return (start, stop) of the batches of an epoch over n records.
 
@@ -59,7 +67,7 @@ class TrainingSetup:
         return [(start, min(start + self.batch_size, whole)) for start in range(0, whole, self.batch_size)]
 
     def rates(self, n: int) -> Iterator[float]:
-        """Learning rate of each step of a training on n records."""
+        """Learning rate of each step of a whole training on n records."""
         factors = schedule_factors(
             self.schedule,
             epochs=self.epochs,
@@ -111,7 +119,7 @@ def epoch_orders(job: TrainingSetup, indices: Tensor, seed: int) -> Iterator[Ten
     Each epoch has its own permutation, drawn from a generator of the model's own.
     """
     generator = torch.Generator().manual_seed(seed ^ _ORDER_STREAM)
-    for _ in range(job.epochs):
+    for _ in range(job.last_epoch):
         yield indices[torch.randperm(len(indices), generator=generator)] if job.shuffle else indices
 
 

@@ -41,7 +41,8 @@ def write_outcomes(
     notes: set[str] = set()
     described = {"format": str(FORMAT), "plan": plan_digest(stored), "engine": stored["train"]["engine"], "workers": str(workers)}
     form = _known_form(path, stored, owner)
-    bar = tracked(stream, "Training reference models", total=total, show=progress)
+    what = "Training models without each fold" if "design" in stored["plan"] else "Training reference models"
+    bar = tracked(stream, what, total=total, show=progress)
     with closing(stream), closing(bar) as outcomes:  # type: ignore[type-var]
         for outcome in outcomes:
             text = outcome.failure

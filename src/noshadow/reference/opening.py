@@ -12,7 +12,7 @@ import numpy as np
 
 from noshadow.checks import TASKS, Array, InputError, refuse
 from noshadow.reference.manifest import plan_digest, read_manifest
-from noshadow.reference.plan import Plan
+from noshadow.reference.plan import BALANCED_FROM, Plan
 from noshadow.signals import record_ids
 from noshadow.storage.digests import file_sha256
 from noshadow.storage.forms import Count, Keys, Level, OneOf, require_form
@@ -25,7 +25,7 @@ EXTRA = "extra."
 AGAIN = "Train again in another folder."
 PLAN_FORM = Keys(
     {
-        "plan": Keys({"models": Count, "records": Count, "fraction": Level, "seed": Count}),
+        "plan": Keys({"models": Count, "records": Count, "fraction": Level, "seed": Count}, {"design": OneOf("folds")}),
         "pool": OneOf("all", "train"),
         "task": str,
         "train": Keys({"engine": str}),
@@ -68,8 +68,9 @@ def stored_plan(path: Path, manifest: Mapping[str, Any], owner: str) -> tuple[Pl
             refuse(owner, "folder", "be as it was written", f"'{path}' with {file} missing or altered", AGAIN)
     arguments = manifest["plan"]
     membership = _membership(path, owner)
-    _require_sides(membership, owner)
+    counts = _require_models_with_both_sides(membership, owner)
     records = _records(path, arguments["models"], arguments["records"], owner)
+    _require_sides(counts, arguments["models"], records["member"] if "design" in arguments else None, owner)
     return Plan(membership, records.pop("seeds"), arguments["fraction"], arguments["seed"]), records
 
 
@@ -164,8 +165,11 @@ def _membership(path: Path, owner: str) -> Array:
     return membership
 
 
-def _require_sides(membership: Array, owner: str) -> None:
-    """Refuse bytes that are no truth values, and a model or record that is always in or never."""
+def _require_models_with_both_sides(membership: Array, owner: str) -> Array:
+    """Number of models of each record, (n,).
+
+    Bytes that are no truth values are refused, and a model that was trained on all records or none.
+    """
     models, records = membership.shape
     counts, sizes = np.zeros(records, dtype=np.int64), np.zeros(models, dtype=np.int64)
     for number in range(models):
@@ -174,7 +178,23 @@ def _require_sides(membership: Array, owner: str) -> None:
             refuse(owner, MEMBERSHIP, "hold true or false", f"{int(row.max())} in model {number}", AGAIN)
         counts += row
         sizes[number] = row.sum()
-    if not records or min(counts.min(), sizes.min()) < 1 or counts.max() >= models or sizes.max() >= records:
+    if not models or not records or sizes.min() < 1 or sizes.max() >= records:
+        refuse(owner, MEMBERSHIP, "put every record in some of the models and leave it out of others", "one on one side only", AGAIN)
+    return counts
+
+
+def _require_sides(counts: Array, models: int, folded: Array | None, owner: str) -> None:
+    """Refuse records on a side where the design of the plan does not put them.
+
+    Args:
+        counts: (n,) models of each record. models: how many there are.
+        folded: (n,) the records that were folded, each out of one model; None where models have
+            random parts of all records.
+    """
+    if folded is not None:
+        if not np.array_equal(counts, np.where(folded, models - 1, 0)):
+            refuse(owner, MEMBERSHIP, "leave each training record out of one fold's model, and test records out of all", "others", AGAIN)
+    elif models >= BALANCED_FROM and (counts.min() < 1 or counts.max() >= models):
         refuse(owner, MEMBERSHIP, "put every record in some of the models and leave it out of others", "one on one side only", AGAIN)
 
 

@@ -45,7 +45,7 @@ def loss_parity(loss: Array, member: Array, reference_loss: Array, membership: A
 
 
 def _compared(value: float, others: Array, largest: float) -> dict[str, Any]:
-    mean, deviation = float(others.mean()), float(others.std(ddof=1))
+    mean, deviation = float(others.mean()), float(others.std(ddof=1)) if len(others) > 1 else 0.0
     scale = max(deviation, LEAST_SPREAD * abs(mean), LEAST_SHARE * largest, float(np.finfo(float).tiny))
     low, high = float(others.min()), float(others.max())
     # Far beyond any threshold, and finite for strict JSON.

@@ -1,6 +1,7 @@
 """Plan which records each reference model is trained on.
 
-The plan is balanced over records, models and halves of the models.
+Few models are drawn independently; from four on the plan is balanced over records, models and
+halves of the models. Folds leave each training record out of one model.
 """
 
 from dataclasses import dataclass
@@ -9,7 +10,9 @@ import numpy as np
 
 from noshadow.checks import Array, refuse, require_number, require_whole, whole_seed
 
-FEWEST_MODELS = 4
+# Two complementary halves give one margin per side and record, from which no spread can be told
+# , and d′ needs two on each side; independent halves give a quarter of the records two.
+BALANCED_FROM = 4
 ROWS_AT_ONCE = 1 << 15
 
 
@@ -51,21 +54,25 @@ class Plan:
 
 
 def plan(records: int, *, models: int = 64, fraction: float = 0.5, seed: int = 0) -> Plan:
-    """Balanced random membership of records in reference models.
+    """Random membership of records in reference models, balanced from four models on.
 
-    Every record is in round(fraction·r) models to within one, and in fraction·r/2 of each half of
-    the models to within one; every model has round(fraction·n) records to within one. Beyond that,
-    chance decides.
+    Four models and more: every record is in round(fraction·r) models to within one, and in
+    fraction·r/2 of each half of the models to within one; every model has round(fraction·n) records
+    to within one. Beyond that, chance decides.
+
+    One to three models: each is drawn without regard to the others and has exactly
+    round(fraction·n) records. At fraction ½ and two models, a quarter of the records is in both and
+    a quarter in neither, so that spreads over models can be told from levels of records.
 
     Args:
         records: number n of records.
-        models: number r ≥ 4 of reference models.
+        models: number r ≥ 1 of reference models.
         fraction: share of the records each model is trained on, > 0 and < 1.
         seed: of membership and of the models' seeds.
 
     Raises:
-        InputError: some record would be in no model or in all of them, or some model would have no
-            records.
+        InputError: some record would be in none of four or more models or in all of them, or some
+            model would have no records, or all.
 
     Cost: O(nr) time (about ten seconds for a million records and 256 models); memory of the
         membership and a block.
@@ -76,17 +83,84 @@ def plan(records: int, *, models: int = 64, fraction: float = 0.5, seed: int = 0
         ([4, 4, 4, 4, 4, 4, 4, 4, 4, 4], [5, 5, 5, 5, 5, 5, 5, 5])
     """
     n, r, share, number = checked_arguments(records, models, fraction, seed, "plan")
+    of_membership, of_seeds = _streams(number)
+    membership = (_independent if r < BALANCED_FROM else _balanced)(n, r, share, of_membership)
+    return Plan(membership, _model_seeds(r, of_seeds), share, number)
+
+
+def fold_plan(train: int, test: int, *, folds: int, seed: int = 0) -> Plan:
+    """Cross-fitting: disjoint folds of the training records, and a model trained without each.
+
+    Model j is trained on all training records but those of fold j. Folds are random and their sizes
+    differ by at most one. Test records are in no model.
+
+    Args:
+        train: number of training records, the first of the pool. test: number of test records.
+        folds: number k of folds and of models, 2 ≤ k ≤ train. seed: of folds and models' seeds.
+
+    Raises:
+        InputError: fewer than two folds, or more folds than training records.
+
+    Cost: O(k(train + test)).
+
+    Example:
+        >>> drawn = fold_plan(6, 2, folds=3)
+        >>> drawn.membership.sum(0).tolist(), drawn.membership.sum(1).tolist()
+        ([2, 2, 2, 2, 2, 2, 0, 0], [4, 4, 4])
+    """
+    members, unseen, k, number = checked_folds(train, test, folds, seed, "fold_plan", "folds")
+    of_folds, of_seeds = _streams(number)
+    fold = np.empty(members, dtype=np.int64)
+    fold[of_folds.permutation(members)] = np.arange(members) % k
+    membership = np.zeros((k, members + unseen), dtype=bool)
+    membership[:, :members] = fold != np.arange(k)[:, None]
+    return Plan(membership, _model_seeds(k, of_seeds), fold_fraction(members, unseen, k), number)
+
+
+def fold_fraction(train: int, test: int, folds: int) -> float:
+    """Mean share of the pool that a model of `fold_plan` is trained on."""
+    return train * (folds - 1) / (folds * (train + test))
+
+
+def checked_folds(train: object, test: object, folds: object, seed: object, owner: str, argument: str) -> tuple[int, int, int, int]:
+    """Turn the arguments of a fold plan into plain numbers (train, test, folds, seed).
+
+    `argument` is what the number of folds is called where `owner` takes it.
+    """
+    members, unseen = require_whole(train, owner, "train", low=1), require_whole(test, owner, "test", low=0)
+    k = require_whole(folds, owner, argument, low=2)
+    if k > members:
+        refuse(owner, argument, f"be at most the {members} training records, each in one fold", k)
+    return members, unseen, k, whole_seed(seed, owner)
+
+
+def _streams(seed: int) -> tuple[np.random.Generator, np.random.Generator]:
+    """Generators of the membership and of the models' seeds."""
+    first, second = np.random.SeedSequence(seed).spawn(2)
+    return np.random.default_rng(first), np.random.default_rng(second)
+
+
+def _model_seeds(models: int, rng: np.random.Generator) -> Array:
+    return rng.choice(2**31, size=models, replace=False).astype(np.int64)
+
+
+def _independent(n: int, r: int, share: float, rng: np.random.Generator) -> Array:
+    membership = np.zeros((r, n), dtype=bool)
+    for model in membership:
+        model[rng.choice(n, size=round(share * n), replace=False)] = True
+    return membership
+
+
+def _balanced(n: int, r: int, share: float, rng: np.random.Generator) -> Array:
     total = round(share * n * r)
-    of_membership, of_seeds = (np.random.default_rng(part) for part in np.random.SeedSequence(number).spawn(2))
     first = round(total * (r // 2) / r)
     membership = np.zeros((r, n), dtype=bool)
-    order = of_membership.permutation(n)
+    order = rng.permutation(n)
     # The records with one model more than the others in the second half follow those of the first,
     # so that no record gets neither or both without need: the total stays within one of its mean.
-    _fill(membership[: r // 2], first, order, of_membership)
-    _fill(membership[r // 2 :], total - first, np.roll(order, -(first % n)), of_membership)
-    seeds = of_seeds.choice(2**31, size=r, replace=False).astype(np.int64)
-    return Plan(membership, seeds, share, number)
+    _fill(membership[: r // 2], first, order, rng)
+    _fill(membership[r // 2 :], total - first, np.roll(order, -(first % n)), rng)
+    return membership
 
 
 def checked_arguments(records: object, models: object, fraction: object, seed: object, owner: str) -> tuple[int, int, float, int]:
@@ -94,8 +168,12 @@ def checked_arguments(records: object, models: object, fraction: object, seed: o
 
     Arguments for which no plan exists are refused.
     """
-    n, r = require_whole(records, owner, "records", low=1), require_whole(models, owner, "models", low=FEWEST_MODELS)
+    n, r = require_whole(records, owner, "records", low=1), require_whole(models, owner, "models", low=1)
     share = require_number(fraction, owner, "fraction", low=0, high=1, low_open=True, high_open=True)
+    if r < BALANCED_FROM:
+        if not 0 < round(share * n) < n:
+            refuse(owner, "records", f"leave each model records with and without it at fraction {share:g}", n)
+        return n, r, share, whole_seed(seed, owner)
     total = round(share * n * r)
     if total < n or -(-total // n) >= r:
         rule = f"put every record in at least one of {r} models and leave it out of one"

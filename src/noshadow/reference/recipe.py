@@ -59,6 +59,8 @@ class Recipe:
             in `audit`.
         epochs: passes over the rows. batch_size: rows per step; the last batch of an epoch may be
             shorter.
+        stop: epoch after which training ends, None for the last; the schedule stays that of all
+            `epochs`.
         optimizer: "sgd" (with momentum, nesterov), "adam" or "adamw" (with betas, eps); lr,
             weight_decay for all.
         schedule: "constant", "cosine", "linear", "step" (with milestones in epochs, and gamma) or a
@@ -106,6 +108,7 @@ class Recipe:
     gamma: float = 0.1
     drop_last: bool = False
     shuffle: bool = True
+    stop: int | None = None
     outputs: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -151,8 +154,8 @@ class Recipe:
                 epoch; snapshot.outputs(x) gives the model's (1, k, m) outputs in eval mode.
 
         Returns:
-            The module in eval mode; with traces also (k, epochs + 1) losses in eval mode, in nats
-            or squared units.
+            The module in eval mode; with traces also (k, epochs + 1) losses in eval mode (stop + 1
+            of a training that stops), in nats or squared units.
 
         Raises:
             InputError: wrong rows, seed or records, or a module that fails on a batch.
@@ -211,8 +214,8 @@ class Recipe:
                 with convolutions, which gain nothing from stacking, one by one.
 
         Returns:
-            r modules in eval mode; with traces_on also (r, k, epochs + 1) losses in eval mode, in
-            nats or squared units.
+            r modules in eval mode; with traces_on also (r, k, epochs + 1) losses in eval mode (stop
+            + 1 of a training that stops), in nats or squared units.
 
         Raises:
             InputError: wrong rows, seeds or records, or a module that cannot be stacked (see
@@ -248,7 +251,9 @@ class Recipe:
 
         Functions go by their qualified names, and data by count, shape and precision.
         """
-        held = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in ("x", "y")}
+        # Whole trainings are described as they were before there were any that stop: sets resume.
+        left_out = {"x", "y"} | ({"stop"} if self.stop is None else set())
+        held = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in left_out}
         named = {name: _described(value) if callable(value) else value for name, value in held.items()}
         data = {"records": len(self.x), "input_shape": list(self.x.shape[1:]), "dtype": str(self.x.dtype).removeprefix("torch.")}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in (named | data).items()}
@@ -265,6 +270,8 @@ def _require_optimiser(recipe: Recipe) -> None:
         refuse(OWNER, "build", "be callable without arguments", type(recipe.build).__name__, "Pass a function that makes the module.")
     for name in ("epochs", "batch_size"):
         require_whole(getattr(recipe, name), OWNER, name, low=1)
+    if recipe.stop is not None and require_whole(recipe.stop, OWNER, "stop", low=1) > recipe.epochs:
+        refuse(OWNER, "stop", f"be one of the {recipe.epochs} epochs", recipe.stop)
     for name in ("nesterov", "drop_last", "shuffle"):
         if not isinstance(getattr(recipe, name), bool):
             refuse(OWNER, name, "be True or False", repr(getattr(recipe, name)))
@@ -315,7 +322,7 @@ def _observer(job: TrainingSetup, models: int, traces: object, on_epoch: Observe
     if traces is None:
         return observed(observers), None
     records = traced_records(traces, job, OWNER)
-    losses = np.empty((models, len(records.x), job.epochs + 1))
+    losses = np.empty((models, len(records.x), job.last_epoch + 1))
     return observed([recorder(losses, records, job.task), *observers]), losses
 
 

@@ -15,12 +15,13 @@ from noshadow.reference.folder import create_folder, require_own_folder, resumed
 from noshadow.reference.manifest import job_manifest
 from noshadow.reference.model_writing import disk, remove_unfinished, write_outcomes
 from noshadow.reference.opening import stored_plan, whole_models
-from noshadow.reference.plan import Plan, plan
+from noshadow.reference.plan import Plan
 from noshadow.reference.pool import Pool, record_pool
 from noshadow.reference.queries import Query, checked_queries
 from noshadow.reference.recorded import Reading, record_arrays, require_one_statistic
 from noshadow.reference.store import References, load_references, with_notes
 from noshadow.reference.training import (
+    FRACTION,
     OWNER,
     STACK,
     Drawing,
@@ -47,9 +48,10 @@ def train_references(
     ids: object = None,
     task: str = "auto",
     models: int = 64,
-    fraction: float = 0.5,
+    fraction: float = FRACTION,
     seed: int = 0,
     pool: str = "all",
+    design: str = "halves",
     engine: str = "auto",
     stack: int = STACK,
     workers: int | None = None,
@@ -69,7 +71,7 @@ def train_references(
     settings: Mapping[str, Any] | None = None,
     progress: bool = PROGRESS,
 ) -> References:
-    """Train reference models on random, balanced subsets, and store what they say of every record.
+    """Train reference models on random parts of the records, and store what they say of each.
 
     Run again on the same folder with the same arguments, it trains only what is missing; the arrays
     do not depend on interruptions, on the number of workers or on where they run (on machines of
@@ -86,9 +88,12 @@ def train_references(
         model: the target; its arrays are recorded like those of the reference models.
         ids: unique ids of all records of the pool, or of those of `train`.
         task: "auto", "classification", "binary" or "regression".
-        models: number r ≥ 4. fraction: share of the pool each is trained on. seed: of the plan, see
-            `plan`.
+        models: number r ≥ 1; the attacks need four. fraction: share of the pool each is trained on.
+            seed: of the plan, see `plan`.
         pool: "all": records of train and test; "train": of train alone.
+        design: "halves": random parts of the pool (`plan`); "folds": `models` disjoint folds of
+            train, and a model trained on all of train but each fold (`fold_plan`), whose records of
+            test are in none.
         engine: "one-by-one"; "vectorised": `stack` models of a Recipe at once; "auto": the latter
             where the Recipe allows it.
         stack: models trained together; part of the experiment, since it may move the last digits.
@@ -139,7 +144,7 @@ def train_references(
     records = record_pool(train, test, pool=pool, ids=ids, owner=OWNER)
     require_one_statistic(records, reading)
     require_same_records(train_fn, records)
-    drawing = checked_drawing(len(records), models, fraction, seed, pool)
+    drawing = checked_drawing(records, models, fraction, seed, pool, design)
     options = WorkerOptions(backend, workers, threads, address, attempts)
     target = None if model is None else _target(model, records, reading)
     job = training.job(records, reading, threads)
@@ -197,9 +202,8 @@ def _opened(path: Path, job: ReferenceJob, training: Training, drawing: Drawing,
         stored, resumed = resumed_manifest(path, manifest, OWNER)
         notes = resumed + notes
     else:
-        drawn = plan(drawing.records, models=drawing.models, fraction=drawing.fraction, seed=drawing.seed)
         columns = {"ids": job.pool.ids, "targets": job.pool.targets, "member": job.pool.member}
-        stored = create_folder(path, manifest, drawn, columns, None if target is None else (target.arrays, target.task))
+        stored = create_folder(path, manifest, drawing.drawn(), columns, None if target is None else (target.arrays, target.task))
     drawn, _ = stored_plan(path, stored, OWNER)
     return _Opened(stored, _tasks(drawn, whole_models(path, stored), training.engine.stack), notes)
 

@@ -168,6 +168,11 @@ class References:
         value: str | None = self.describe["hashes"]["weights"]
         return value
 
+    @property
+    def seconds(self) -> Array:
+        """(r,) seconds that training and reading each model took, of one worker."""
+        return np.array([float(self.model(number).layout.metadata["seconds"]) for number in range(self.plan.models)])
+
     def model(self, number: int) -> Recorded:
         """The arrays of one model."""
         return Recorded(_layout(self, model_path(self.folder, number)))

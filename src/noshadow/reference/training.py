@@ -9,12 +9,14 @@ import numpy as np
 
 from noshadow.checks import InputError, as_array, refuse, require_choice, require_whole
 from noshadow.reference.manifest import function_name
-from noshadow.reference.plan import checked_arguments
+from noshadow.reference.plan import Plan, checked_arguments, checked_folds, fold_fraction, fold_plan, plan
 from noshadow.reference.pool import Pool
 from noshadow.reference.recorded import Reading
 from noshadow.reference.work import ReferenceJob, TrainsMany
 
 OWNER = "train_references"
+DESIGNS = ("halves", "folds")
+FRACTION = 0.5
 ENGINES = ("auto", "one-by-one", "vectorised")
 STACK = 16
 
@@ -52,22 +54,45 @@ class Training:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Who is drawn into how many models, from which pool."""
+    """Who is drawn into how many models, from which pool, by which design.
 
-    records: int
+    Attributes:
+        train, test: records of each split in the pool. models: number r. fraction: mean share of
+            the pool in a model. seed: of the plan. pool: "all" or "train".
+        design: "halves" (`plan`) or "folds" (`fold_plan`).
+    """
+
+    train: int
+    test: int
     models: int
     fraction: float
     seed: int
     pool: str
+    design: str
 
     def manifest(self) -> dict[str, Any]:
         """What plan.json says of it."""
-        return {"models": self.models, "fraction": self.fraction, "seed": self.seed, "records": self.records}
+        drawn = {"models": self.models, "fraction": self.fraction, "seed": self.seed, "records": self.train + self.test}
+        return drawn if self.design == "halves" else drawn | {"design": self.design}
+
+    def drawn(self) -> Plan:
+        """The plan itself."""
+        if self.design == "folds":
+            return fold_plan(self.train, self.test, folds=self.models, seed=self.seed)
+        return plan(self.train + self.test, models=self.models, fraction=self.fraction, seed=self.seed)
 
 
-def checked_drawing(records: int, models: object, fraction: object, seed: object, pool: str) -> Drawing:
+def checked_drawing(records: Pool, models: object, fraction: object, seed: object, pool: str, design: str) -> Drawing:
     """Arguments of the plan as plain numbers; those without a plan are refused."""
-    return Drawing(*checked_arguments(records, models, fraction, seed, OWNER), pool)
+    require_choice(design, DESIGNS, OWNER, "design")
+    train, test = records.counts[0], sum(records.counts[1:])
+    if design == "halves":
+        _, r, share, number = checked_arguments(train + test, models, fraction, seed, OWNER)
+        return Drawing(train, test, r, share, number, pool, design)
+    if fraction != FRACTION:
+        refuse(OWNER, "fraction", "be left out with design='folds', whose models have all records but one fold", fraction)
+    train, test, r, number = checked_folds(train, test, models, seed, OWNER, "models")
+    return Drawing(train, test, r, fold_fraction(train, test, r), number, pool, design)
 
 
 def require_arguments(train_fn: object, traces: bool, workers: object, **whole: object) -> None:

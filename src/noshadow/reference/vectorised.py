@@ -93,7 +93,7 @@ def trained_stack(
     batches, rates = job.batches(n), job.rates(n)
     orders = [epoch_orders(job, rows, seed) for rows, seed in zip(indices, seeds, strict=True)]
     observe(0, snapshot)
-    for epoch in range(1, job.epochs + 1):
+    for epoch in range(1, job.last_epoch + 1):
         rows = torch.stack([next(order) for order in orders])
         for start, stop in batches:
             step(rows[:, start:stop], next(rates))
@@ -156,7 +156,7 @@ def reason_not_vectorisable(job: TrainingSetup) -> str | None:
 def _probed_difference(job: TrainingSetup) -> str | None:
     rows = torch.arange(min(PROBE_RECORDS, len(job.x)))
     plain = {"optimizer": "sgd", "options": {"lr": 1e-2, "momentum": 0.0}, "schedule": "constant", "milestones": (), "warmup": 0.0}
-    probe = replace(job, epochs=1, batch_size=len(rows), drop_last=False, **plain)  # type: ignore[arg-type]
+    probe = replace(job, epochs=1, stop=None, batch_size=len(rows), drop_last=False, **plain)  # type: ignore[arg-type]
     seen: list[Tensor] = []
 
     def look(_: int, snapshot: Snapshot) -> None:

@@ -106,7 +106,7 @@ MUTANTS = tuple(
         ("_audit/options.py", '{"fpr": self.fpr, "seed": self.seed}', '{"seed": self.seed}', RISK),
         (
             SETTLED,
-            'group_names(given.test_groups, len(seen.test), owner, "test_groups").get("group")',
+            'group_names(given.test_groups, len(seen.test), "test_groups").get("group")',
             '(identity.get("group") or [])[: len(seen.test)]',
             RISK,
         ),

@@ -515,7 +515,7 @@ def test_missing_extras_are_named(tmp_path, monkeypatch):
 
 def test_the_data_hash_sees_values_order_and_targets_but_not_batches():
     def hashes(x, y):
-        return record_pool((x, y), None, pool="train", ids=None, owner="t").hashes["data"]
+        return record_pool((x, y), None, pool="train", ids=None).hashes["data"]
 
     base = hashes(X, Y)
     assert base == hashes(X.copy(), Y.copy()) and base != hashes(X[::-1], Y[::-1])
@@ -528,11 +528,11 @@ def test_the_data_hash_sees_values_order_and_targets_but_not_batches():
 
 def test_test_records_get_fresh_ids_where_train_has_its_own():
     whole = TensorDataset(torch.from_numpy(X), torch.from_numpy(Y))
-    pool = record_pool(Subset(whole, [5, 9]), (X[:2], Y[:2]), pool="all", ids=None, owner="t")
+    pool = record_pool(Subset(whole, [5, 9]), (X[:2], Y[:2]), pool="all", ids=None)
     assert pool.ids.tolist() == [5, 9, 10, 11]
-    apart = record_pool(Subset(whole, [5, 9]), Subset(whole, [1, 2]), pool="all", ids=None, owner="t")
+    apart = record_pool(Subset(whole, [5, 9]), Subset(whole, [1, 2]), pool="all", ids=None)
     assert apart.ids.tolist() == [5, 9, 1, 2]
-    given = record_pool((X[:2], Y[:2]), (X[2:4], Y[2:4]), pool="all", ids=list("abcd"), owner="t")
+    given = record_pool((X[:2], Y[:2]), (X[2:4], Y[2:4]), pool="all", ids=list("abcd"))
     assert given.ids.tolist() == list("abcd")
 
 
@@ -563,7 +563,7 @@ def test_a_recipe_trains_in_stacks_of_the_plan_and_its_records_are_the_pools(tmp
 
 
 def test_tasks_in_threads_of_one_process_do_not_mix_their_random_states():
-    pool = record_pool(TRAIN, TEST, pool="all", ids=None, owner="t")
+    pool = record_pool(TRAIN, TEST, pool="all", ids=None)
     job = ReferenceJob(fit, pool, Reading(), False, False, None, 0, 1)
     members = np.arange(RECORDS) % 2 == 0
     tasks = [ReferenceTask((t,), (100 + t,), packed_members(members[None]), frozenset({t})) for t in range(6)]

@@ -382,5 +382,5 @@ def test_what_scikit_learn_refuses_is_one_sentence():
     for data in ((broken, THREE), (X[:, :3], THREE), (X.astype(str).astype(object), THREE)):
         bad = data if data[0].dtype != object else (np.full(X.shape, "many"), THREE)
         with pytest.raises(InputError, match=r"audit: model must accept train X; got ValueError") as caught:
-            view(pipe, bad, (X, THREE), owner="audit")
+            view(pipe, bad, (X, THREE))
         assert "\n" not in str(caught.value)

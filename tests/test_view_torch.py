@@ -504,7 +504,7 @@ def test_other_models_are_refused(model, got):
 
 def test_the_owner_of_a_sentence_can_be_named():
     with pytest.raises(InputError, match=r"^audit: train must hold"):
-        view(net(), (X[:0], Y[:0]), None, owner="audit")
+        view(net(), (X[:0], Y[:0]), None)
 
 
 def test_a_model_that_fails_on_a_later_batch_or_on_the_test_split_is_one_sentence():
@@ -519,7 +519,7 @@ def test_a_model_that_fails_on_a_later_batch_or_on_the_test_split_is_one_sentenc
             return self.layer(x)
 
     with pytest.raises(InputError, match=r"audit: model must accept .*got KeyError \('weights") as caught:
-        view(Fussy(), (X, Y), (X, Y), progress=False, owner="audit")
+        view(Fussy(), (X, Y), (X, Y), progress=False)
     assert "\n" not in str(caught.value)
     with pytest.raises(InputError, match=r"audit: model must accept the data's batches .*got RuntimeError"):
-        view(torch.nn.Linear(X.shape[1], 3), (X, Y), (X[:, :2], Y), progress=False, owner="audit")
+        view(torch.nn.Linear(X.shape[1], 3), (X, Y), (X[:, :2], Y), progress=False)

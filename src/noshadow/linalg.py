@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from scipy.linalg import lapack
 
-from noshadow.checks import Array, NumericalError
+from noshadow.checks import Array, NumericalError, said
 
 JITTER_LADDER = (0.0, 1e-14, 1e-12, 1e-10, 1e-8)
 _PANEL_ROWS = 512
@@ -41,7 +41,7 @@ class SpdInverse:
     condition: float
 
 
-def spd_inverse(matrix: Array, owner: str, *, overwrite: bool = False) -> SpdInverse:
+def spd_inverse(matrix: Array, *, overwrite: bool = False) -> SpdInverse:
     """Inverse by Cholesky of the matrix scaled to unit diagonal, with a reported jitter ladder.
 
     Scaling to unit diagonal bounds the rounding error by the condition of the scaled matrix, which
@@ -49,7 +49,6 @@ def spd_inverse(matrix: Array, owner: str, *, overwrite: bool = False) -> SpdInv
 
     Args:
         matrix: (N, N) symmetric, float64; left untouched unless `overwrite`.
-        owner: name of the calling function, for the error.
         overwrite: use the matrix as work space, for callers that have no more need of it.
 
     Raises:
@@ -61,7 +60,7 @@ def spd_inverse(matrix: Array, owner: str, *, overwrite: bool = False) -> SpdInv
     usable = (diagonal > 0) & np.isfinite(diagonal)
     if not usable.all():
         raise NumericalError(
-            f"{owner}: the curvature has {int((~usable).sum())} non-positive or infinite diagonal entries. Raise the damping."
+            said(f"the curvature has {int((~usable).sum())} non-positive or infinite diagonal entries. Raise the damping.")
         )
     scale = 1.0 / np.sqrt(diagonal)
     scaled = _scaled_on_both_sides(matrix if overwrite else matrix.copy(), scale)
@@ -74,11 +73,11 @@ def spd_inverse(matrix: Array, owner: str, *, overwrite: bool = False) -> SpdInv
             break
         _mirrored(scaled.T)  # the other triangle still holds the matrix
     else:
-        raise NumericalError(f"{owner}: the curvature is not positive definite even with jitter {JITTER_LADDER[-1]:g}. Raise the damping.")
+        raise NumericalError(said(f"the curvature is not positive definite even with jitter {JITTER_LADDER[-1]:g}. Raise the damping."))
     condition = cholesky_condition(factor, norm)
     lower, info = lapack.dpotri(factor, lower=1, overwrite_c=1)
     if info != 0:
-        raise NumericalError(f"{owner}: inverting the Cholesky factor failed at pivot {info}. Raise the damping.")
+        raise NumericalError(said(f"inverting the Cholesky factor failed at pivot {info}. Raise the damping."))
     inverse = _mirrored(_scaled_on_both_sides(lower.T, scale))
     return SpdInverse(inverse, jitter, condition)
 
@@ -316,7 +315,6 @@ def batched_cg(
     preconditioner: Callable[[torch.Tensor], torch.Tensor] | None = None,
     verified: bool = True,
     stop: Callable[[int, torch.Tensor, torch.Tensor], bool] | None = None,
-    owner: str = "batched_cg",
 ) -> IterativeSolution:
     """Solve Ax = b for k right-hand sides at once by (preconditioned) conjugate gradients.
 
@@ -337,7 +335,6 @@ def batched_cg(
         verified: compute the residuals afresh at the end, for one more product.
         stop: (step, solution, residual of the recurrence) → whether to end there, asked after each
             step; None: never.
-        owner: whom an error names.
 
     Raises:
         NumericalError: a product is not finite, or the preconditioner is not positive definite.
@@ -358,13 +355,13 @@ def batched_cg(
         conditioned = conditioned if preconditioner is None else preconditioner(conditioned)
         strength = torch.where(active, _inner(conditioned, residual), 1.0)
         if not bool((strength > 0).all()):
-            raise NumericalError(f"{owner}: the preconditioner is not positive definite or not finite. Solve without it.")
+            raise NumericalError(said("the preconditioner is not positive definite or not finite. Solve without it."))
         # Conjugate to the last direction whatever the preconditioner did
         direction.mul_(_spread(torch.where(active, -_inner(conditioned, image) / curvature, 0.0), right)).add_(conditioned)
         image = product(direction)
         curvature = _inner(direction, image)
         if not bool(curvature.isfinite().all()):
-            raise NumericalError(f"{owner}: a product in conjugate gradients is not finite. Check for NaN and for numbers beyond float64.")
+            raise NumericalError(said("a product in conjugate gradients is not finite. Check for NaN and for numbers beyond float64."))
         least = torch.where(active, torch.minimum(least, curvature / _inner(direction, direction)), least)
         negative |= active & (curvature <= 0)
         active = active & ~negative

@@ -13,6 +13,8 @@ from noshadow._audit.scale import in_logits, model_in_logits
 from noshadow._audit.score_options import HEAD, NETWORK, SEQUENCES, checked_score_options, joined_options
 from noshadow.arguments import BATCH_SIZE, PROGRESS
 from noshadow.checks import (
+    named_as,
+    named_in_errors,
     refuse,
     require_weights,
     resolved_task,
@@ -54,6 +56,7 @@ class Target:
     score_options: Mapping[str, Any] | None = None
 
 
+@named_in_errors
 def audit(
     model: object,
     train: object,
@@ -141,11 +144,11 @@ def audit(
     reader = reader_of(model)
     form = None if reader is None else reader.form
     route = SEQUENCES if form == "sequences" else HEAD if layers == "last" else NETWORK
-    handed_on = checked_score_options(score_options, route, "audit")
+    handed_on = checked_score_options(score_options, route)
     options = Options(task, damping, weight_decay, fpr, seed, progress, "audit", layers, output_scale, handed_on)
     if layers != "last" and form in (None, "table"):
-        refuse("audit", "layers", "be 'last' for a model that is no nn.Module", repr(layers), "Its last layer is scored exactly.")
-    given = GivenColumns(ids, groups, test_groups, given_traces(loss_traces, "audit"))
+        refuse("layers", "be 'last' for a model that is no nn.Module", repr(layers), "Its last layer is scored exactly.")
+    given = GivenColumns(ids, groups, test_groups, given_traces(loss_traces))
     if form == "sequences":
         require_language_arguments(
             options,
@@ -157,7 +160,7 @@ def audit(
         return audit_language_model(model, train, test, options, given, batch_size=batch_size, device=device)
     started = time.perf_counter()
     # Many layers walk the training records several times: only the view's walk reads them.
-    records = train if layers == "last" else read_once(records_of(train, "audit", "train", seed=seed))
+    records = train if layers == "last" else read_once(records_of(train, "train", seed=seed))
     # The view and the scores over many layers read the model and its records alike.
     reading: dict[str, Any] = {
         "weight_decay": weight_decay,
@@ -167,15 +170,14 @@ def audit(
         "device": device,
         "progress": progress,
         "seed": seed,
-        "owner": "audit",
     }
     seen = view(model, records, test, task=task, **reading)
     seen = model_in_logits(seen, output_scale, is_module=form == "batches")
     seen = replace(seen, inputs=dict(seen.inputs) | {"family": model_family(model)})
     if sample_weight is not None:
         if (seen.inputs.get("ids") or {}).get("train") == "index":
-            require_index_of(seen.train, sample_weight, "audit", "sample_weight")
-        seen = replace(seen, sample_weight=require_weights(sample_weight, len(seen.train), "audit"))
+            require_index_of(seen.train, sample_weight, "sample_weight")
+        seen = replace(seen, sample_weight=require_weights(sample_weight, len(seen.train)))
     signal_seconds = time.perf_counter() - started
 
     def layered(settled: str) -> RecordScores:
@@ -192,6 +194,7 @@ def audit(
     return replace(found, notes=found.notes + deeper_notes(model, found.task, layers))
 
 
+@named_in_errors
 def audit_signals(
     train: Signals,
     test: Signals,
@@ -229,18 +232,17 @@ def audit_signals(
     linear function of the features for a linear head; without such features nothing is known, and
     nothing is predicted.
     """
-    owner = "audit_signals"
-    handed_on = checked_score_options(score_options, HEAD, owner)
-    options = Options(task, damping, weight_decay, fpr, seed, progress, owner, output_scale=output_scale, score_options=handed_on)
-    given = GivenColumns(ids, groups, test_groups, given_traces(loss_traces, owner))
+    handed_on = checked_score_options(score_options, HEAD)
+    options = Options(task, damping, weight_decay, fpr, seed, progress, "audit_signals", output_scale=output_scale, score_options=handed_on)
+    given = GivenColumns(ids, groups, test_groups, given_traces(loss_traces))
     for name, split in (("train", train), ("test", test)):
         if not isinstance(split, Signals):
-            refuse(owner, name, "be Signals", type(split).__name__, "Build it with ns.Signals(features, outputs, targets).")
+            refuse(name, "be Signals", type(split).__name__, "Build it with ns.Signals(features, outputs, targets).")
     if train.outputs.shape[1] != test.outputs.shape[1]:
-        refuse(owner, "test", f"have the {train.outputs.shape[1]} outputs of train", f"{test.outputs.shape[1]}")
+        refuse("test", f"have the {train.outputs.shape[1]} outputs of train", f"{test.outputs.shape[1]}")
     if not isinstance(family, str) or not family:
-        refuse(owner, "family", "be 'auto' or a name", repr(family))
-    resolved = resolved_task(task, train.outputs, train.targets, owner)
+        refuse("family", "be 'auto' or a name", repr(family))
+    resolved = resolved_task(task, train.outputs, train.targets)
     seen = View(
         train=train,
         test=test,
@@ -249,7 +251,7 @@ def audit_signals(
         fit_intercept=fit_intercept,
         penalize_intercept=penalize_intercept,
         penalty=training_damping(options.weight_decay, resolved, *train.outputs.shape),
-        sample_weight=None if sample_weight is None else require_weights(sample_weight, len(train), owner),
+        sample_weight=None if sample_weight is None else require_weights(sample_weight, len(train)),
         class_names=None,
         not_applicable=None if train.features is not None else "no features were given, and record scores need the last layer's inputs",
         notes=(),
@@ -257,10 +259,11 @@ def audit_signals(
         inputs={"ids": {name: "given" if split.has_ids else None for name, split in (("train", train), ("test", test))}}
         | ({} if family == "auto" else {"family": family}),
     )
-    seen = in_logits(seen, output_scale, owner)
+    seen = in_logits(seen, output_scale)
     return audit_view(seen, options, given, signal_seconds=0.0)
 
 
+@named_as("audit")
 def audit_target(target: Target, **options: Any) -> Audit:
     """Audit what a user's function returned.
 
@@ -273,10 +276,10 @@ def audit_target(target: Target, **options: Any) -> Audit:
         if stated[name] == open_value:
             stated[name] = asked
         elif asked not in (open_value, stated[name]):
-            refuse("audit", name, f"agree with the Target's {stated[name]!r}", repr(asked), "Leave one of the two out.")
-    stated["score_options"] = joined_options(target.score_options, options.pop("score_options", None), "audit")
+            refuse(name, f"agree with the Target's {stated[name]!r}", repr(asked), "Leave one of the two out.")
+    stated["score_options"] = joined_options(target.score_options, options.pop("score_options", None))
     traces = options.pop("loss_traces", None)
     if traces is not None and stated["loss_traces"] is not None:
-        refuse("audit", "loss_traces", "come from one place", f"'{traces}' beside those of the Target", "Leave one of the two out.")
+        refuse("loss_traces", "come from one place", f"'{traces}' beside those of the Target", "Leave one of the two out.")
     stated["loss_traces"] = stated["loss_traces"] if traces is None else traces
     return audit(target.model, target.train, target.test, **stated, **options)

@@ -73,7 +73,7 @@ def audit_view(
     stands in for the last layer's.
     """
     found = settled(seen, options, given)
-    traces = trace_evidence(given.loss_traces, found.train.ids, found.losses[0], found.targets, found.task, options.owner)
+    traces = trace_evidence(given.loss_traces, found.train.ids, found.losses[0], found.targets, found.task)
     started = time.perf_counter()
     scores = scored(found, options, layered_scores)
     scoring = time.perf_counter() - started
@@ -122,7 +122,7 @@ def _model_risk(found: Settled, options: Options, scores: RecordScores | None) -
     seen = found.seen
     correct = correct_of(found.train, found.targets, seen.test, found.unseen, found.task)
     margins = margins_of(found.train, found.targets, seen.test, found.unseen, found.task, soft=found.soft)
-    family = shown_family(seen, scores, found.task, options.owner)
+    family = shown_family(seen, scores, found.task)
     how = options.resampling
     risk, absent = measured_risk(found.losses, correct, found.task, scores, how, margins=margins, family=family, soft=found.soft)
     return risk, absent, family

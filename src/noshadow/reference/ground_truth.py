@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from noshadow.arguments import PROGRESS
-from noshadow.checks import Array, refuse
+from noshadow.checks import Array, named_in_errors, refuse
 from noshadow.columns import named
 from noshadow.joins import Held, held_by, join, loss_floor, require_agreement
 from noshadow.losses import hard_labels
@@ -30,6 +30,7 @@ RANKED_TRUTHS = named(truth=True)
 SOURCE = "reference models"
 
 
+@named_in_errors
 def ground_truth(
     references: References,
     audit: Audit | None = None,
@@ -93,6 +94,7 @@ def ground_truth(
     return found, pd.DataFrame({"id": references.ids, "member": references.member} | truth.columns)
 
 
+@named_in_errors
 def with_ground_truth(audit: Audit, references: References, **options: Any) -> Audit:
     """Add the attacks' columns to the audit's record table, and the agreement beside it.
 
@@ -116,10 +118,9 @@ def audited_rows(audit: Audit, references: References) -> tuple[Array, tuple[str
         InputError: the audit is of another model or other records: by its weights, ids, targets or
             losses.
     """
-    owner = "reference score"
     expected, given = references.weights_sha256, audit.provenance.get("hashes", {}).get("weights")
     if expected and given and expected != given:
-        refuse(owner, "audit", "be of the model these references were trained for", f"weights {given[:12]}, not {expected[:12]}")
+        refuse("audit", "be of the model these references were trained for", f"weights {given[:12]}, not {expected[:12]}")
     members = np.flatnonzero(references.member)
     targets = references.targets[members]
     theirs = Held(
@@ -128,13 +129,13 @@ def audited_rows(audit: Audit, references: References) -> tuple[Array, tuple[str
         None if references.target is None else np.asarray(references.target.loss)[members],
     )
     ours = held_by(audit.records, losses=True)
-    found = join(ours, theirs, owner, floor=loss_floor(targets, references.task))
+    found = join(ours, theirs, floor=loss_floor(targets, references.task))
     unknown = np.delete(ours.ids, found.first)
     if len(unknown) or len(ours.ids) != len(members):
         got = f"{len(ours.ids)} records, {len(unknown)} of them unknown there" + (f" (the first: '{unknown[0]}')" if len(unknown) else "")
-        refuse(owner, "audit", f"hold the {len(members)} training records of the reference set", got, "Give both the same ids.")
+        refuse("audit", f"hold the {len(members)} training records of the reference set", got, "Give both the same ids.")
     hint = "Are the rows in another order? Audit the model on the data that the references were trained on, or give both the same ids."
-    notes = require_agreement(found, owner, "audit", "the reference set's target", hint)
+    notes = require_agreement(found, "audit", "the reference set's target", hint)
     return members[found.second], notes
 
 

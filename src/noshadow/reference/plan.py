@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from noshadow.checks import Array, refuse, require_number, require_whole, whole_seed
+from noshadow.checks import Array, named_in_errors, refuse, require_number, require_whole, whole_seed
 
 FEWEST_MODELS = 4
 ROWS_AT_ONCE = 1 << 15
@@ -50,6 +50,7 @@ class Plan:
         return np.flatnonzero(self.membership[model])
 
 
+@named_in_errors
 def plan(records: int, *, models: int = 64, fraction: float = 0.5, seed: int = 0) -> Plan:
     """Balanced random membership of records in reference models.
 
@@ -75,7 +76,7 @@ def plan(records: int, *, models: int = 64, fraction: float = 0.5, seed: int = 0
         >>> drawn.membership.sum(0).tolist(), drawn.membership.sum(1).tolist()
         ([4, 4, 4, 4, 4, 4, 4, 4, 4, 4], [5, 5, 5, 5, 5, 5, 5, 5])
     """
-    n, r, share, number = checked_arguments(records, models, fraction, seed, "plan")
+    n, r, share, number = checked_arguments(records, models, fraction, seed)
     total = round(share * n * r)
     of_membership, of_seeds = (np.random.default_rng(part) for part in np.random.SeedSequence(number).spawn(2))
     first = round(total * (r // 2) / r)
@@ -89,20 +90,20 @@ def plan(records: int, *, models: int = 64, fraction: float = 0.5, seed: int = 0
     return Plan(membership, seeds, share, number)
 
 
-def checked_arguments(records: object, models: object, fraction: object, seed: object, owner: str) -> tuple[int, int, float, int]:
+def checked_arguments(records: object, models: object, fraction: object, seed: object) -> tuple[int, int, float, int]:
     """Turn the arguments of a plan into plain numbers (n, r, fraction, seed).
 
     Arguments for which no plan exists are refused.
     """
-    n, r = require_whole(records, owner, "records", low=1), require_whole(models, owner, "models", low=FEWEST_MODELS)
-    share = require_number(fraction, owner, "fraction", low=0, high=1, low_open=True, high_open=True)
+    n, r = require_whole(records, "records", low=1), require_whole(models, "models", low=FEWEST_MODELS)
+    share = require_number(fraction, "fraction", low=0, high=1, low_open=True, high_open=True)
     total = round(share * n * r)
     if total < n or -(-total // n) >= r:
         rule = f"put every record in at least one of {r} models and leave it out of one"
-        refuse(owner, "fraction", rule, f"{share:g}", f"Choose it between {1 / r:.3g} and {1 - 1 / r:.3g}, or more models.")
+        refuse("fraction", rule, f"{share:g}", f"Choose it between {1 / r:.3g} and {1 - 1 / r:.3g}, or more models.")
     if total < r:
-        refuse(owner, "records", f"give each model at least one at fraction {share:g}", n)
-    return n, r, share, whole_seed(seed, owner)
+        refuse("records", f"give each model at least one at fraction {share:g}", n)
+    return n, r, share, whole_seed(seed)
 
 
 def _fill(membership: Array, total: int, order: Array, rng: np.random.Generator) -> None:

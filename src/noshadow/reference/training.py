@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from noshadow.checks import InputError, as_array, refuse, require_choice, require_whole
+from noshadow.checks import InputError, as_array, refuse, require_choice, require_whole, said
 from noshadow.reference.manifest import function_name
 from noshadow.reference.plan import checked_arguments
 from noshadow.reference.pool import Pool
 from noshadow.reference.recorded import Reading
 from noshadow.reference.work import ReferenceJob, TrainsMany
 
-OWNER = "train_references"
 ENGINES = ("auto", "one-by-one", "vectorised")
 STACK = 16
 
@@ -67,7 +66,7 @@ class Drawing:
 
 def checked_drawing(records: int, models: object, fraction: object, seed: object, pool: str) -> Drawing:
     """Arguments of the plan as plain numbers; those without a plan are refused."""
-    return Drawing(*checked_arguments(records, models, fraction, seed, OWNER), pool)
+    return Drawing(*checked_arguments(records, models, fraction, seed), pool)
 
 
 def require_arguments(train_fn: object, traces: bool, workers: object, **whole: object) -> None:
@@ -76,18 +75,18 @@ def require_arguments(train_fn: object, traces: bool, workers: object, **whole: 
     `whole` holds the counts by name.
     """
     if not callable(train_fn):
-        refuse(OWNER, "train_fn", "be callable as train_fn(indices, seed)", type(train_fn).__name__)
+        refuse("train_fn", "be callable as train_fn(indices, seed)", type(train_fn).__name__)
     for name, value in whole.items():
-        require_whole(value, OWNER, name, low=0 if name == "extra_models" else 1)
+        require_whole(value, name, low=0 if name == "extra_models" else 1)
     if workers is not None:
-        require_whole(workers, OWNER, "workers", low=1)
+        require_whole(workers, "workers", low=1)
     if traces and not isinstance(train_fn, TrainsMany):
         try:
             inspect.signature(train_fn).bind(None, None, record=None)
         except TypeError as error:
             rule = "take a third argument 'record' when traces=True"
             hint = "Call record(model) before training and after each epoch."
-            raise InputError(f"{OWNER}: train_fn must {rule}; got {function_name(train_fn)} ({error}). {hint}") from error
+            raise InputError(said(f"train_fn must {rule}; got {function_name(train_fn)} ({error}). {hint}")) from error
         except ValueError:
             return  # a callable without a readable signature: the call itself will tell
 
@@ -98,22 +97,22 @@ def require_same_records(train_fn: object, records: Pool) -> None:
         return
     count = train_fn.settings().get("records", len(records))
     if count != len(records):
-        refuse(OWNER, "train_fn", f"hold the {len(records)} records of the pool, train before test", f"a Recipe of {count}")
+        refuse("train_fn", f"hold the {len(records)} records of the pool, train before test", f"a Recipe of {count}")
     held = getattr(train_fn, "y", None)
-    own = None if held is None else as_array(held, OWNER, "train_fn.y")
+    own = None if held is None else as_array(held, "train_fn.y")
     if own is not None and own.size == records.targets.size and not np.allclose(own.ravel(), records.targets.ravel(), rtol=1e-5):
-        refuse(OWNER, "train_fn", "hold the targets of the pool in its order, train before test", "a Recipe with others")
+        refuse("train_fn", "hold the targets of the pool in its order, train before test", "a Recipe with others")
 
 
 def chosen_engine(train_fn: object, engine: str, stack: int) -> Engine:
     """The engine asked for, or the fastest that this training allows."""
-    require_choice(engine, ENGINES, OWNER, "engine")
-    require_whole(stack, OWNER, "stack", low=1)
+    require_choice(engine, ENGINES, "engine")
+    require_whole(stack, "stack", low=1)
     if engine == "one-by-one":
         return Engine(engine, None, "")
     reason = train_fn.vectorisable() if isinstance(train_fn, TrainsMany) else "train_fn trains one model at a time; a Recipe trains several"
     if reason is None:
         return Engine("vectorised", stack, "")
     if engine == "vectorised":
-        refuse(OWNER, "engine", "be 'auto' or 'one-by-one' here", "'vectorised'", f"{reason[:1].upper()}{reason[1:].rstrip('.')}.")
+        refuse("engine", "be 'auto' or 'one-by-one' here", "'vectorised'", f"{reason[:1].upper()}{reason[1:].rstrip('.')}.")
     return Engine("one-by-one", None, f"Models are trained one by one: {reason.rstrip('.')}.")

@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from noshadow.checks import Array, numeric_array, refuse
+from noshadow.checks import Array, named_in_errors, numeric_array, refuse
 
 
+@named_in_errors
 def loss_trace_iqr(loss_traces: object) -> Array:
     """Interquartile range Q75 − Q25 of each record's loss over training, (n,) ≥ 0.
 
@@ -22,9 +23,9 @@ def loss_trace_iqr(loss_traces: object) -> Array:
         >>> loss_trace_iqr([[4.0, 3.0, 2.0, 1.0, 0.0], [1.0, 1.0, 1.0, 1.0, 1.0]]).tolist()
         [2.0, 0.0]
     """
-    traces = numeric_array(loss_traces, "loss_trace_iqr", "loss_traces", ndim=2)
+    traces = numeric_array(loss_traces, "loss_traces", ndim=2)
     if traces.shape[1] < 2:
-        refuse("loss_trace_iqr", "loss_traces", "have at least 2 columns (before training and after each epoch)", f"shape {traces.shape}")
+        refuse("loss_traces", "have at least 2 columns (before training and after each epoch)", f"shape {traces.shape}")
     low, high = np.quantile(traces.astype(np.float64), (0.25, 0.75), axis=1)
     spread: Array = high - low
     return spread

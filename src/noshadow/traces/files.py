@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from noshadow.checks import Array, numeric_array, refuse, require_same_length
+from noshadow.checks import Array, named_in_errors, numeric_array, refuse, require_same_length
 from noshadow.signals import Signals
 from noshadow.storage.array_files import read_arrays, read_text, require_suffix, write_arrays
 
@@ -19,9 +19,10 @@ def save_traces(path: str | Path, loss_traces: Array, ids: Array | None) -> None
 
     It is written as `write_arrays` does.
     """
-    write_arrays(path, {"loss_traces": loss_traces} | ({} if ids is None else {"ids": ids}), "LossTraces.save")
+    write_arrays(path, {"loss_traces": loss_traces} | ({} if ids is None else {"ids": ids}))
 
 
+@named_in_errors
 def load_loss_traces(path: str | Path) -> tuple[Array, Array | None]:
     """Read losses (n, recordings), float64, and ids (n,) or None.
 
@@ -31,21 +32,20 @@ def load_loss_traces(path: str | Path) -> tuple[Array, Array | None]:
         InputError: the file is missing, has unknown or missing keys, holds pickled objects or
             losses that are not finite.
     """
-    owner = "load_loss_traces"
-    require_suffix(path, owner)
+    require_suffix(path)
     if not Path(path).is_file():
-        refuse(owner, "path", "be a file that exists", f"'{path}'")
-    arrays = read_arrays(path, owner)
+        refuse("path", "be a file that exists", f"'{path}'")
+    arrays = read_arrays(path)
     unknown = sorted(set(arrays) - set(KEYS))
     if unknown or "loss_traces" not in arrays:
         got = f"unknown key {', '.join(unknown)}" if unknown else "no loss_traces"
         hint = "A file of signals may hold loss_traces itself." if any(key.startswith("train_") for key in unknown) else ""
-        refuse(owner, "file", "hold the key loss_traces and at most ids", f"'{path}' with {got}", hint)
-    losses: Array = numeric_array(arrays["loss_traces"], owner, "loss_traces", ndim=2).astype(np.float64)
+        refuse("file", "hold the key loss_traces and at most ids", f"'{path}' with {got}", hint)
+    losses: Array = numeric_array(arrays["loss_traces"], "loss_traces", ndim=2).astype(np.float64)
     ids = arrays.get("ids")
     if ids is None:
         return losses, None
-    ids = read_text(ids, owner, "ids")
+    ids = read_text(ids, "ids")
     if ids.ndim:
-        require_same_length(owner, loss_traces=losses, ids=ids)
+        require_same_length(loss_traces=losses, ids=ids)
     return losses, Signals(None, np.zeros(len(losses)), np.zeros(len(losses)), ids).ids

@@ -39,10 +39,9 @@ def module_losses(model: nn.Module, data: object, *, task: str, settings: Settin
     Raises:
         InputError: the model or the data cannot be read.
     """
-    owner = settings.owner
-    records = records_of(data, owner, "data", seed=settings.seed)
+    records = records_of(data, "data", seed=settings.seed)
     if records.count == 0:
-        refuse(owner, "data", "hold at least one record", "none")
+        refuse("data", "hold at least one record", "none")
     with undisturbed(model, settings) as device:
         _seed_transforms(settings.seed)
         if last is not None and (last.head is None or any(module is last.head.layer for module in model.modules())):
@@ -52,12 +51,12 @@ def module_losses(model: nn.Module, data: object, *, task: str, settings: Settin
             source = found_source(model, batch, device, settings, headless="logits")
             _seed_transforms(settings.seed)
         found = forward_pass(model, source, records, device, settings, "data", features=False)
-    targets = numeric_array(found.targets, owner, "data targets", ndim=(1, 2))
-    settled = resolved_task(task, found.outputs, targets, owner)
-    require_output_columns(found.outputs, settled, owner)
+    targets = numeric_array(found.targets, "data targets", ndim=(1, 2))
+    settled = resolved_task(task, found.outputs, targets)
+    require_output_columns(found.outputs, settled)
     if source.head is not None:
-        require_fitting_task(source.head, settled, owner)
-    return record_losses(found.outputs, task_targets(found.outputs, targets, settled, owner), settled), source
+        require_fitting_task(source.head, settled)
+    return record_losses(found.outputs, task_targets(found.outputs, targets, settled), settled), source
 
 
 def _seed_transforms(seed: int) -> None:

@@ -21,17 +21,16 @@ class GivenTraces:
     losses: Array
     ids: Array | None
 
-    def in_order_of(self, ids: Array, owner: str) -> Array:
+    def in_order_of(self, ids: Array) -> Array:
         """The rows of the losses in the order of these record ids, (n, recordings).
 
         Args:
             ids: (n,) unique ids of the training records.
-            owner: the function named in error messages.
 
         Raises:
             InputError: another number of records, or a record that has no trace.
         """
-        require_same_length(owner, train=ids, loss_traces=self.losses)
+        require_same_length(train=ids, loss_traces=self.losses)
         if self.ids is None:
             return self.losses
         rows = {name: row for row, name in enumerate(self.ids.tolist())}
@@ -41,7 +40,6 @@ class GivenTraces:
             known = set(wanted)
             other = next(name for name in rows if name not in known)
             refuse(
-                owner,
                 "loss_traces",
                 "have the ids of the training records",
                 f"no trace of record {wanted[missing]!r} (row {missing}), and one of {other!r}",
@@ -51,7 +49,7 @@ class GivenTraces:
         return matched
 
 
-def given_traces(loss_traces: object, owner: str) -> GivenTraces | None:
+def given_traces(loss_traces: object) -> GivenTraces | None:
     """Traces from an array (n, recordings), a LossTraces or the path of its file; None stays None.
 
     Raises:
@@ -63,4 +61,4 @@ def given_traces(loss_traces: object, owner: str) -> GivenTraces | None:
         return GivenTraces(loss_traces.array, loss_traces.ids)
     if isinstance(loss_traces, (str, Path)):
         return GivenTraces(*load_loss_traces(loss_traces))
-    return GivenTraces(numeric_array(loss_traces, owner, "loss_traces", ndim=2), None)
+    return GivenTraces(numeric_array(loss_traces, "loss_traces", ndim=2), None)

@@ -7,7 +7,7 @@ import numpy as np
 from torch import nn
 
 from noshadow.arguments import BATCH_SIZE
-from noshadow.checks import TASKS, Array, as_array, refuse, require_choice
+from noshadow.checks import TASKS, Array, as_array, named_in_errors, refuse, require_choice
 from noshadow.losses import record_losses, task_targets
 from noshadow.signals import Signals
 from noshadow.traces.callbacks import lightning_callback, transformers_callback
@@ -59,6 +59,7 @@ class LossTraces:
         (3, [[2.0, 1.0, 0.0], [1.0, 0.9, 0.8]])
     """
 
+    @named_in_errors
     def __init__(
         self,
         data: object = None,
@@ -70,14 +71,14 @@ class LossTraces:
         layer: str = "auto",
         output: str | int = "auto",
     ) -> None:
-        require_choice(task, ("auto", *TASKS), "LossTraces", "task")
+        require_choice(task, ("auto", *TASKS), "task")
         # refuses a wrong size now, not when training starts
-        Settings(batch_size=batch_size, output=output, owner="LossTraces")
+        Settings(batch_size=batch_size, output=output)
         if data is not None and not (isinstance(data, (tuple, list)) and len(data) == 2):
-            records_of(data, "LossTraces", "data", seed=0)
+            records_of(data, "data", seed=0)
         self._data, self._task = data, task
         how: dict[str, Any] = {"layer": layer, "batch_size": batch_size, "device": device, "output": output}
-        self._settings = Settings(**how, progress=False, owner="LossTraces.record")
+        self._settings = Settings(**how, progress=False)
         self._ids = None if ids is None else _identifiers(ids)
         self._columns: list[Array] = []
         self._source: Source | None = None
@@ -96,6 +97,7 @@ class LossTraces:
         """The ids given, (n,); None when records are matched by position."""
         return None if self._ids is None else self._ids.copy()
 
+    @named_in_errors
     def record(self, model: object) -> None:
         """Add the loss of every record under the model as it is now.
 
@@ -114,19 +116,19 @@ class LossTraces:
         Exact: the audit's `loss` column for the same weights, data and batch size.
         Cost: one forward pass; the outputs of all records are held while it runs.
         """
-        owner = self._settings.owner
         if self._data is None:
-            refuse(owner, "data", "be given to LossTraces", "none", "Build LossTraces((X, y)), or append losses of your own.")
+            refuse("data", "be given to LossTraces", "none", "Build LossTraces((X, y)), or append losses of your own.")
         reader = reader_of(model)
         if reader is None:
             got = f"an object of type {type(model).__name__}"
-            refuse(owner, "model", f"be {readable_models()}", got, "Append losses of other frameworks.")
+            refuse("model", f"be {readable_models()}", got, "Append losses of other frameworks.")
         if isinstance(model, nn.Module):
             losses, self._source = module_losses(model, self._data, task=self._task, settings=self._settings, last=self._source)
         else:
             losses = self._table_losses(model)
-        self._add(losses, owner)
+        self._add(losses)
 
+    @named_in_errors
     def append(self, losses: object) -> None:
         """Add losses of any framework, in the order of the training records.
 
@@ -139,8 +141,9 @@ class LossTraces:
             InputError: not one finite number per record, or not as many as in the first recording;
                 nothing is added then.
         """
-        self._add(as_array(losses, "LossTraces.append", "losses"), "LossTraces.append")
+        self._add(as_array(losses, "losses"))
 
+    @named_in_errors
     def save(self, path: str | Path) -> None:
         """Write `loss_traces` and, when given, `ids` to a `.npz` or `.safetensors` file.
 
@@ -150,9 +153,10 @@ class LossTraces:
             InputError: nothing was recorded, another suffix, or a place that cannot be written.
         """
         if not self._columns:
-            refuse("LossTraces.save", "traces", "hold at least one recording", "none", "Call record or append first.")
+            refuse("traces", "hold at least one recording", "none", "Call record or append first.")
         save_traces(path, self.array, self._ids)
 
+    @named_in_errors
     def lightning_callback(self, *, module_attribute: str | None = None) -> Any:
         """Make a Lightning Callback that records when training starts and after each epoch.
 
@@ -170,6 +174,7 @@ class LossTraces:
         """
         return lightning_callback(self, module_attribute)
 
+    @named_in_errors
     def transformers_callback(self) -> Any:
         """A transformers TrainerCallback that records when training begins and after each epoch.
 
@@ -185,29 +190,29 @@ class LossTraces:
 
     def _table_losses(self, model: object) -> Array:
         asked = self._settings
-        how: dict[str, Any] = {"layer": asked.layer, "output": asked.output, "device": asked.device, "owner": asked.owner}
+        how: dict[str, Any] = {"layer": asked.layer, "output": asked.output, "device": asked.device}
         seen = view(model, self._data, None, task=self._task, progress=False, **how)
-        return record_losses(seen.train.outputs, task_targets(seen.train.outputs, seen.train.targets, seen.task, asked.owner), seen.task)
+        return record_losses(seen.train.outputs, task_targets(seen.train.outputs, seen.train.targets, seen.task), seen.task)
 
-    def _add(self, losses: Array, owner: str) -> None:
+    def _add(self, losses: Array) -> None:
         if losses.ndim != 1 or losses.dtype.kind not in "biuf":
-            refuse(owner, "losses", "be 1-dimensional numbers, one a record", f"shape {losses.shape}, dtype {losses.dtype}")
+            refuse("losses", "be 1-dimensional numbers, one a record", f"shape {losses.shape}, dtype {losses.dtype}")
         known = len(self._columns[0]) if self._columns else None if self._ids is None else len(self._ids)
         if len(losses) == 0 or known not in (None, len(losses)):
             source = "as many as ids" if not self._columns else "as many as in the first recording"
             rule = "have one value per record" if known is None else f"have {known} values, {source}"
-            refuse(owner, "losses", rule, len(losses))
+            refuse("losses", rule, len(losses))
         wrong = np.flatnonzero(~np.isfinite(losses))
         if len(wrong):
             number = len(self._columns)
             when = f"recording {number + 1} (epoch {number} if the first was made before training)"
             got = f"NaN or infinite losses of {len(wrong)} of {len(losses)} records in {when}, the first at row {wrong[0]}"
-            refuse(owner, "losses", "be finite", got, "The training diverged here; the recordings before it are kept.")
+            refuse("losses", "be finite", got, "The training diverged here; the recordings before it are kept.")
         self._columns.append(losses.astype(np.float64))
 
 
 def _identifiers(ids: Any) -> Array:
     if not hasattr(ids, "__len__"):
-        refuse("LossTraces", "ids", "be a list of integers or strings", repr(ids))
+        refuse("ids", "be a list of integers or strings", repr(ids))
     checked: Array = Signals(None, np.zeros(len(ids)), np.zeros(len(ids)), ids).ids.copy()
     return checked

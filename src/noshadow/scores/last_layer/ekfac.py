@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from noshadow.blocks import block_length, block_tensor, blocks
-from noshadow.checks import Array, NumericalError
+from noshadow.checks import Array, NumericalError, called, said
 from noshadow.progress import tracked
 from noshadow.scores.baselines import block_residuals
 from noshadow.scores.last_layer.curvature import SoftmaxProblem
@@ -36,6 +36,8 @@ _TERMS = 4
 _SERIES_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
 # Classes beside the likeliest one for which a record's own curvature is added back exactly.
 _LEADING_CLASSES = 8
+# Functions that are told whether the intercept is penalised; others read it from the model.
+PENALIZES_ON_REQUEST = frozenset({"audit_signals", "record_scores"})
 
 Shares = Callable[[SoftmaxProblem, int, int, torch.Tensor], torch.Tensor]
 
@@ -113,7 +115,7 @@ def margin_class_sums(problem: SoftmaxProblem, start: int, stop: int, dtype: tor
 
 
 def ekfac_curvature(
-    problem: SoftmaxProblem, class_sums: Callable[..., torch.Tensor], shares: Shares, *, dtype: torch.dtype, progress: bool, owner: str
+    problem: SoftmaxProblem, class_sums: Callable[..., torch.Tensor], shares: Shares, *, dtype: torch.dtype, progress: bool
 ) -> EkfacCurvature:
     """The EK-FAC approximation of Σ_j C_j ⊗ g̃_jg̃_jᵀ + λI, from Σ C_j over a block and u_bᵀC_ju_b.
 
@@ -134,8 +136,10 @@ def ekfac_curvature(
     empty = int((torch.maximum(eigenvalues, penalty[:, None]) <= rounding).sum())
     if empty:
         raise NumericalError(
-            f"{owner}: the EK-FAC curvature is zero in {empty} directions (a class nobody predicts, with an unpenalised intercept). "
-            + ("Leave that class out." if owner == "audit" else "Pass penalize_intercept=True.")
+            said(
+                f"the EK-FAC curvature is zero in {empty} directions (a class nobody predicts, with an unpenalised intercept). "
+                + ("Pass penalize_intercept=True." if called() in PENALIZES_ON_REQUEST else "Leave that class out.")
+            )
         )
     return replace(frame, eigenvalues=torch.maximum(eigenvalues, penalty[:, None]))
 
@@ -337,7 +341,7 @@ def ekfac_columns(
     return columns
 
 
-def ekfac_margin_leverages(problem: SoftmaxProblem, *, dtype: torch.dtype, block_size: int | None, progress: bool, owner: str) -> Array:
+def ekfac_margin_leverages(problem: SoftmaxProblem, *, dtype: torch.dtype, block_size: int | None, progress: bool) -> Array:
     """Margin leverage of every record by EK-FAC, float64 (n,) in [0, 1].
 
     With everybody else approximated, h = h₋/(1 + h₋) for h₋ = w·xᵀ(Σ_{j≠i} w_jx_jx_jᵀ + λI)⁻¹x: the
@@ -346,7 +350,7 @@ def ekfac_margin_leverages(problem: SoftmaxProblem, *, dtype: torch.dtype, block
     Cost: n·m(5m + 10d) flops.
     Reference: ours.
     """
-    curvature = ekfac_curvature(problem, margin_class_sums, margin_shares, dtype=dtype, progress=progress, owner=owner)
+    curvature = ekfac_curvature(problem, margin_class_sums, margin_shares, dtype=dtype, progress=progress)
     basis = curvature.classes.to(dtype)
     leverage: Array = np.empty(len(problem.design))
     size = block_size or block_length(12 * problem.classes + 4 * problem.design.rank)

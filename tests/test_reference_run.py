@@ -166,7 +166,7 @@ def test_any_framework_may_return_outputs(tmp_path):
         (np.zeros((RECORDS - 1, 3)), r"outputs of all records \(60, m\), members or not; got an array of shape \(59, 3\)"),
         (None, "return an nn.Module, a fitted scikit-learn estimator or the outputs of all records; got an object of type NoneType"),
         (LogisticRegression, "got the class ABCMeta|got the class LogisticRegression"),
-        (np.full((RECORDS, 3), np.nan), "model 0: Signals: outputs must be finite; got 180 NaN or infinite values"),
+        (np.full((RECORDS, 3), np.nan), "model 0: train_references: outputs must be finite; got 180 NaN or infinite values"),
         (np.zeros((RECORDS, 2)), "targets must be < 2, the number of outputs"),
     ],
 )

@@ -83,7 +83,7 @@ def share_intervals(shares: object, trials: object, *, level: float = 0.95) -> A
     count = numeric_array(trials, "trials", ndim=1).astype(np.float64)
     n = require_same_length(shares=share, trials=count)
     if n and not (share.min() >= 0 and share.max() <= 1):
-        refuse("share_intervals", "shares", "be fractions in [0, 1]", f"minimum {share.min():g}, maximum {share.max():g}")
+        refuse("shares", "be fractions in [0, 1]", f"minimum {share.min():g}, maximum {share.max():g}")
     if n and not count.min() >= 1:
         refuse("trials", "be ≥ 1", f"{count.min():g} at index {int(count.argmin())}")
     return _beta_ends(share * count, count, _outside(level))

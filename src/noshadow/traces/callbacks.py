@@ -7,7 +7,7 @@ import importlib
 import sys
 from typing import Any, Protocol
 
-from noshadow.checks import InputError, refuse, said
+from noshadow.checks import InputError, refuse, said, speaking_for
 
 # Their forward is a collective call of all processes: rank zero alone would wait for ever.
 SHARDED_STRATEGIES = ("FSDPStrategy", "DeepSpeedStrategy", "ModelParallelStrategy")
@@ -31,10 +31,14 @@ def lightning_callback(traces: Recorder, module_attribute: str | None) -> Any:
 
     def record(trainer: Any, module: Any) -> None:
         strategy = type(trainer.strategy).__name__
-        if strategy in SHARDED_STRATEGIES:
-            _refuse_sharded(strategy)
+        # Lightning calls this long after the call that made it, when nobody is named any more.
+        with speaking_for("LossTraces.lightning_callback"):
+            if strategy in SHARDED_STRATEGIES:
+                _refuse_sharded(strategy)
+            if trainer.is_global_zero and module_attribute is not None:
+                module = _submodule(module, module_attribute)
         if trainer.is_global_zero:
-            traces.record(module if module_attribute is None else _submodule(module, module_attribute))
+            traces.record(module)
 
     def on_train_start(_: object, trainer: Any, module: Any) -> None:
         if len(traces) == 0:
@@ -52,7 +56,8 @@ def transformers_callback(traces: Recorder) -> Any:
 
     def record(args: Any, state: Any, model: Any) -> None:
         if args.fsdp or args.deepspeed:
-            _refuse_sharded("FSDP" if args.fsdp else "DeepSpeed")
+            with speaking_for("LossTraces.transformers_callback"):
+                _refuse_sharded("FSDP" if args.fsdp else "DeepSpeed")
         if state.is_world_process_zero:
             traces.record(model)
 

@@ -667,7 +667,7 @@ def test_a_schedule_of_the_users_own_is_checked(schedule, got):
 
 def test_a_module_that_fails_while_training_is_named():
     own = recipe(residual, batch_size=8)
-    with pytest.raises(InputError, match="Recipe.train_one: the module must train on batches of the pool; got ValueError"):
+    with pytest.raises(InputError, match=r"Recipe\.train_one: the module must train on batches of the pool; got ValueError"):
         own(np.arange(9), 0)  # BatchNorm meets a last batch of one record
     with pytest.raises(InputError, match="train_many: the module must train on batches of the pool; got ValueError"):
         own.train_many([np.arange(9)] * 2, [0, 1])

@@ -17,6 +17,7 @@ from naming_work import NamingJob, NamingTask
 from noshadow import errors
 from noshadow.checks import users_code
 from noshadow.errors import called, named_as, named_command, named_in_errors, open_to_names, refuse, said, speaking_for, unnamed
+from noshadow.views import EstimatorFamily, estimator_reader, register_reader
 from noshadow.workers import Wording, WorkerOptions, ready_workers, surviving_results
 from source_tree import PACKAGE, callee, program
 
@@ -140,6 +141,15 @@ def test_a_training_that_calls_public_functions_is_told_under_their_names(tmp_pa
 
     told = message(ns.reference.train_references, tmp_path / "r", train, (X, Y), (X, Y), models=4, workers=1, progress=False)
     assert told.startswith("train_references: train_fn must train every model") and "(model 0: auc: " in told
+
+
+def test_functions_of_a_registered_family_that_call_public_ones_are_told_under_their_names(monkeypatch):
+    monkeypatch.setattr("noshadow.views.readers._registered", [])
+    settled = {"task": lambda model: "classification", "classes": lambda model: np.arange(3)}
+    family = EstimatorFamily(name="mine", reads=lambda model: model == "mine", outputs=lambda *given: ns.metrics.auc([], [1.0]), **settled)
+    register_reader(estimator_reader(family))
+    assert message(ns.audit, "mine", (X, Y), (X, Y), progress=False).startswith("auc: ")
+    assert message(ns.audit, "mine", (X, Y[:3]), (X, Y), progress=False).startswith("audit: ")
 
 
 def test_generators_are_not_named_and_do_not_leak_one():

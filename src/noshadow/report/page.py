@@ -20,10 +20,9 @@ from noshadow.report.formats import at_most_one_in, figure, interval, number, ou
 from noshadow.report.ground_truth import ground_truth_section
 from noshadow.report.group_bars import groups_section
 from noshadow.report.lood_section import lood_provenance, lood_section
-from noshadow.report.page_script import page_script
 from noshadow.report.predictions import measured_beside_predicted
 from noshadow.report.record_data import RecordData, record_data
-from noshadow.report.rendering import flat_rows, rendered
+from noshadow.report.rendering import flat_rows, page_script, rendered
 from noshadow.report.score_agreement import score_agreement
 from noshadow.report.tail_chart import tail_section
 from noshadow.report.top_records import ROWS, top_records

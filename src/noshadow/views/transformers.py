@@ -5,7 +5,7 @@ Importing this module imports no transformers.
 
 import hashlib
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -20,10 +20,10 @@ from noshadow.progress import tracked
 from noshadow.views.causal_lm import is_causal_lm
 from noshadow.views.token_features import TokenHead, TokenStore, token_store
 from noshadow.views.token_sequences import TokenSequences, Vocabulary, token_sequences
+from noshadow.views.token_windows import Window, token_windows, window_batches
 from noshadow.views.undisturbed import undisturbed
 from noshadow.views.view import Settings
 
-LOGITS_AT_ONCE = 2**27  # half a gigabyte of float32 in one forward pass
 NUMBERS_AT_ONCE = 2**22  # of the float64 copy whose log-softmax is taken
 PROBE_TOKENS = 16
 # relative: attention sums a longer row in another order, and half-precision models keep three
@@ -161,7 +161,7 @@ def _read(
     length, step = _window_rule(model, context, stride)
     vocabulary = _vocabulary(model)
     sequences = token_sequences(data, vocabulary, argument)
-    windows = _windows(sequences, length, step)
+    windows = token_windows(sequences, length, step)
     store = NotApplicable("not asked for") if max_memory is None else token_store(model, sequences, max_memory)
     with undisturbed(model, settings) as where:
         _require_causal(model, sequences, vocabulary, where)
@@ -181,30 +181,6 @@ def _read(
         digests=tuple(digests),
     )
     return found, store.found() if isinstance(store, TokenStore) else store
-
-
-@dataclass(frozen=True)
-class _Window:
-    """Tokens start … stop − 1 of a sequence, of which those from `first` on are scored."""
-
-    sequence: int
-    start: int
-    first: int
-    stop: int
-
-
-def _windows(sequences: TokenSequences, length: int | None, step: int | None) -> list[_Window]:
-    found: list[_Window] = []
-    for number, tokens in enumerate(sequences.tokens):
-        n = len(tokens)
-        if length is None or step is None or n <= length:
-            found.append(_Window(number, 0, 1, n))
-            continue
-        done = 1
-        for start in [*range(0, n - length, step), n - length]:
-            found.append(_Window(number, start, done, start + length))
-            done = start + length
-    return [window for window in found if sequences.counts[window.sequence][window.first : window.stop].any()]
 
 
 def _window_rule(model: Any, context: int | None, stride: int | None) -> tuple[int | None, int | None]:
@@ -265,7 +241,7 @@ def _require_causal(model: Any, sequences: TokenSequences, vocabulary: Vocabular
 def _summed_losses(
     model: Any,
     sequences: TokenSequences,
-    windows: Sequence[_Window],
+    windows: Sequence[Window],
     vocabulary: Vocabulary,
     device: torch.device,
     settings: Settings,
@@ -277,7 +253,7 @@ def _summed_losses(
     What the head saw there goes into the store.
     """
     sums = np.zeros(len(sequences))
-    batches = list(_batches(windows, settings.batch_size, vocabulary.size))
+    batches = list(window_batches(windows, settings.batch_size, vocabulary.size))
     kept = store if isinstance(store, TokenStore) else None
     hooked = nullcontext() if kept is None else kept.listening()
     with hooked, closing(tracked(batches, f"Reading {argument}", show=settings.progress)) as steps:  # type: ignore[type-var]
@@ -291,20 +267,6 @@ def _summed_losses(
                 if kept is not None:
                     kept.keep(number, window.sequence, window.start, places, ids, row)
     return sums
-
-
-def _batches(windows: Sequence[_Window], batch_size: int, vocabulary: int) -> Iterator[list[_Window]]:
-    """Group windows of like length into batches, the longest first.
-
-    So little is padded, and memory peaks at once.
-    """
-    ordered = sorted(windows, key=lambda window: window.start - window.stop)
-    place = 0
-    while place < len(ordered):
-        longest = ordered[place].stop - ordered[place].start
-        size = max(min(batch_size, LOGITS_AT_ONCE // (longest * vocabulary)), 1)
-        yield ordered[place : place + size]
-        place += size
 
 
 def _logits(model: Any, rows: Sequence[Tensor], device: torch.device) -> Tensor:

@@ -6,16 +6,23 @@ be reached.
 
 import importlib
 import socket
+import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+import torch
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
 from noshadow.checks import InputError, said, speaking_for
 
 CONNECT_SECONDS = 10
 Results = Iterator[tuple[int, Any]]
+# A worker process may run tasks in several threads (Dask); torch's and NumPy's random states and
+# thread counts are the process's.
+_ONE_AT_A_TIME = threading.RLock()
 
 
 class WorkerTask(Protocol):
@@ -168,3 +175,18 @@ def imported(module: str, extra: str) -> Any:
 def first_line(error: BaseException) -> str:
     """Say in one line what an error says."""
     return (str(error).strip() or "no message").splitlines()[0].rstrip(".")
+
+
+@contextmanager
+def alone_in_process(threads: int) -> Iterator[None]:
+    """Run alone in this process, with this many threads for torch and BLAS.
+
+    No other task runs meanwhile, and threads are as before afterwards.
+    """
+    with _ONE_AT_A_TIME, threadpool_limits(limits=threads):
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)

@@ -13,7 +13,6 @@ from noshadow.scores.last_layer import refinement
 from noshadow.scores.last_layer.curvature import SoftmaxProblem
 from noshadow.scores.last_layer.design import whitened_design
 from noshadow.scores.last_layer.ekfac import (
-    _diagonal_sums,
     ekfac_columns,
     ekfac_curvature,
     ekfac_margin_leverages,
@@ -23,6 +22,7 @@ from noshadow.scores.last_layer.ekfac import (
     softmax_class_sums,
     softmax_shares,
 )
+from noshadow.scores.last_layer.own_curvature import _diagonal_sums
 from noshadow.scores.last_layer.refinement_products import class_blocks, class_blocks_solution
 
 COLUMNS = ("leverage", "influence", "newton", "loo", "shift")

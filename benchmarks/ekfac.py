@@ -129,14 +129,14 @@ def refinement(size, epochs, work):
     """Exact influence, newton, loo and shift of some records of largest loss, after the factors are there."""
     features, logits, labels = stored_head(size, epochs, work)
     row = described(size, logits, labels)
-    design = whitened_design(features, fit_intercept=True, penalize_intercept=True, owner="benchmark")
+    design = whitened_design(features, fit_intercept=True, penalize_intercept=True)
     problem = SoftmaxProblem(design, logits, labels, None, row["damping"])
-    curvature = ekfac_curvature(problem, softmax_class_sums, softmax_shares, dtype=torch.float32, progress=False, owner="benchmark")
+    curvature = ekfac_curvature(problem, softmax_class_sums, softmax_shares, dtype=torch.float32, progress=False)
     margin = np.take_along_axis(logits, labels[:, None], 1)[:, 0] - logits.max(1)
     records = np.argsort(margin)[:REFINED_RECORDS]
     forget_peak()
     before, row["cpu_seconds_once"] = with_cpu_seconds(conditioning, problem, curvature, MAX_MEMORY)
-    options = {"dtype": torch.float32, "max_memory": MAX_MEMORY, "progress": False, "owner": "benchmark", "before": before}
+    options = {"dtype": torch.float32, "max_memory": MAX_MEMORY, "progress": False, "before": before}
     started, spent = time.perf_counter(), time.process_time()
     found = refined(problem, curvature, records, REFINED_COLUMNS, **options)
     elapsed, spent = time.perf_counter() - started, time.process_time() - spent
@@ -201,9 +201,9 @@ def agreement(size, epochs, work):
 
 def taken_out(features, logits, labels, damping, exact):
     """The other order: EK-FAC of everybody, then (I − W_iH_ii)⁻¹; how often that is indefinite, and its ranking of newton gaps."""
-    design = whitened_design(features, fit_intercept=True, penalize_intercept=True, owner="benchmark")
+    design = whitened_design(features, fit_intercept=True, penalize_intercept=True)
     problem = SoftmaxProblem(design, logits, labels, None, damping)
-    curvature = ekfac_curvature(problem, softmax_class_sums, softmax_shares, dtype=torch.float64, progress=False, owner="benchmark")
+    curvature = ekfac_curvature(problem, softmax_class_sums, softmax_shares, dtype=torch.float64, progress=False)
     newton, indefinite = np.empty(len(labels)), 0
     for rows in torch.arange(len(labels)).split(256):
         start, stop = int(rows[0]), int(rows[-1]) + 1

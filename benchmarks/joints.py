@@ -118,7 +118,7 @@ MUTANTS = tuple(
         ("_audit/options.py", '{"fpr": self.fpr, "seed": self.seed}', '{"seed": self.seed}', RISK),
         (
             SETTLED,
-            'group_names(given.test_groups, len(seen.test), owner, "test_groups").get("group")',
+            'group_names(given.test_groups, len(seen.test), "test_groups").get("group")',
             '(identity.get("group") or [])[: len(seen.test)]',
             RISK,
         ),
@@ -226,12 +226,12 @@ MUTANTS = tuple(
         ("_audit/tracing.py", "early_loss(ordered, given.best)", "early_loss(given.losses, given.best)", TRACED_IDS),
         ("_audit/tracing.py", "early_loss(ordered, given.best)", "early_loss(ordered, ordered.shape[1] - 1)", TRACED),
         ("traces/recorder.py", "or loss < self._kept", "or loss > self._kept", KEPT),
-        ("traces/recorder.py", "            self._kept = kept_loss(path, owner)\n", "            pass\n", RESUMED),
+        ("traces/recorder.py", "            self._kept = kept_loss(path)\n", "            pass\n", RESUMED),
         ("_findings/trust_checks.py", 'limits={"share": 0.05}', 'limits={"share": 0.0500001}', LIMIT),
         # Evidence beyond the final weights
         ("_audit/exposing.py", "free=free, direction", "direction", WEIGHED),
         ("_audit/exposing.py", '"attack_rate": found.tpr(fpr)', '"attack_rate": found.tpr(0.05)', WEIGHED),
-        ("_audit/exposing.py", 'resolved_level("auto", min(sizes), options.owner)', "1e-3", OWN_LEVEL),
+        ("_audit/exposing.py", 'resolved_level("auto", min(sizes))', "1e-3", OWN_LEVEL),
         ("_audit/exposing.py", "        if not sized.order_only:", "        if False:", SCALED),
         ("_audit/other_models.py", "sample_weight=found.seen.sample_weight", "sample_weight=None", EARLIER),
         (ENTRY, "            *base_source(origin, read, options),\n", "", ORIGIN),

@@ -81,14 +81,14 @@ def dual(quick):
     ideal = time.perf_counter() - started
     del gram, factor, matrix
     before = peak_bytes()
-    settings = NetworkSettings("dual", 2048, 3e9, 0, "benchmark")
+    settings = NetworkSettings("dual", 2048, 3e9, 0)
     started = time.perf_counter()
-    with network_view(model, (x, y), layers="all", owner="benchmark") as (network, records):
+    with network_view(model, (x, y), layers="all") as (network, records):
         problem = network_problem(network, records, task="auto", outputs="auto", sample_weight=None, batch_size=128, progress=False)
         prepared = prepared_network(network, records, problem, settings, progress=False)
     kernel = time.perf_counter() - started
     started = time.perf_counter()
-    solved_network(prepared, n * 1e-4, "benchmark")
+    solved_network(prepared, n * 1e-4)
     rest = time.perf_counter() - started
     return {
         "n": n,

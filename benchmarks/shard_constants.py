@@ -21,7 +21,7 @@ DAMPING = 1e-3
 # (features with the bias, outputs, records): one logit, then softmax heads.
 PASSES = ((257, 1, 40_000), (1025, 1, 20_000), (4097, 1, 8_000), (257, 10, 20_000), (65, 50, 10_000), (513, 10, 10_000))
 INVERSES = (1000, 2000, 4000)
-WORDING = Wording("benchmark", "arrays", "send", "sent", "array")
+WORDING = Wording("arrays", "send", "sent", "array")
 
 
 def theta(d, m, scale=3.0):
@@ -68,7 +68,7 @@ def pass_seconds(d, m, n):
     problems, dtype = (["single"], "float64") if m == 1 else (["cross_entropy"], "float32")
     given = {"design": packed, "dtype": dtype, "problems": problems, "fit": True, "centre": centre}
     rows = {
-        "checks": timed(lambda head: (plain_arrays(features, logits, labels, "benchmark"), shard_passes.counts({})(head)), head),
+        "checks": timed(lambda head: (plain_arrays(features, logits, labels), shard_passes.counts({})(head)), head),
         "means": timed(shard_passes.offsets({"means": shift[:-1]}), head),
         "second moments": timed(shard_passes.grams({"shift": shift, "fit_intercept": True}), head),
         "curvature": timed(shard_passes.curvatures(given), head),
@@ -94,7 +94,7 @@ def solved(sums, design, m):
     if m == 1:
         return {"single": np.diag(1 / sums["single"].diagonal())}
     curvature, others = grounded_laplacian(torch.from_numpy(sums["cross_entropy"]), m, DAMPING * design.penalty)
-    contrast = ContrastInverse(spd_inverse(curvature, "benchmark", overwrite=True), others)
+    contrast = ContrastInverse(spd_inverse(curvature, overwrite=True), others)
     return {"cross_entropy": shard_passes.packed_forms(difference_forms(contrast, m, design.rank, torch.float32))}
 
 
@@ -108,7 +108,7 @@ def inverses(quick):
     for n in INVERSES[: 1 if quick else None]:
         left = np.random.default_rng(0).standard_normal((n, n + 8))
         matrix = left @ left.T
-        elapsed, _ = cpu_seconds(lambda matrix=matrix: spd_inverse(matrix, "benchmark"))
+        elapsed, _ = cpu_seconds(lambda matrix=matrix: spd_inverse(matrix))
         rows.append({"n": n, "seconds": elapsed, "seconds_per_cube": elapsed / n**3})
     return {"rows": rows}
 

@@ -52,21 +52,21 @@ def last_layer(model, records, recipe, factors=FACTORS):
 
 def many_layers(model, records, recipe, layers, method, factors=FACTORS):
     """Columns over several layers for each multiple of λ, from one kernel or one projection."""
-    settings = NetworkSettings(method, DIMENSION, 6e9, 0, "which_layers")
-    with network_view(model, records, layers=layers, owner="which_layers") as (network, data):
+    settings = NetworkSettings(method, DIMENSION, 6e9, 0)
+    with network_view(model, records, layers=layers) as (network, data):
         problem = network_problem(network, data, task=recipe.task, outputs="auto", sample_weight=None, batch_size=128, progress=False)
         prepared = prepared_network(network, data, problem, settings, progress=False)
-    base = network_damping("auto", recipe.weight_decay, prepared, "which_layers").value
+    base = network_damping("auto", recipe.weight_decay, prepared).value
     found = {}
     for factor in factors:
-        solved = solved_network(prepared, factor * base, "which_layers")
+        solved = solved_network(prepared, factor * base)
         found |= {f"{method}|{layers}|{factor:g}|{name}": values for name, values in solved.columns.items() if name in SCORED}
     return found
 
 
 def depths(model, records):
     """Numbers of last layers to try: 2, 4 and all, each once."""
-    with network_view(model, records, layers="all", owner="which_layers") as (network, _):
+    with network_view(model, records, layers="all") as (network, _):
         count = len(network.layers)
     return [k for k in (2, 4) if k < count] + (["all"] if count > 1 else [])
 

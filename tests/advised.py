@@ -40,10 +40,15 @@ def public():
             if callable(thing):
                 found[name] = thing
             if inspect.isclass(thing):
-                found |= {
-                    f"{name}.{key}": getattr(thing, key) for key in vars(thing) if not key.startswith("_") and callable(getattr(thing, key))
-                }
+                found |= {f"{name}.{key}": method for key in vars(thing) if not key.startswith("_") and (method := _method(thing, key))}
     return found
+
+
+def _method(thing, key):
+    """A method of a class, or the function behind a property of it; None for any other attribute."""
+    held = getattr(thing, key)
+    held = held.fget if isinstance(held, property) else held.func if isinstance(held, functools.cached_property) else held
+    return held if callable(held) else None
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""The syntax trees of src/noshadow as the tests of its messages read them: functions, classes, imports, calls and who reaches whom."""
+"""The syntax trees of src/noshadow as the tests of its messages read them: functions, classes and imports."""
 
 import ast
 import functools
@@ -6,9 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src" / "noshadow"
-ROOMS = ("noshadow", "noshadow.attacks", "noshadow.metrics", "noshadow.reference", "noshadow.theory")
-# Calls that call what they are given.
-HANDING = {"partial", "delayed"}
 
 
 @dataclass(eq=False)
@@ -29,13 +26,6 @@ class Scope:
         given = self.node.args
         return [*given.posonlyargs, *given.args, *given.kwonlyargs]
 
-    def default(self, name):
-        given = self.node.args
-        places = [*given.posonlyargs, *given.args]
-        padded = [None] * (len(places) - len(given.defaults)) + given.defaults
-        both = dict(zip((one.arg for one in places), padded, strict=True))
-        return (both | dict(zip((one.arg for one in given.kwonlyargs), given.kw_defaults, strict=True))).get(name)
-
 
 @dataclass
 class Program:
@@ -45,15 +35,16 @@ class Program:
     functions: dict  # (module, name) → Scope; methods by (class, name)
     methods: dict  # name → Scopes
     classes: dict  # class → field → annotation
-    owned: dict  # class with a field `owner` → (scope, place of the field, its default) of all of that name
+    bases: dict  # class → names of its bases
     imports: dict  # module → local name → (module, name)
     attributes: dict  # (class, attribute) → (Scope, expression) that methods assign to it
-    calls: dict  # name of what is called → (Scope, ast.Call)
+    defaults: dict  # name of a field → (module, class, expression) that it is without
+    handed: dict  # name of a field → (class, Scope, expression) that constructors are handed for it
 
 
 @functools.cache
 def program():
-    found = Program({}, {}, {}, {}, {}, {}, {}, {})
+    found = Program({}, {}, {}, {}, {}, {}, {}, {}, {})
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
         module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -77,10 +68,13 @@ def _read(node, scope, inside, found):
                 one.target.id: one.annotation for one in child.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
             }
             found.classes.setdefault(child.name, {}).update(held)
-            if "owner" in held:
-                stated = [one for one in child.body if isinstance(one, ast.AnnAssign) and one.target.id == "owner"]
-                found.owned.setdefault(child.name, []).append((scope, list(held).index("owner"), stated[0].value))
+            for one in child.body:
+                if isinstance(one, ast.AnnAssign) and one.value is not None:
+                    found.defaults.setdefault(one.target.id, []).append((scope.module, child.name, one.value))
+            found.bases.setdefault(child.name, set()).update(word for base in child.bases for word in words_of(base))
             _read(child, scope, child.name, found)
+        elif isinstance(child, ast.FunctionDef) and any(isinstance(one, ast.Name) and one.id == "overload" for one in child.decorator_list):
+            continue  # says a signature, and does nothing
         elif isinstance(child, ast.FunctionDef):
             made = Scope(scope.module, child.name, child, scope, inside)
             if inside:
@@ -99,9 +93,8 @@ def _read(node, scope, inside, found):
             elif isinstance(child, ast.AnnAssign | ast.NamedExpr) and child.value is not None:
                 _assign(child.target, child.value, scope, found)
             elif isinstance(child, ast.Call):
-                target = target_of(child)
-                name = target.id if isinstance(target, ast.Name) else target.attr if isinstance(target, ast.Attribute) else ""
-                found.calls.setdefault(name, []).append((scope, child))
+                for word in child.keywords:
+                    found.handed.setdefault(word.arg, []).append((callee(child), scope, word.value))
             _read(child, scope, inside, found)
 
 
@@ -126,57 +119,45 @@ def home(module, name, seen=()):
     return (module, name) if name in made.classes else None
 
 
-def target_of(call):
-    """What a call calls; `partial` and `delayed` call what they are given."""
-    return call.args[0] if callee(call) in HANDING and call.args else call.func
-
-
 def callee(call):
     return call.func.id if isinstance(call.func, ast.Name) else call.func.attr if isinstance(call.func, ast.Attribute) else ""
 
 
-@functools.cache
-def reached(name):
-    """All functions that can run below a public callable ("lood_bounds", "LossTraces.record") or, for any other name, a command."""
-    made, public = program(), [module for module in program().modules if module in ROOMS]
-    first, _, method = name.partition(".")
-    waiting = [made.functions[first, method]] if (first, method) in made.functions else []
-    waiting += _methods_of().get(first, []) if not method else []
-    for module in public if not waiting else ():
-        waiting += [scope for scope in [made.functions.get(home(module, name))] if scope is not None]
-    waiting = waiting or [scope for scope in made.functions.values() if scope.module.startswith("noshadow.cli")]
-    found = set()
-    while waiting:
-        one = waiting.pop()
-        if one not in found:
-            found.add(one)
-            waiting += _below(one)
-    return found
+def kinds(scope, node, seen=()):
+    """Classes that an expression may be of: from annotations, constructors and annotated results; empty where nothing says so."""
+    if node in seen:
+        return set()
+    seen = (*seen, node)
+    if isinstance(node, ast.Attribute):
+        held = kinds(scope, node.value, seen)
+        assigned = [one for name in held for one in program().attributes.get((name, node.attr), [])]
+        stated = {word for name in held for word in words_of(program().classes.get(name, {}).get(node.attr))}
+        return stated | {word for one in assigned for word in kinds(*one, seen)}
+    if isinstance(node, ast.Call):
+        made = home(scope.module, callee(node)) if isinstance(node.func, ast.Name) else None
+        function = program().functions.get(made)
+        return set(words_of(function.node.returns)) if function else {callee(node)}
+    if not isinstance(node, ast.Name):
+        return set()
+    while scope is not None:
+        if node.id in {"self", "cls"} and scope.inside:
+            return {scope.inside}
+        for one in scope.parameters:
+            if one.arg == node.id:
+                return set(words_of(one.annotation))
+        if node.id in scope.words:
+            return {word for value in scope.words[node.id] for word in kinds(scope, value, seen)}
+        scope = scope.outer
+    return set()
 
 
-@functools.cache
-def _methods_of():
-    found = {}
-    for (holder, _), scope in program().functions.items():
-        if scope.inside:
-            found.setdefault(holder, []).append(scope)
-    return found
-
-
-@functools.cache
-def _below(scope):
-    """Functions that a function names, methods of classes that it names, and methods that it calls by their name."""
-    made, found = program(), []
-    nodes = list(ast.walk(scope.node))
-    for name in {node.id for node in nodes if isinstance(node, ast.Name)}:
-        place = home(scope.module, name)
-        found += [made.functions[place]] if place in made.functions else _methods_of().get(name, [])
-    for node in nodes:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            found += made.methods.get(node.func.attr, [])
-            held = made.imports[scope.module].get(node.func.value.id) if isinstance(node.func.value, ast.Name) else None
-            found += [made.functions[place]] if held and (place := home(".".join(held), node.func.attr)) in made.functions else []
-    return found
+def words_of(annotation):
+    """Names that stand in an annotation."""
+    if annotation is None:
+        return []
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        annotation = ast.parse(annotation.value, mode="eval")
+    return [node.id for node in ast.walk(annotation) if isinstance(node, ast.Name)]
 
 
 @functools.cache

@@ -14,6 +14,7 @@ import pytest
 
 import noshadow as ns
 from noshadow.arguments import BATCH_SIZE, MAX_MEMORY, PROGRESS, renamed
+from noshadow.errors import named_in_errors
 
 PAGE = (Path(__file__).parents[1] / "docs" / "words.md").read_text()
 RNG = np.random.default_rng(0)
@@ -114,7 +115,8 @@ def test_the_page_of_words_is_this_table():
     assert {row[0].strip("| `"): row[1] for row in rows[: len(WORDS)]} == {name: one.meaning for name, one in WORDS.items()}
 
 
-@renamed("measured", old="new", width="height", depth="width")
+@named_in_errors
+@renamed(old="new", width="height", depth="width")
 def measured(size, height=0, *, new=1, width=2):
     return size, height, new, width
 

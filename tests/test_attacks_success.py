@@ -77,7 +77,7 @@ def test_lira_without_a_model_is_lira_with_its_row_deleted(variant, tail, varian
     options = {"variant": variant, "variance": variance, "tail": tail}
     expected = scores_by_deletion(reference, member, "lira", center=center, **options)
     for t in range(len(reference)):
-        found = model_lira_scores(signals, member, sides, t, floor=0.0, owner="test", **options)
+        found = model_lira_scores(signals, member, sides, t, floor=0.0, **options)
         # Closed-form deletion keeps ten digits where it is used.
         np.testing.assert_allclose(found, expected[t], rtol=1e-9, atol=1e-9)
 
@@ -92,7 +92,7 @@ def test_rmia_without_a_model_is_rmia_with_its_row_deleted(variant):
     sides = side_moments(reference[None], member, sides=(True, False), median=False)
     expected = scores_by_deletion(reference, member, "rmia", variant=variant, gamma=1.3, a=0.4)
     for t in range(len(reference)):
-        found = model_rmia_scores(reference[None], member, sides, t, variant=variant, gamma=1.3, a=0.4, owner="test")
+        found = model_rmia_scores(reference[None], member, sides, t, variant=variant, gamma=1.3, a=0.4)
         np.testing.assert_array_equal(found, expected[t])
 
 

@@ -155,7 +155,7 @@ def test_places_that_cannot_be_written_are_refused_before_any_work(tmp_path, ove
         (tmp_path / ("x" * 300), "folder must be writable; got '.*x' .*name too long"),
         (Path("/"), "folder must (not exist yet|hold an audit and nothing else)"),
     ):
-        refused(match, require_writable_folder, place, overwrite=overwrite, owner="f")
+        refused(match, require_writable_folder, place, overwrite=overwrite)
         refused(match, made().save, place, overwrite=overwrite)
     assert names(tmp_path) == ["file"] and file.read_text() == "a file"
 
@@ -329,13 +329,13 @@ def test_a_moved_and_copied_folder_still_loads(tmp_path):
 
 def test_one_file_is_replaced_in_one_step(tmp_path, monkeypatch):
     path = tmp_path / "report.html"
-    assert write_file(path, b"one", "f") == path and path.read_bytes() == b"one"
+    assert write_file(path, b"one") == path and path.read_bytes() == b"one"
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(5, "Input/output error")))
-        refused("f: path must be writable; got '.*report.html' .*Input/output error", write_file, path, b"two", "f")
+        refused("^path must be writable; got '.*report.html' .*Input/output error", write_file, path, b"two")
     assert path.read_bytes() == b"one" and names(tmp_path) == ["report.html"]
-    refused("path must be writable", write_file, path / "below", b"", "f")
-    refused("path must be a file; got the folder", write_file, tmp_path, b"", "f")
+    refused("path must be writable", write_file, path / "below", b"")
+    refused("path must be a file; got the folder", write_file, tmp_path, b"")
 
 
 def test_an_unfinished_report_does_not_block_overwriting(tmp_path):

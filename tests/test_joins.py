@@ -49,16 +49,16 @@ def brute_force(first, second):
 def test_rows_are_paired_by_the_text_of_their_ids(seed):
     rng = np.random.default_rng(seed)
     first, second = rng.permutation(50)[:30], rng.permutation(50)[:30].astype(str)
-    found = join(Held(first), Held(second), "f")
+    found = join(Held(first), Held(second))
     assert list(zip(found.first.tolist(), found.second.tolist(), strict=True)) == brute_force(first, second)
     assert found.names.tolist() == [str(first[row]) for row, _ in brute_force(first, second)]
-    with pytest.raises(InputError, match="f: ids must be unique; got 'a' more than once"):
-        join(Held(np.array(["b", "a", "a"])), Held(first), "f")
+    with pytest.raises(InputError, match=r"^ids must be unique; got 'a' more than once"):
+        join(Held(np.array(["b", "a", "a"])), Held(first))
 
 
 def differing(first, second):
     ids = np.arange(len(first))
-    found = join(Held(ids, np.asarray(first)), Held(ids, np.asarray(second)), "f").relabelled
+    found = join(Held(ids, np.asarray(first)), Held(ids, np.asarray(second))).relabelled
     return None if found is None else found.tolist()
 
 
@@ -99,8 +99,8 @@ def test_the_same_labels_in_another_order_are_no_recoding():
 
 def test_tables_without_targets_have_none_to_differ():
     ids = np.arange(5)
-    assert join(Held(ids), Held(ids), "f").relabelled.tolist() == []
-    assert join(Held(ids, ids), Held(ids), "f").relabelled is None
+    assert join(Held(ids), Held(ids)).relabelled.tolist() == []
+    assert join(Held(ids, ids), Held(ids)).relabelled is None
     table = pd.DataFrame({"id": ids, "target_0": 1.0, "target_1": 2.0, "target_of": 3.0, "loss": 0.5})
     held = held_by(table, losses=True)
     assert held.targets.tolist() == [[1.0, 2.0]] * 5 and held.losses.tolist() == [0.5] * 5 and held_by(table).losses is None
@@ -204,7 +204,7 @@ def test_references_refuse_targets_that_contradict(experiment):
     audit = ns.audit(model, (x[ORDER], y[ORDER]), test, progress=False)  # row numbers for ids: the same names, other records
     wrong = int((y[ORDER] != y).sum())
     first = int(np.argmax(y[ORDER] != y))
-    rule = "reference score: audit must have the targets of the reference set's target"
+    rule = "with_ground_truth: audit must have the targets of the reference set's target"
     match = f"{rule}; got another target for {wrong} of 60 records, the first '{first}'"
     with pytest.raises(InputError, match=match):
         with_ground_truth(audit, references, **SCORED)
@@ -268,7 +268,7 @@ def test_lood_refuses_an_audit_in_another_order(trained):
     model, audit = trained
     shuffled = ns.audit(model, (X[:N][ORDER], LABELS[:N][ORDER]), (X[N:], LABELS[N:]), progress=False)
     wrong = int((LABELS[:N][ORDER] != LABELS[:N]).sum())
-    match = rf"lood_audit: audit must have the targets of the data under the same ids; got another target for {wrong} of 60 records"
+    match = rf"with_lood: audit must have the targets of the data under the same ids; got another target for {wrong} of 60 records"
     with pytest.raises(InputError, match=match):
         leak(audit=shuffled)
     with pytest.raises(InputError, match=match):

@@ -28,34 +28,34 @@ def random_spd(size, condition, rng):
 def test_spd_inverse_is_the_inverse(size):
     matrix = random_spd(size, 1e4, np.random.default_rng(size))
     before = matrix.copy()
-    result = spd_inverse(matrix, "test")
+    result = spd_inverse(matrix)
     # backward error of Cholesky: eps × condition
     np.testing.assert_allclose(result.matrix @ matrix, np.eye(size), atol=1e-10)
     np.testing.assert_array_equal(result.matrix, result.matrix.T)
     np.testing.assert_array_equal(matrix, before)
     assert result.jitter == 0.0
-    np.testing.assert_array_equal(spd_inverse(matrix.copy(), "test", overwrite=True).matrix, result.matrix)
+    np.testing.assert_array_equal(spd_inverse(matrix.copy(), overwrite=True).matrix, result.matrix)
 
 
 def test_condition_is_that_of_the_scaled_matrix():
     matrix = np.diag([1.0, 1e12])
-    assert spd_inverse(matrix, "test").condition == pytest.approx(1.0)
+    assert spd_inverse(matrix).condition == pytest.approx(1.0)
     correlated = np.array([[1.0, 0.999], [0.999, 1.0]])
-    assert spd_inverse(correlated, "test").condition == pytest.approx(np.linalg.cond(correlated, 1), rel=1e-9)
+    assert spd_inverse(correlated).condition == pytest.approx(np.linalg.cond(correlated, 1), rel=1e-9)
 
 
 def test_jitter_is_reported():
     vector = np.array([1.0, 2.0, 3.0])
-    result = spd_inverse(np.outer(vector, vector), "test")
+    result = spd_inverse(np.outer(vector, vector))
     assert result.jitter > 0
     assert np.isfinite(result.matrix).all()
 
 
 def test_indefinite_matrices_fail_with_a_sentence():
-    with pytest.raises(NumericalError, match=r"caller: the curvature is not positive definite even with jitter 1e-08\. Raise the dam"):
-        spd_inverse(np.array([[1.0, 2.0], [2.0, 1.0]]), "caller")
-    with pytest.raises(NumericalError, match="caller: the curvature has 1 non-positive or infinite diagonal entries"):
-        spd_inverse(np.diag([1.0, 0.0]), "caller")
+    with pytest.raises(NumericalError, match=r"^the curvature is not positive definite even with jitter 1e-08\. Raise the dam"):
+        spd_inverse(np.array([[1.0, 2.0], [2.0, 1.0]]))
+    with pytest.raises(NumericalError, match=r"^the curvature has 1 non-positive or infinite diagonal entries"):
+        spd_inverse(np.diag([1.0, 0.0]))
 
 
 @pytest.mark.parametrize("size", [1, 7, 600])  # 600 crosses the strips of the norm and the mirroring block
@@ -222,7 +222,7 @@ def test_a_preconditioner_may_be_an_iteration_itself():
 
 def test_conjugate_gradients_refuse_what_is_not_finite_and_bad_preconditioners():
     _, right = spd_columns(1, 4, seed=6)
-    with pytest.raises(NumericalError, match=r"caller: a product in conjugate gradients is not finite\. Check for NaN"):
-        batched_cg(lambda x: x * float("nan"), right, tolerance=1e-3, max_iterations=5, owner="caller")
-    with pytest.raises(NumericalError, match="caller: the preconditioner is not positive definite or not finite"):
-        batched_cg(lambda x: x, right, tolerance=1e-3, max_iterations=5, preconditioner=lambda x: -x, owner="caller")
+    with pytest.raises(NumericalError, match=r"^a product in conjugate gradients is not finite\. Check for NaN"):
+        batched_cg(lambda x: x * float("nan"), right, tolerance=1e-3, max_iterations=5)
+    with pytest.raises(NumericalError, match=r"^the preconditioner is not positive definite or not finite"):
+        batched_cg(lambda x: x, right, tolerance=1e-3, max_iterations=5, preconditioner=lambda x: -x)

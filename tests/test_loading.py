@@ -105,7 +105,7 @@ def test_every_reader_of_a_sorting_loader_has_the_records_in_order(tmp_path):
     found, whole = (ns.network_scores(net(), data, damping=0.1, layers="all", progress=False) for data in (loader, plain))
     np.testing.assert_allclose(found.shift, whole.shift, rtol=1e-6)
     assert any("by itself" in note for note in found.notes)
-    pool = record_pool(loader, plain, pool="all", ids=None, owner="t")
+    pool = record_pool(loader, plain, pool="all", ids=None)
     np.testing.assert_array_equal(pool.targets[:N], Y)
 
 
@@ -308,7 +308,7 @@ def test_targets_are_paired_with_inputs_by_label(kind):
 
 def test_the_pool_of_reference_models_pairs_as_an_audit_does():
     frame, targets = shuffled()
-    pool = record_pool((frame, targets), None, pool="train", ids=None, owner="t")
+    pool = record_pool((frame, targets), None, pool="train", ids=None)
     assert pool.targets.tolist() == Y.tolist() and "another order" in pool.notes[0]
 
 
@@ -396,7 +396,7 @@ def masked(array):
         (lambda: ns.audit(net(), (X, Y), TEST, test_groups=HIDDEN[:20]), "audit: test_groups"),
         (lambda: ns.audit(net(), (X, Y), TEST, sample_weight=masked(np.ones(N))), "audit: sample_weight"),
         (lambda: ns.audit(net(), (X, Y), TEST, loss_traces=masked(np.ones((N, 2)))), "audit: loss_traces"),
-        (lambda: record_pool((masked(X), Y), None, pool="train", ids=None, owner="t"), "t: train X"),
+        (lambda: record_pool((masked(X), Y), None, pool="train", ids=None), "^train X"),
         (lambda: ns.record_scores(masked(X), X[:, :3], Y), "record_scores: features"),
     ],
 )

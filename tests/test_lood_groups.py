@@ -228,18 +228,18 @@ def test_bounds_stop_at_the_tolerance_and_say_so():
 def test_tiles_multiply_like_the_matrix_whatever_is_kept(monkeypatch, budget):
     monkeypatch.setattr(tiles_module, "TILE_ROWS", 32)
     x, right = torch.from_numpy(problem(n=100)[0]), torch.from_numpy(problem(n=100, outputs=5)[1])
-    tiles = kernel_tiles(x, rbf, "test", max_bytes=budget)
+    tiles = kernel_tiles(x, rbf, max_bytes=budget)
     assert len(tiles.kept) == {0.0: 0, 30_000.0: 4, 1e9: 10}[budget]
     torch.testing.assert_close(tiles_product(tiles, right.T), right.T @ rbf(x, x), rtol=1e-12, atol=1e-12)
 
 
 def test_the_preconditioner_stays_below_the_kernel():
     x = torch.from_numpy(problem(n=60)[0])
-    factor = partial_cholesky(x, rbf, 20, "test")
+    factor = partial_cholesky(x, rbf, 20)
     assert factor.shape == (60, 20)
     left = torch.linalg.eigvalsh(rbf(x, x) - factor @ factor.T)
     assert left[0] > -1e-12 and left.sum() < 0.6 * 60  # greedy pivots explain more than their share of the trace, 60
-    assert partial_cholesky(x, linear, 20, "test").shape == (60, 3)  # rank 3: nothing left after three columns
+    assert partial_cholesky(x, linear, 20).shape == (60, 3)  # rank 3: nothing left after three columns
 
 
 @pytest.mark.parametrize(

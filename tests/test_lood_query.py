@@ -24,7 +24,7 @@ quiet = partial(optimal_query, progress=False)
 @pytest.mark.parametrize("group", [[4], [1, 2, 9, 11]], ids=len)
 def test_the_objective_is_lood_and_its_gradient_is_right(size, group):
     x, y = problem()
-    prepared = query_problem(x, y, group, rbf, 0.1, None, None, 8e9, "test")
+    prepared = query_problem(x, y, group, rbf, 0.1, None, None, 8e9)
     queries = torch.from_numpy(np.random.default_rng(1).normal(size=(2, size, 2))).requires_grad_(True)
     parts = set_divergences(prepared, query_moments(prepared, queries))
     for k in range(2):

@@ -542,7 +542,7 @@ def test_fewer_than_two_recordings_are_refused(recordings):
 
 def test_a_wrong_file_is_refused_before_the_model_runs():
     x, y = classification_data()
-    with pytest.raises(ns.InputError, match="load_loss_traces: path must be a file that exists"):
+    with pytest.raises(ns.InputError, match="audit: path must be a file that exists"):
         ns.audit(RaisesOnTheThirdCall(), (x, y), (x, y), loss_traces="missing.npz", progress=False)
 
 

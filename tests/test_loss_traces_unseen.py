@@ -341,7 +341,7 @@ def test_files_hold_the_losses_of_unseen_records(tmp_path, suffix, ids):
     for seen, unseen in (([3.0, 1 / 3, 0.0], [1.0, 2.0]), ([1.0, 1e-300, 4.0], [0.5, 1 / 7])):
         traces.append(seen, unseen)
     traces.save(path)
-    given = given_traces(path, "audit")
+    given = given_traces(path)
     np.testing.assert_array_equal(given.losses, traces.array)
     np.testing.assert_array_equal(given.test_losses, traces.test_array)
     assert given.best == traces.best_epoch == 1 and (given.ids is None) == (ids is None)
@@ -352,7 +352,7 @@ def test_files_hold_the_losses_of_unseen_records(tmp_path, suffix, ids):
 
 def test_files_of_before_have_no_unseen_losses(tmp_path):
     np.savez(tmp_path / "old.npz", loss_traces=np.ones((3, 2)), ids=np.arange(3))
-    given = given_traces(tmp_path / "old.npz", "audit")
+    given = given_traces(tmp_path / "old.npz")
     assert given.test_losses is None and given.best is None and given.ids.tolist() == [0, 1, 2]
 
 
@@ -368,14 +368,14 @@ def test_files_of_before_have_no_unseen_losses(tmp_path):
 def test_unseen_losses_that_do_not_belong_are_refused(tmp_path, unseen, message):
     np.savez(tmp_path / "wrong.npz", loss_traces=np.ones((3, 2)), test_loss_traces=unseen)
     with pytest.raises(ns.InputError, match=f"^load_loss_traces: {message}"):
-        given_traces(tmp_path / "wrong.npz", "audit")
+        given_traces(tmp_path / "wrong.npz")
     if np.ndim(unseen) == 2:
         with pytest.raises(ns.InputError, match=f"^audit: {message}"):
-            given_traces((np.ones((3, 2)), unseen), "audit")
+            given_traces((np.ones((3, 2)), unseen))
 
 
 def test_a_tuple_of_two_tables_is_both_splits_and_a_tuple_of_rows_is_one():
-    both = given_traces((np.ones((3, 2)), torch.tensor([[1.0, 0.5]])), "audit")
+    both = given_traces((np.ones((3, 2)), torch.tensor([[1.0, 0.5]])))
     assert both.losses.shape == (3, 2) and both.test_losses.tolist() == [[1.0, 0.5]] and both.best == 1
-    rows = given_traces(([3.0, 2.0, 1.0], [1.0, 1.0, 1.0]), "audit")
+    rows = given_traces(([3.0, 2.0, 1.0], [1.0, 1.0, 1.0]))
     assert rows.losses.shape == (2, 3) and rows.test_losses is None

@@ -72,7 +72,7 @@ def customers(seed=0):
 
 
 def plain_tables(model, x, y):
-    with network_view(model, (x, y), layers="all", owner="test") as (network, records):
+    with network_view(model, (x, y), layers="all") as (network, records):
         probe = next(iter(records.batches(len(y))))
         with record_differentiation(network, probe) as (_, plain):
             return {layer.name for layer in plain if isinstance(layer, PlainLookup)}
@@ -96,7 +96,7 @@ def test_small_memory_cuts_a_table_into_several_passes_and_changes_nothing(monke
     monkeypatch.setattr("noshadow.scores.network.tangent_kernel.ROWS", 5)
     model, (x, y) = made(Sentences, padding_idx=0), sentences()
     with (
-        network_view(model, (x, y), layers="all", owner="test") as (network, records),
+        network_view(model, (x, y), layers="all") as (network, records),
         record_differentiation(network, next(iter(records.batches(RECORDS)))) as (_, plain),
     ):
         passes = kernel_parts(network, plain, rows=RECORDS, numbers=RECORDS**2)
@@ -174,7 +174,7 @@ class Large(Sentences):
 
 def test_of_a_large_table_only_the_rows_that_were_asked_for_are_kept():
     x, y = sentences(words=1_000_000)
-    with network_view(made(Large), (x, y), layers="all", owner="test") as (network, records):
+    with network_view(made(Large), (x, y), layers="all") as (network, records):
         batch = next(iter(records.batches(RECORDS)))
         with record_differentiation(network, batch) as (differentiate, _):
             (found,) = differentiate(batch, torch.ones((RECORDS, 1, 3), dtype=torch.float64))

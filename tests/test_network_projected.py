@@ -54,7 +54,7 @@ def test_several_outputs_of_a_regression_go_through_too():
 
 def test_inner_products_are_unbiased():
     model, (x, y) = network(), records(6)
-    with network_view(model, (x, y), layers="all", owner="test") as (view, data):
+    with network_view(model, (x, y), layers="all") as (view, data):
         problem = network_problem(view, data, task="auto", outputs="margin", sample_weight=None, batch_size=6, progress=False)
         with record_differentiation(view, next(iter(data.batches(6)))) as (differentiate, plain):
             kernel = tangent_kernel(view, data, problem, differentiate, plain, progress=False).numpy()

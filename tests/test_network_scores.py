@@ -276,7 +276,7 @@ def test_only_plain_layers_are_taken_in_factors(name, expected):
     build, draw = MODULES[name]
     rng = np.random.default_rng(0)
     x, y = torch.from_numpy(draw(rng)), torch.from_numpy(rng.integers(0, 3, 12))
-    with network_view(build(), (x, y), layers="all", owner="test") as (network, records):
+    with network_view(build(), (x, y), layers="all") as (network, records):
         probe = next(iter(records.batches(12)))
         with record_differentiation(network, probe) as (_, plain):
             assert {layer.name for layer in plain} == expected

@@ -167,10 +167,10 @@ def test_logits_are_never_taken_for_anything_else(seed):
     for strength, shift in ((0.3, 0.0), (3.0, 0.0), (1.0, -4.0)):
         logits = strength * x @ rng.normal(size=(5, m)) + shift
         labels = (logits + rng.gumbel(size=logits.shape)).argmax(1)
-        assert settled_scale([Part(logits, labels)], "classification", "auto", "test").given == "logits"
+        assert settled_scale([Part(logits, labels)], "classification", "auto").given == "logits"
         z = logits[:, :1]
         y = (rng.random(n) < expit(z[:, 0])).astype(int)
-        assert settled_scale([Part(z, y)], "binary", "auto", "test").given == "logits"
+        assert settled_scale([Part(z, y)], "binary", "auto").given == "logits"
 
 
 # One column
@@ -200,7 +200,7 @@ def test_one_column_of_faint_logits_is_recognised_by_features_and_by_labels():
     rng = np.random.default_rng(0)
     labels = (rng.random(3000) < expit(np.full(3000, 0.45))).astype(int)  # six in ten are positive, as these logits say
     weak = (0.45 + 0.05 * rng.normal(size=3000)).clip(0, 1)[:, None]
-    assert settled_scale([Part(weak, labels)], "binary", "auto", "test") == OutputScale("logits", "labels")
+    assert settled_scale([Part(weak, labels)], "binary", "auto") == OutputScale("logits", "labels")
 
 
 def test_one_column_within_zero_and_one_is_asked_about_where_nothing_settles_it():
@@ -233,7 +233,7 @@ def test_log_probabilities_in_one_column_are_refused_and_rare_events_are_not():
     rare = -6 + 1.5 * rng.normal(size=(4000, 1)).clip(-3, 3)
     positive = (rng.random(4000) < expit(rare[:, 0])).astype(int)
     assert rare.max() < 0 and positive.any()
-    assert settled_scale([Part(rare, positive)], "binary", "auto", "test").given == "logits"
+    assert settled_scale([Part(rare, positive)], "binary", "auto").given == "logits"
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_log_probabilities_in_one_column_are_refused_and_rare_events_are_not():
 )
 def test_what_is_said_to_be_probabilities_must_be(outputs, task, match):
     with pytest.raises(InputError, match=match):
-        settled_scale([Part(outputs, np.zeros(30))], task, "probabilities", "test")
+        settled_scale([Part(outputs, np.zeros(30))], task, "probabilities")
 
 
 def test_rounded_probabilities_may_be_named():
@@ -259,9 +259,9 @@ def test_rounded_probabilities_may_be_named():
     _, logits, _ = classifier()
     rounded = softmax(logits, axis=1).round(2)
     rounded = rounded[np.abs(rounded.sum(1) - 1) <= 0.05]
-    assert settled_scale([Part(rounded, np.zeros(len(rounded)))], "classification", "probabilities", "test").given == "probabilities"
+    assert settled_scale([Part(rounded, np.zeros(len(rounded)))], "classification", "probabilities").given == "probabilities"
     with pytest.raises(InputError, match="Pass output_scale"):
-        settled_scale([Part(rounded, np.zeros(len(rounded)))], "classification", "auto", "test")
+        settled_scale([Part(rounded, np.zeros(len(rounded)))], "classification", "auto")
 
 
 # The command line: a gate must not flip

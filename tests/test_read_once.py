@@ -82,7 +82,7 @@ def walk(records, size=64):
 
 
 def test_what_a_model_does_to_its_inputs_does_not_reach_what_is_kept():
-    records = read_once(records_of(Counted(), "test", "data", seed=0))
+    records = read_once(records_of(Counted(), "data", seed=0))
     first = walk(records)
     before = [batch.args[0].clone() for batch in first]
     for batch in first:
@@ -95,7 +95,7 @@ def test_what_a_model_does_to_its_inputs_does_not_reach_what_is_kept():
 
 def test_only_whole_walks_that_fit_are_kept():
     data = Counted()
-    records = read_once(records_of(data, "test", "data", seed=0))
+    records = read_once(records_of(data, "data", seed=0))
     next(iter(records.batches(64)))
     walk(records)
     assert sum(data.reads.values()) == N + 64
@@ -107,7 +107,7 @@ def test_only_whole_walks_that_fit_are_kept():
     size = N * (4 * 4 + 8)
     for most, readings in ((size, 1), (size - 1, 3)):
         data = Counted()
-        records = read_once(records_of(data, "test", "data", seed=0), most_bytes=most)
+        records = read_once(records_of(data, "data", seed=0), most_bytes=most)
         for _ in range(3):
             walk(records)
         assert sum(data.reads.values()) == readings * N
@@ -125,7 +125,7 @@ def test_packed_and_nested_inputs_are_kept_and_unknown_ones_are_not():
     def packed(items):
         return pack_sequence([x for x, _ in items], enforce_sorted=False), torch.tensor([y for _, y in items])
 
-    records = read_once(records_of(DataLoader(Ragged(), batch_size=3, collate_fn=packed), "test", "data", seed=0))
+    records = read_once(records_of(DataLoader(Ragged(), batch_size=3, collate_fn=packed), "data", seed=0))
     first, second = walk(records, 3), walk(records, 3)
     for one, other in zip(first, second, strict=True):
         assert isinstance(other.args[0], PackedSequence) and other.args[0].data is not one.args[0].data
@@ -141,13 +141,13 @@ def test_packed_and_nested_inputs_are_kept_and_unknown_ones_are_not():
         ids = np.ones(len(items))
         return {"x": torch.ones(len(items), 2), "names": ["a"] * len(items), "ids": ids, "labels": torch.zeros(len(items))}
 
-    unknown = read_once(records_of(DataLoader(Ragged(), batch_size=3, collate_fn=graphs), "test", "data", seed=0))
+    unknown = read_once(records_of(DataLoader(Ragged(), batch_size=3, collate_fn=graphs), "data", seed=0))
     assert walk(unknown, 3)[0].args[0] is not walk(unknown, 3)[0].args[0]
-    named = read_once(records_of(DataLoader(Ragged(), batch_size=3, collate_fn=dicts), "test", "data", seed=0))
+    named = read_once(records_of(DataLoader(Ragged(), batch_size=3, collate_fn=dicts), "data", seed=0))
     one, other = walk(named, 3)[0], walk(named, 3)[0]
     assert torch.equal(one.kwargs["x"], other.kwargs["x"]) and other.kwargs["names"] == ["a"] * 3
 
 
 def test_arrays_are_in_memory_already():
-    records = records_of((np.ones((3, 2)), np.zeros(3)), "test", "data", seed=0)
-    assert read_once(records) is records and records_of(records, "test", "data", seed=0) is records
+    records = records_of((np.ones((3, 2)), np.zeros(3)), "data", seed=0)
+    assert read_once(records) is records and records_of(records, "data", seed=0) is records

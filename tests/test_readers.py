@@ -163,7 +163,7 @@ CENTROIDS = estimator_reader(
         described="a model of centroids",
         reads=lambda model: isinstance(model, Centroids),
         calibrated_as=lambda _: "centroids",
-        task=lambda model, owner: "classification",
+        task=lambda model: "classification",
         classes=lambda model: model.labels,
         outputs=lambda model, x, task: model.chances(x),
     )
@@ -198,7 +198,7 @@ def test_a_registered_family_is_audited_traced_and_recorded_like_any_other(regis
     # Probabilities are raised to 1e-15 before their logarithm is taken, as those of any estimator.
     logs = np.log(np.maximum(model.chances(X), 1e-15))
     np.testing.assert_allclose(signals.outputs, logs[B], **close)
-    pool = record_pool((X[A], Y[A]), None, pool="train", ids=None, owner="test")
+    pool = record_pool((X[A], Y[A]), None, pool="train", ids=None)
     outputs, task, _ = pool_outputs(model, pool, Reading())
     np.testing.assert_allclose(outputs, logs[A], **close)
     assert task == "classification"

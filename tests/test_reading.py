@@ -260,24 +260,24 @@ FITS = {"inner": {"name": "n", "size": 2}, "pair": [1, 2.5], "rows": [{"a": 1}],
 
 
 def test_values_are_held_against_their_form_by_place():
-    require_form(FITS, FORM, "", "f")
+    require_form(FITS, FORM, "")
     for change, match in (
-        ({"inner": {"name": "n"}}, "f: inner must hold size; got none. Hint."),
-        ({"inner": {"name": "n", "size": -1}}, "f: inner.size must be a whole number ≥ 0; got -1. Hint."),
-        ({"inner": {"name": "n", "size": True}}, "f: inner.size must be a whole number; got True. Hint."),
-        ({"inner": {"name": 3, "size": 1}}, "f: inner.name must be text; got 3. Hint."),
-        ({"inner": {"name": "n", "size": 1, "share": 1}}, "f: inner.share must be a finite number > 0 and < 1 or null; got 1. Hint."),
-        ({"inner": {"name": "n", "size": 1, "b": 1}}, "f: inner must hold nothing but the fields of Inner; got b. Hint."),
-        ({"inner": None}, "f: inner must be an object; got None. Hint."),
-        ({"pair": [1]}, "f: pair must be a list of 2; got [1]. Hint."),
-        ({"pair": [1, "2"]}, "f: pair[1] must be a finite number; got '2'. Hint."),
-        ({"rows": [{"a": 1}, {"a": 1.5}]}, "f: rows[1].a must be a whole number; got 1.5. Hint."),
-        ({"rows": {}}, "f: rows must be a list; got {}. Hint."),
-        ({"kind": "z"}, "f: kind must be 'x' or 'y'; got 'z'. Hint."),
-        ({"text": 0}, "f: text must be text or null; got 0. Hint."),
-        ({"even": 3}, "f: even must be even; got 3. Hint."),
+        ({"inner": {"name": "n"}}, "inner must hold size; got none. Hint."),
+        ({"inner": {"name": "n", "size": -1}}, "inner.size must be a whole number ≥ 0; got -1. Hint."),
+        ({"inner": {"name": "n", "size": True}}, "inner.size must be a whole number; got True. Hint."),
+        ({"inner": {"name": 3, "size": 1}}, "inner.name must be text; got 3. Hint."),
+        ({"inner": {"name": "n", "size": 1, "share": 1}}, "inner.share must be a finite number > 0 and < 1 or null; got 1. Hint."),
+        ({"inner": {"name": "n", "size": 1, "b": 1}}, "inner must hold nothing but the fields of Inner; got b. Hint."),
+        ({"inner": None}, "inner must be an object; got None. Hint."),
+        ({"pair": [1]}, "pair must be a list of 2; got [1]. Hint."),
+        ({"pair": [1, "2"]}, "pair[1] must be a finite number; got '2'. Hint."),
+        ({"rows": [{"a": 1}, {"a": 1.5}]}, "rows[1].a must be a whole number; got 1.5. Hint."),
+        ({"rows": {}}, "rows must be a list; got {}. Hint."),
+        ({"kind": "z"}, "kind must be 'x' or 'y'; got 'z'. Hint."),
+        ({"text": 0}, "text must be text or null; got 0. Hint."),
+        ({"even": 3}, "even must be even; got 3. Hint."),
     ):
         with pytest.raises(InputError) as caught:
-            require_form(FITS | change, FORM, "", "f", "Hint.")
+            require_form(FITS | change, FORM, "", "Hint.")
         assert str(caught.value) == match
-    refused("f: the file must be an object; got 3", require_form, 3, FORM, "", "f")
+    refused("^the file must be an object; got 3", require_form, 3, FORM, "")

@@ -652,7 +652,7 @@ def test_wrong_recipes_are_refused(options, message):
 )
 def test_wrong_rows_and_seeds_are_refused(indices, seed, message):
     own = recipe(drop_last=True)
-    with pytest.raises(InputError, match=f"Recipe: {message}"):
+    with pytest.raises(InputError, match=f"Recipe.train_one: {message}"):
         own(indices, seed)
     with pytest.raises(InputError, match=f"train_many: {message}"):
         own.train_many([np.arange(9), indices], [0, seed])
@@ -664,11 +664,11 @@ def test_wrong_rows_and_seeds_are_refused(indices, seed, message):
         ({"seeds": [1]}, "train_many: indices_list and seeds must have one entry a model, at least one; got lengths 2 and 1"),
         ({"stack": 0}, "train_many: stack must be a whole number ≥ 1; got 0"),
         ({"stack": "many"}, "train_many: stack must be a whole number ≥ 1; got 'many'"),
-        ({"traces_on": [N]}, "Recipe: traces must be True, row numbers in 0 … 39, or a pair"),
-        ({"traces_on": False}, "Recipe: traces must be True, row numbers"),
-        ({"traces_on": (np.zeros((2, D + 1)), np.zeros(2, int))}, r"Recipe: traced x must hold records of shape \(6,\)"),
-        ({"traces_on": (np.zeros((2, D)), np.zeros(3, int))}, "Recipe: x and y must have one row per record"),
-        ({"traces_on": (np.zeros((2, D)), np.array([0, 3]))}, "Recipe: targets must be < 3, the number of outputs"),
+        ({"traces_on": [N]}, "Recipe.train_many: traces must be True, row numbers in 0 … 39, or a pair"),
+        ({"traces_on": False}, "Recipe.train_many: traces must be True, row numbers"),
+        ({"traces_on": (np.zeros((2, D + 1)), np.zeros(2, int))}, r"Recipe.train_many: traced x must hold records of shape \(6,\)"),
+        ({"traces_on": (np.zeros((2, D)), np.zeros(3, int))}, "Recipe.train_many: x and y must have one row per record"),
+        ({"traces_on": (np.zeros((2, D)), np.array([0, 3]))}, "Recipe.train_many: targets must be < 3, the number of outputs"),
     ],
 )
 def test_wrong_arguments_of_many_are_refused(options, message):
@@ -696,13 +696,13 @@ def test_no_models_are_refused_and_so_are_architectures_that_differ():
     ("schedule", "got"), [(lambda s, t: -1.0, "-1.0"), (lambda s, t: None, "None"), (lambda s, t: 1 / 0, "ZeroDivisionError")]
 )
 def test_a_schedule_of_the_users_own_is_checked(schedule, got):
-    with pytest.raises(InputError, match=f"Recipe: schedule must give a finite number ≥ 0 for every step; got {got}"):
+    with pytest.raises(InputError, match=f"Recipe.train_one: schedule must give a finite number ≥ 0 for every step; got {got}"):
         recipe(schedule=schedule)(np.arange(9), 0)
 
 
 def test_a_module_that_fails_while_training_is_named():
     own = recipe(residual, batch_size=8)
-    with pytest.raises(InputError, match="Recipe: the module must train on batches of the pool; got ValueError"):
+    with pytest.raises(InputError, match=r"Recipe\.train_one: the module must train on batches of the pool; got ValueError"):
         own(np.arange(9), 0)  # BatchNorm meets a last batch of one record
     with pytest.raises(InputError, match="train_many: the module must train on batches of the pool; got ValueError"):
         own.train_many([np.arange(9)] * 2, [0, 1])

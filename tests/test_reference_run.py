@@ -169,7 +169,7 @@ def test_any_framework_may_return_outputs(tmp_path):
         (np.zeros((RECORDS - 1, 3)), r"outputs of all records \(60, m\), members or not; got an array of shape \(59, 3\)"),
         (None, "return an nn.Module, a fitted scikit-learn estimator or the outputs of all records; got an object of type NoneType"),
         (LogisticRegression, "got the class ABCMeta|got the class LogisticRegression"),
-        (np.full((RECORDS, 3), np.nan), "model 0: Signals: outputs must be finite; got 180 NaN or infinite values"),
+        (np.full((RECORDS, 3), np.nan), "model 0: train_references: outputs must be finite; got 180 NaN or infinite values"),
         (np.zeros((RECORDS, 2)), "targets must be < 2, the number of outputs"),
     ],
 )
@@ -521,7 +521,7 @@ def test_a_folder_of_folds_with_another_membership_is_refused(tmp_path):
         manifest["hashes"]["membership"] = file_sha256(tmp_path / "r" / "membership.npy")
         (tmp_path / "r" / "plan.json").write_text(json.dumps(manifest))
         with pytest.raises(InputError, match="leave each training record out of one fold's model, and test records out of all"):
-            stored_plan(tmp_path / "r", manifest, "load_references")
+            stored_plan(tmp_path / "r", manifest)
 
 
 @pytest.mark.parametrize(("options", "got"), [({"models": 3}, "got 3"), ({"models": 5, "design": "folds"}, "got 5 models, each without")])
@@ -569,7 +569,7 @@ def test_missing_extras_are_named(tmp_path, monkeypatch):
 
 def test_the_data_hash_sees_values_order_and_targets_but_not_batches():
     def hashes(x, y):
-        return record_pool((x, y), None, pool="train", ids=None, owner="t").hashes["data"]
+        return record_pool((x, y), None, pool="train", ids=None).hashes["data"]
 
     base = hashes(X, Y)
     assert base == hashes(X.copy(), Y.copy()) and base != hashes(X[::-1], Y[::-1])
@@ -582,11 +582,11 @@ def test_the_data_hash_sees_values_order_and_targets_but_not_batches():
 
 def test_test_records_get_fresh_ids_where_train_has_its_own():
     whole = TensorDataset(torch.from_numpy(X), torch.from_numpy(Y))
-    pool = record_pool(Subset(whole, [5, 9]), (X[:2], Y[:2]), pool="all", ids=None, owner="t")
+    pool = record_pool(Subset(whole, [5, 9]), (X[:2], Y[:2]), pool="all", ids=None)
     assert pool.ids.tolist() == [5, 9, 10, 11]
-    apart = record_pool(Subset(whole, [5, 9]), Subset(whole, [1, 2]), pool="all", ids=None, owner="t")
+    apart = record_pool(Subset(whole, [5, 9]), Subset(whole, [1, 2]), pool="all", ids=None)
     assert apart.ids.tolist() == [5, 9, 1, 2]
-    given = record_pool((X[:2], Y[:2]), (X[2:4], Y[2:4]), pool="all", ids=list("abcd"), owner="t")
+    given = record_pool((X[:2], Y[:2]), (X[2:4], Y[2:4]), pool="all", ids=list("abcd"))
     assert given.ids.tolist() == list("abcd")
 
 
@@ -617,7 +617,7 @@ def test_a_recipe_trains_in_stacks_of_the_plan_and_its_records_are_the_pools(tmp
 
 
 def test_tasks_in_threads_of_one_process_do_not_mix_their_random_states():
-    pool = record_pool(TRAIN, TEST, pool="all", ids=None, owner="t")
+    pool = record_pool(TRAIN, TEST, pool="all", ids=None)
     job = ReferenceJob(fit, pool, Reading(), False, False, None, 0, 1)
     members = np.arange(RECORDS) % 2 == 0
     tasks = [ReferenceTask((t,), (100 + t,), packed_members(members[None]), frozenset({t})) for t in range(6)]

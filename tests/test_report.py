@@ -17,7 +17,7 @@ from sklearn.linear_model import Ridge
 import noshadow as ns
 from noshadow.checks import InputError
 from noshadow.report.formats import at_most_one_in, number, out_of_a_hundred
-from noshadow.report.page_script import page_script
+from noshadow.report.rendering import page_script
 from noshadow.results import Audit
 from noshadow.tail import model_risk
 

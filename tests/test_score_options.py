@@ -4,6 +4,7 @@ import ast
 import inspect
 import json
 import re
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -12,11 +13,11 @@ from sklearn.ensemble import RandomForestClassifier
 from torch import nn
 
 import noshadow as ns
-from noshadow import InputError, Signals, Target, audit, audit_signals
+from noshadow import InputError, Signals, Target, audit, audit_signals, reference
 from noshadow._audit import audit_target, reference_columns
 from noshadow._audit.evidence import MOST_MARGIN_WORK
 from noshadow._audit.score_options import HEAD, NETWORK, ROUTES, SEQUENCES, option_names
-from noshadow.errors import HAND_ON, SCORE_OPTIONS, advice, its_place
+from noshadow.errors import ATTACK_CHOICES, HAND_ON, RUN_ATTACKS, SCORE_OPTIONS, advice, its_place, speaking_for
 
 RNG = np.random.default_rng(4)
 X = RNG.normal(size=(40, 3)).astype(np.float32)
@@ -55,14 +56,25 @@ def test_the_table_of_the_advice_is_that_of_the_signatures():
     for name in HAND_ON:
         held = inspect.signature(getattr(ns, name)).parameters
         assert "score_options" in held and not SCORE_OPTIONS & set(held)
+    assert {one.name for one in fields(reference.AttackOptions)} - {"shokri", "seed"} == ATTACK_CHOICES
+    for name in RUN_ATTACKS:
+        held = inspect.signature(getattr(reference, name)).parameters
+        assert "options" in held and not ATTACK_CHOICES & set(held)
 
 
 def test_advice_speaks_to_the_function_that_was_called():
-    assert advice("network_scores", "unvectorised", "loop") == "unvectorised='loop'"
-    assert its_place("record_scores", "max_memory") == ""
-    assert its_place("audit", "max_memory") == " (score_options={'max_memory': …}, --score-option max_memory=…)"
-    assert advice("audit", "unvectorised", "loop") == "score_options={'unvectorised': 'loop'} (--score-option unvectorised=loop)"
-    assert advice("audit", "damping", "auto") == "damping='auto'"
+    for name in ("network_scores", "record_scores", ""):
+        with speaking_for(name):
+            assert advice("unvectorised", "loop") == "unvectorised='loop'"
+            assert its_place("max_memory") == ""
+    with speaking_for("audit"):
+        assert its_place("max_memory") == " (score_options={'max_memory': …}, --score-option max_memory=…)"
+        assert advice("unvectorised", "loop") == "score_options={'unvectorised': 'loop'} (--score-option unvectorised=loop)"
+        assert advice("damping", "auto") == "damping='auto'"
+    with speaking_for("ground_truth"):
+        assert advice("floor", ...) == "options=AttackOptions(floor=…)" and advice("fpr", 0.1) == "fpr=0.1"
+    with speaking_for("lira_scores"):
+        assert advice("variance", "global") == "variance='global'"
 
 
 def advised(message):

@@ -13,7 +13,6 @@ from noshadow.scores.last_layer import refinement
 from noshadow.scores.last_layer.curvature import SoftmaxProblem
 from noshadow.scores.last_layer.design import whitened_design
 from noshadow.scores.last_layer.ekfac import (
-    _diagonal_sums,
     ekfac_columns,
     ekfac_curvature,
     ekfac_margin_leverages,
@@ -23,6 +22,7 @@ from noshadow.scores.last_layer.ekfac import (
     softmax_class_sums,
     softmax_shares,
 )
+from noshadow.scores.last_layer.own_curvature import _diagonal_sums
 from noshadow.scores.last_layer.refinement_products import class_blocks, class_blocks_solution
 
 COLUMNS = ("leverage", "influence", "newton", "loo", "shift")
@@ -42,12 +42,12 @@ def head(n, d, m, *, seed, scale=2.0):
 
 
 def problem_of(features, logits, targets, damping, *, weight=None, fit_intercept=True, penalize_intercept=True):
-    design = whitened_design(features, fit_intercept=fit_intercept, penalize_intercept=penalize_intercept, owner="test")
+    design = whitened_design(features, fit_intercept=fit_intercept, penalize_intercept=penalize_intercept)
     return SoftmaxProblem(design, logits, targets, weight, damping)
 
 
 def factors(problem, dtype=torch.float64):
-    return ekfac_curvature(problem, softmax_class_sums, softmax_shares, dtype=dtype, progress=False, owner="test")
+    return ekfac_curvature(problem, softmax_class_sums, softmax_shares, dtype=dtype, progress=False)
 
 
 def dense_pieces(curvature, problem):
@@ -89,9 +89,7 @@ def test_the_factors_are_the_curvature_when_all_records_predict_alike(m):
     p = softmax(logits[0])
     dense = np.kron(np.diag(p) - np.outer(p, p), z.T @ z) + np.kron(basis @ basis.T, np.diag(penalty))
     np.testing.assert_allclose(in_product_basis(basis, eigenvalues), dense, atol=1e-10)
-    found = refinement.refined(
-        problem, curvature, np.array([3, 4]), ["influence"], dtype=torch.float64, max_memory=100.0, progress=False, owner="test"
-    )
+    found = refinement.refined(problem, curvature, np.array([3, 4]), ["influence"], dtype=torch.float64, max_memory=100.0, progress=False)
     assert found.iterations.tolist() == [1, 1]  # nothing but EK-FAC before it: blocks of the classes have no room
     exact = ns.record_scores(features, logits, labels, damping=0.4)
     np.testing.assert_allclose(found.columns["influence"], exact.influence[[3, 4]], rtol=1e-10)
@@ -122,10 +120,10 @@ def test_columns_are_those_of_everybody_else_by_ekfac_and_oneself_exactly(option
 def test_margin_leverages_are_those_of_everybody_else_by_ekfac_and_oneself_exactly():
     features, logits, labels = head(25, 3, 4, seed=5)
     problem = problem_of(features, logits, labels, 0.3)
-    curvature = ekfac_curvature(problem, margin_class_sums, margin_shares, dtype=torch.float64, progress=False, owner="test")
+    curvature = ekfac_curvature(problem, margin_class_sums, margin_shares, dtype=torch.float64, progress=False)
     z, basis, eigenvalues, _ = dense_pieces(curvature, problem)
     shares = margin_shares(problem, 0, 25, curvature.classes).numpy()
-    leverage = ekfac_margin_leverages(problem, dtype=torch.float64, block_size=4, progress=False, owner="test")
+    leverage = ekfac_margin_leverages(problem, dtype=torch.float64, block_size=4, progress=False)
     for i in range(25):
         others = logits[i].copy()
         others[labels[i]] = -np.inf
@@ -363,10 +361,8 @@ def test_memory_does_not_grow_with_the_records(monkeypatch):
         with LargestTensor() as watched:
             curvature = factors(problem)
             ekfac_columns(problem, curvature, dtype=torch.float64, block_size=64, progress=False)
-            ekfac_margin_leverages(problem, dtype=torch.float64, block_size=64, progress=False, owner="test")
-            refinement.refined(
-                problem, curvature, np.arange(3), ["shift"], dtype=torch.float64, max_memory=1e6, progress=False, owner="test"
-            )
+            ekfac_margin_leverages(problem, dtype=torch.float64, block_size=64, progress=False)
+            refinement.refined(problem, curvature, np.arange(3), ["shift"], dtype=torch.float64, max_memory=1e6, progress=False)
         sizes.append(watched.size)
     assert sizes[0] == sizes[1]  # a block of (records, leading classes, classes), not n × m × d
     assert sizes[0] <= 64 * 9 * 12
@@ -406,7 +402,7 @@ def test_blocks_of_the_classes_save_products_and_change_no_number():
     features, logits, labels = head(400, 12, 16, seed=31, scale=4.0)
     problem = problem_of(features, logits, labels, 0.1)
     curvature = factors(problem)
-    options = {"dtype": torch.float64, "progress": False, "owner": "test"}
+    options = {"dtype": torch.float64, "progress": False}
     plain, helped = (refinement.refined(problem, curvature, np.arange(2), REFINED, max_memory=room, **options) for room in (1e3, 1e9))
     assert helped.iterations.sum() < 0.6 * plain.iterations.sum()
     for name in REFINED:

@@ -39,7 +39,7 @@ def test_float32_products_keep_the_measured_digits(scale, penalize_intercept):
 
 def test_the_measured_error_is_that_of_the_largest_leverages():
     features, logits, labels = head(scale=2.0)
-    design = whitened_design(features, fit_intercept=True, penalize_intercept=True, owner="test")
+    design = whitened_design(features, fit_intercept=True, penalize_intercept=True)
     problem = SoftmaxProblem(design, logits, labels, None, 1e-2)
     found = margin_leverages(problem, dtype=torch.float32, block_size=64, progress=False)
     exact = margin_leverages(problem, block_size=None, progress=False)
@@ -88,7 +88,7 @@ def test_audits_of_large_heads_have_the_column_in_the_others_precision(monkeypat
 def test_kept_rows_are_the_rows_of_the_features():
     rng = np.random.default_rng(3)
     features = rng.normal(5.0, 3.0, size=(70, 4)).astype(np.float32)
-    design = whitened_design(features, fit_intercept=True, penalize_intercept=True, owner="test")
+    design = whitened_design(features, fit_intercept=True, penalize_intercept=True)
     kept = with_kept_rows(design)
     assert kept.kept is not None and kept.kept.shape == (5, 70)
     # Both are float64 products rounded once; these differ in the order of their sums.

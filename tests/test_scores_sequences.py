@@ -228,8 +228,8 @@ def test_memory_decides_the_basis_and_refuses_with_the_number():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"damping": 0.0}, "sequence_scores: damping must be a number > 0; got 0"),
-        ({"damping": "much"}, "sequence_scores: damping must be a number > 0; got 'much'"),
+        ({"damping": 0.0}, "^damping must be a number > 0; got 0"),
+        ({"damping": "much"}, "^damping must be a number > 0; got 'much'"),
         ({"class_basis": "words"}, "class_basis must be one of 'auto', 'eigenvectors', 'tokens'; got 'words'"),
     ],
 )
@@ -271,7 +271,7 @@ def test_without_weight_decay_the_damping_is_said_to_be_automatic():
 
 @pytest.mark.parametrize("wrong", [-1.0, float("nan"), "x"])
 def test_a_wrong_weight_decay_is_refused(wrong):
-    with pytest.raises(ns.InputError, match="sequence_scores: weight_decay must be"):
+    with pytest.raises(ns.InputError, match=r"^weight_decay must be"):
         sequence_scores(made_head(), weight_decay=wrong)
 
 

@@ -196,7 +196,7 @@ def test_a_file_missing_or_changed_on_a_worker_is_one_sentence(tmp_path):
     features, outputs, targets = head("binary", n=60)
     paths = stored_whole(tmp_path, features, outputs, targets)
     records = head_records(*paths, None, "sharded_record_scores")
-    reading = shard_passes.Reading("binary", None, "sharded_record_scores")
+    reading = shard_passes.Reading("binary", None)
     job = shard_passes.ShardJob(shard_passes.counts, shard_passes.added, {}, records, reading, 1)
     (shard,) = cut(records, 1, 100)
     assert job.carried_out(shard)["classes"].sum() == 60
@@ -268,7 +268,7 @@ def test_results_are_merged_in_one_order_whatever_that_of_arrival():
 def test_shards_cover_the_records_and_stretches_end_where_files_end(tmp_path):
     features, outputs, targets = head("regression", n=100)
     arrays = (in_files(tmp_path, "features", features, (33, 34)), outputs, in_files(tmp_path, "targets", targets, (50,)))
-    records = head_records(*arrays, None, "owner")
+    records = head_records(*arrays, None)
     shards = cut(records, 3, 20)
     assert [number for shard in shards for number in (shard.number, *shard.wanted)] == [0, 0, 1, 1, 2, 2]
     pieces = [piece for shard in shards for piece in shard.stretches]
@@ -277,4 +277,4 @@ def test_shards_cover_the_records_and_stretches_end_where_files_end(tmp_path):
     for start, stop in pieces:
         np.testing.assert_array_equal(records.features.rows(start, stop), features[start:stop])
         np.testing.assert_array_equal(records.targets.rows(start, stop), targets[start:stop])
-    assert isinstance(mapped(str(arrays[0][0]), "owner", "features"), np.memmap)
+    assert isinstance(mapped(str(arrays[0][0]), "features"), np.memmap)

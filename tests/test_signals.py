@@ -283,7 +283,7 @@ def test_other_suffixes_are_refused(tmp_path):
 
 
 def test_values_in_files_are_checked_like_others(tmp_path):
-    refused("Signals: outputs must be finite", load_splits, write(tmp_path / "s.npz", train_outputs=bad(OUT, (0, 0), np.nan)))
+    refused("load_splits: outputs must be finite", load_splits, write(tmp_path / "s.npz", train_outputs=bad(OUT, (0, 0), np.nan)))
     refused(
         "save_splits: loss_traces must be 2-dimensional",
         save_splits,

@@ -72,8 +72,8 @@ def test_text_comes_back_from_rows_of_bytes(text):
 
 @pytest.mark.parametrize("rows", [np.full((2, 3), 255, dtype=np.uint8), np.zeros((2, 0), dtype=np.uint8)], ids=["bytes", "none"])
 def test_bytes_that_are_no_text_are_refused_by_name(rows):
-    with pytest.raises(InputError, match="load: train_ids must be UTF-8 text"):
-        read_text(rows, "load", "train_ids")
+    with pytest.raises(InputError, match=r"^train_ids must be UTF-8 text"):
+        read_text(rows, "train_ids")
 
 
 def test_the_library_reads_what_we_write_as_safetensors(tmp_path):
@@ -91,14 +91,14 @@ def test_the_library_reads_what_we_write_as_safetensors(tmp_path):
 
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
 def test_named_arrays_and_text_come_back(suffix, tmp_path):
-    write_arrays(tmp_path / f"x{suffix}", {"a": np.arange(3), "ids": np.array(["u", "vé", "w"])}, "save")
-    there = read_arrays(tmp_path / f"x{suffix}", "load")
-    assert there["a"].tolist() == [0, 1, 2] and read_text(there["ids"], "load", "ids").tolist() == ["u", "vé", "w"]
+    write_arrays(tmp_path / f"x{suffix}", {"a": np.arange(3), "ids": np.array(["u", "vé", "w"])})
+    there = read_arrays(tmp_path / f"x{suffix}")
+    assert there["a"].tolist() == [0, 1, 2] and read_text(there["ids"], "ids").tolist() == ["u", "vé", "w"]
 
 
 def test_numbers_that_safetensors_cannot_hold_are_refused(tmp_path):
-    with pytest.raises(InputError, match=r"save: arrays must hold .* got 'a' of type complex128.* Save a \.npz file"):
-        write_arrays(tmp_path / "x.safetensors", {"a": np.zeros(2, complex)}, "save")
+    with pytest.raises(InputError, match=r"^arrays must hold .* got 'a' of type complex128.* Save a \.npz file"):
+        write_arrays(tmp_path / "x.safetensors", {"a": np.zeros(2, complex)})
     assert not list(tmp_path.iterdir())
 
 

@@ -390,12 +390,15 @@ def test_the_record_is_frozen():
         ({"auc": np.float64(0.5)}, "ModelRisk.from_dict: model_risk.auc must be a finite number"),
         ({"auc": None}, "ModelRisk.from_dict: model_risk.auc must be a finite number; got None"),
         ({"ks_interval": [0.1]}, r"ModelRisk.from_dict: model_risk.ks_interval must be a list of 2; got \[0.1\]"),
-        ({"ks_interval": [0.2, 0.1]}, "ModelRisk: ks_interval must have low ≤ high"),
+        ({"ks_interval": [0.2, 0.1]}, "ModelRisk.from_dict: ks_interval must have low ≤ high"),
         ({"ks_interval": [0.1, math.nan]}, r"ModelRisk.from_dict: model_risk.ks_interval\[1\] must be a finite number; got nan"),
         ({"extra": 1}, "ModelRisk.from_dict: data must hold exactly the fields of ModelRisk; got unknown extra"),
         ({"curve": {"levels": [0.1]}}, "ModelRisk.from_dict: model_risk.curve must hold tnr, low, high; got none"),
         ({"curve": 3}, "ModelRisk.from_dict: model_risk.curve must be an object; got 3"),
-        ({"curve": {"levels": [0.1], "tnr": [0.1], "low": [0.1], "high": []}}, "TnrCurve: levels, tnr, low and high must have one length"),
+        (
+            {"curve": {"levels": [0.1], "tnr": [0.1], "low": [0.1], "high": []}},
+            "ModelRisk.from_dict: levels, tnr, low and high must have one length",
+        ),
         (
             {"curve": {"levels": [0.1], "tnr": [math.nan], "low": [0.1], "high": [0.2]}},
             r"ModelRisk.from_dict: model_risk.curve.tnr\[0\] must be a finite number; got nan",

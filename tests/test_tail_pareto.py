@@ -15,7 +15,7 @@ from noshadow.tail.pareto import _fitted, _with_resampled_ends, extrapolated_tnr
 
 def fitted_tail(sample):
     ends = _with_resampled_ends(np.sort(sample), 100, np.random.default_rng(0))
-    return ends, _fitted(ends, len(sample), "test", "sample")
+    return ends, _fitted(ends, len(sample), "sample")
 
 
 @pytest.mark.parametrize("shape", [-0.3, 0.0, 0.4, 1.0, 2.0])

@@ -98,8 +98,8 @@ def test_folders_resealed_as_they_are_still_load(audit, lood):
         (put("provenance", "splits", {}), "provenance.splits must hold shared_with_test, copies, reason; got none"),
         (put("findings", 0, "severity", "dreadful"), "severity must be one of 'high', 'medium', 'low'; got 'dreadful'"),
         (put("findings", {}), "findings must be null or a list|load: findings"),
-        (put("class_risk", [{}]), "GroupRisk.from_dict: data must hold exactly its fields"),
-        (put("ground_truth", {"models": 3}), "GroundTruth.from_dict: data must hold exactly the fields"),
+        (put("class_risk", [{}]), "load: data must hold exactly its fields"),
+        (put("ground_truth", {"models": 3}), "load: data must hold exactly the fields"),
         (put("timings", "created", {}), "load: timings.created must be"),
         (put("format", True), "load: folder must be of format 1; got True"),
     ],
@@ -313,7 +313,9 @@ def test_arrays_of_models_and_target_are_checked(references):
     file, target = references / "models" / "00002.safetensors", references / "target.safetensors"
     kept = file.read_bytes(), target.read_bytes()
     rewritten(file, {"loss": np.full(2 * N, np.nan)})
-    refused("References: loss must be finite; got 24 NaN or infinite values in 00002.safetensors", lambda: load_references(references).loss)
+    refused(
+        "References.loss: loss must be finite; got 24 NaN or infinite values in 00002.safetensors", lambda: load_references(references).loss
+    )
     file.write_bytes(kept[0])
     rewritten(target, {"statistic": np.ones((2 * N, 3))})
     refused("load_references: models must be of one task and form", load_references, references)

@@ -46,15 +46,15 @@ RECIPE = Recipe(network, X, Y, epochs=10, batch_size=64, lr=0.1, momentum=0.9, s
 MODEL = fit(np.arange(N), 0)
 
 
-def known(model=MODEL, train=TRAIN, test=TEST, *, task="auto", seed=0, owner="audit", **asked):
+def known(model=MODEL, train=TRAIN, test=TEST, *, task="auto", seed=0, **asked):
     """What each source says, in the order folds, few references, short references."""
-    options = Options(task, "auto", None, "auto", seed, False, owner)
-    found = settled(view(model, train, test, task=task, progress=False, seed=seed, owner=owner), options, GivenColumns())
+    options = Options(task, "auto", None, "auto", seed, False, "audit")
+    found = settled(view(model, train, test, task=task, progress=False, seed=seed), options, GivenColumns())
     arguments = dict.fromkeys(("folds", "reference_models", "short_references", "stop", "train_fn", "work", "training_options", "traced"))
     given = arguments | ({"training_options": HERE} if asked.get("train_fn") is not None else {}) | asked
     reading = {"batch_size": 256, "device": None, "output": "auto", "output_scale": "auto"}
     subject = Subject(model, train, test, reading)
-    return [source(found) for source in trained_sources(checked_trainings(**given, owner=owner), subject, options)]
+    return [source(found) for source in trained_sources(checked_trainings(**given), subject, options)]
 
 
 def audited(**options):
@@ -266,7 +266,7 @@ def test_what_a_saved_audit_says_is_enough_to_join_a_set(tmp_path):
     references = train_references(tmp_path / "set", fit, TRAIN, TEST, model=MODEL, models=4, workers=1, progress=False)
     audit = ns.load(ns.audit(MODEL, TRAIN, TEST, progress=False).save(tmp_path / "audit"))
     held = Audited(held_by(audit.records, losses=True), audit.nonmember_losses, audit.provenance["hashes"]["weights"], audit.task)
-    found = known_references(references, held, Words("reference models", "audit", "reference score", "reference models"))
+    found = known_references(references, held, Words("reference models", "audit", "reference models"))
     np.testing.assert_array_equal(found.source.margins, references.statistic[:, :N])
     np.testing.assert_array_equal(np.isnan(found.source.test_margins), references.membership[:, N:])
 

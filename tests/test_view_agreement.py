@@ -112,7 +112,7 @@ def test_outputs_and_traces_are_the_model_s_own(name, tmp_path):
     expected = losses(model, x, y, kind)
     signals, settled = collect_outputs(model, (x, y), batch_size=9)
     task = {"auto": "regression" if kind == "predictions" else "classification"}.get(settled, settled)
-    found = record_losses(signals.outputs, task_targets(signals.outputs, signals.targets, task, "f"), task)
+    found = record_losses(signals.outputs, task_targets(signals.outputs, signals.targets, task), task)
     np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6)
     traces = ns.LossTraces((x, y), batch_size=9)
     traces.record(model)

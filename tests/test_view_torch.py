@@ -23,6 +23,7 @@ from torch.utils.data import (
 )
 
 from noshadow import InputError
+from noshadow.errors import speaking_for
 from noshadow.views import collect_signals, view
 from noshadow.views.torch import PROBE_RECORDS
 
@@ -466,7 +467,7 @@ class Tokens(nn.Module):
 @pytest.mark.parametrize(
     ("model", "options", "message"),
     [
-        (nn.Sequential(nn.Flatten()), {}, r"view: model must end in an nn.Linear.*\(no nn.Linear ran\)"),
+        (nn.Sequential(nn.Flatten()), {}, r"^model must end in an nn.Linear.*\(no nn.Linear ran\)"),
         (Ended(torch.tanh), {}, r"ran in order: Linear 'net.body' \(4 → 5\), Linear 'net.head' \(5 → 3\)\). Name the head with layer="),
         (nn.Sequential(*[m for _ in range(20) for m in (nn.Linear(D, D), nn.Tanh())]), {}, r"ran in order: …, Linear '16' .*Linear '38'"),
         (Ended(lambda z: "text"), {}, "model must return a tensor, a tuple or dict of tensors, or an object with .logits; got str"),
@@ -496,15 +497,15 @@ def test_token_level_heads_are_refused():
 
 @pytest.mark.parametrize(("model", "got"), [(object(), "an object of type object"), (nn.Linear, "the class Linear"), (None, "NoneType")])
 def test_other_models_are_refused(model, got):
-    with pytest.raises(InputError, match=f"view: model must be an nn.Module or a fitted scikit-learn estimator; got .*{got}"):
+    with pytest.raises(InputError, match=f"^model must be an nn.Module or a fitted scikit-learn estimator; got .*{got}"):
         view(model, (X, Y), None)
     with pytest.raises(InputError, match="collect_signals: model must be"):
         collect_signals(model, (X, Y))
 
 
-def test_the_owner_of_a_sentence_can_be_named():
-    with pytest.raises(InputError, match=r"^audit: train must hold"):
-        view(net(), (X[:0], Y[:0]), None, owner="audit")
+def test_a_sentence_names_the_function_that_was_called():
+    with speaking_for("audit"), pytest.raises(InputError, match=r"^audit: train must hold"):
+        view(net(), (X[:0], Y[:0]), None)
 
 
 def test_a_model_that_fails_on_a_later_batch_or_on_the_test_split_is_one_sentence():
@@ -518,8 +519,8 @@ def test_a_model_that_fails_on_a_later_batch_or_on_the_test_split_is_one_sentenc
                 raise KeyError("weights\nof the second page")
             return self.layer(x)
 
-    with pytest.raises(InputError, match=r"audit: model must accept .*got KeyError \('weights") as caught:
-        view(Fussy(), (X, Y), (X, Y), progress=False, owner="audit")
+    with pytest.raises(InputError, match=r"^model must accept .*got KeyError \('weights") as caught:
+        view(Fussy(), (X, Y), (X, Y), progress=False)
     assert "\n" not in str(caught.value)
-    with pytest.raises(InputError, match=r"audit: model must accept the data's batches .*got RuntimeError"):
-        view(torch.nn.Linear(X.shape[1], 3), (X, Y), (X[:, :2], Y), progress=False, owner="audit")
+    with pytest.raises(InputError, match=r"^model must accept the data's batches .*got RuntimeError"):
+        view(torch.nn.Linear(X.shape[1], 3), (X, Y), (X[:, :2], Y), progress=False)

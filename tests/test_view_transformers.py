@@ -171,7 +171,7 @@ def test_batch_sizes_order_and_memory_limit_change_nothing(monkeypatch):
     found = losses(model, sequences)
     np.testing.assert_allclose(losses(model, sequences, batch_size=1).loss, found.loss, **CLOSE)
     np.testing.assert_allclose(losses(model, sequences[::-1]).loss, found.loss[::-1], **CLOSE)
-    monkeypatch.setattr("noshadow.views.transformers.LOGITS_AT_ONCE", 1)
+    monkeypatch.setattr("noshadow.views.token_windows.LOGITS_AT_ONCE", 1)
     monkeypatch.setattr("noshadow.views.transformers.NUMBERS_AT_ONCE", 1)
     np.testing.assert_allclose(losses(model, sequences).loss, found.loss, **CLOSE)
 

@@ -89,7 +89,7 @@ def test_a_method_asked_for_by_name_is_refused_and_so_are_scores_alone():
 def test_linearity_without_scores_is_that_of_the_scores(fit_intercept):
     outputs = 3 * X @ WEIGHTS + np.abs(X[:, :1]) * np.arange(CLASSES) + 2.0
     scores = ns.record_scores(X, outputs, Y, damping=0.1, fit_intercept=fit_intercept)
-    residual, rank = linear_residual(X, outputs, fit_intercept=fit_intercept, task="classification", owner="test")
+    residual, rank = linear_residual(X, outputs, fit_intercept=fit_intercept, task="classification")
     # The same sums in float64; blocks of the same length, so that only the order of two additions differs.
     assert residual == pytest.approx(scores.head_residual, rel=1e-12) and residual > 0.01
     assert rank == scores.rank

@@ -28,7 +28,7 @@ def demo_audit(*, seed: int = 0, progress: bool = PROGRESS) -> Audit:
 
     Cost: a few seconds on two cores.
     """
-    whole_seed(seed, "demo")
+    whole_seed(seed)
     train, test = digit_halves(seed)
     model = train_network(*train, seed=seed, progress=progress)
     ids = [f"digit-{row}" for row in half_rows(seed)[0]]

@@ -90,7 +90,7 @@ class Join:
         return len(self.first)
 
 
-def join(first: Held, second: Held, owner: str, *, floor: float = FLOOR_NATS) -> Join:
+def join(first: Held, second: Held, *, floor: float = FLOOR_NATS) -> Join:
     """The records that both tables name, and where the tables contradict each other.
 
     Ids are compared as text.
@@ -100,7 +100,7 @@ def join(first: Held, second: Held, owner: str, *, floor: float = FLOOR_NATS) ->
     scaled numbers, one-hot rows): records in another order are no such recoding.
 
     Args:
-        first, second: the tables. owner: the function named in error messages.
+        first, second: the tables.
         floor: losses below it have no order, see `loss_agreement`.
 
     Raises:
@@ -111,7 +111,7 @@ def join(first: Held, second: Held, owner: str, *, floor: float = FLOOR_NATS) ->
     names = [pd.Index([str(name) for name in np.asarray(table.ids).tolist()]) for table in (first, second)]
     for index in names:
         if not index.is_unique:
-            refuse(owner, "ids", "be unique", f"'{index[index.duplicated()][0]}' more than once")
+            refuse("ids", "be unique", f"'{index[index.duplicated()][0]}' more than once")
     places = names[1].get_indexer(names[0])
     rows = np.flatnonzero(places >= 0)
     others = places[rows]
@@ -126,13 +126,13 @@ def join(first: Held, second: Held, owner: str, *, floor: float = FLOOR_NATS) ->
     return Join(rows, others, names[0][rows].to_numpy(), relabelled, losses)
 
 
-def require_agreement(found: Join, owner: str, argument: str, other: str, hint: str) -> tuple[str, ...]:
+def require_agreement(found: Join, argument: str, other: str, hint: str) -> tuple[str, ...]:
     """Refuse tables that contradict each other about a record.
 
     Returns notes on losses that only resemble each other.
 
     Args:
-        found: of the two tables. owner, argument: as in `refuse`. other: what the argument was
+        found: of the two tables. argument: as in `refuse`. other: what the argument was
             joined with, in words.
         hint: what to do.
 
@@ -142,20 +142,20 @@ def require_agreement(found: Join, owner: str, argument: str, other: str, hint: 
     """
     n = len(found)
     if found.relabelled is None:
-        refuse(owner, argument, f"have targets of the form that {other} has", "another", hint)
+        refuse(argument, f"have targets of the form that {other} has", "another", hint)
     if len(found.relabelled):
-        refuse(owner, argument, f"have the targets of {other}", f"another target {_told(found, found.relabelled)}", hint)
+        refuse(argument, f"have the targets of {other}", f"another target {_told(found, found.relabelled)}", hint)
     losses = found.losses
     if losses is None or losses.kind == "equal":
         return ()
     if losses.kind == "reordered":
         got = f"its losses in another order: they differ {_told(found, losses.differing)}"
-        refuse(owner, argument, f"have the losses of {other} record by record", got, hint)
+        refuse(argument, f"have the losses of {other} record by record", got, hint)
     if losses.kind == "unrelated":
         got = (
             f"losses without relation to them: rank correlation {losses.correlation:.2f}, and they differ {_told(found, losses.differing)}"
         )
-        refuse(owner, argument, f"have the losses of {other} record by record", got, hint)
+        refuse(argument, f"have the losses of {other} record by record", got, hint)
     ranked = "one of the two does not vary" if losses.correlation is None else f"rank correlation {losses.correlation:.3f}"
     return (f"the losses of {argument} are not those of {other} for {len(losses.differing)} of {n} records ({ranked})",)
 

@@ -13,13 +13,13 @@ from noshadow.blocks import block_length, block_tensor, blocks
 from noshadow.checks import Array, binary_targets, class_targets, regression_targets
 
 
-def task_targets(outputs: Array, targets: Array, task: str, owner: str) -> Array:
+def task_targets(outputs: Array, targets: Array, task: str) -> Array:
     """Targets checked against the task and the outputs, in the layout this module works on."""
     if task == "regression":
-        return regression_targets(targets, outputs, owner)
+        return regression_targets(targets, outputs)
     if task == "binary":
-        return binary_targets(targets, owner)
-    return class_targets(targets, outputs.shape[1], owner)
+        return binary_targets(targets)
+    return class_targets(targets, outputs.shape[1])
 
 
 def hard_labels(targets: Array) -> Array:

@@ -48,7 +48,7 @@ class OutputScale:
     settled_by: str
 
 
-def settled_scale(parts: Sequence[Part], task: str, output_scale: str, owner: str) -> OutputScale:
+def settled_scale(parts: Sequence[Part], task: str, output_scale: str) -> OutputScale:
     """What the outputs of a model's splits are.
 
     Rows that lie in [0, 1] and sum to one are probabilities. Log-probabilities of classes are
@@ -59,13 +59,12 @@ def settled_scale(parts: Sequence[Part], task: str, output_scale: str, owner: st
     Args:
         parts: one for each split; those without records say nothing.
         task: resolved. output_scale: "auto", "logits" or "probabilities".
-        owner: the function named in error messages, which has an argument `output_scale`.
 
     Raises:
         InputError: outputs that could be either, or that are not what `output_scale` says.
     Cost: O(nm), and a least-squares fit to 4,096 records where features decide.
     """
-    require_scale(task, output_scale, owner)
+    require_scale(task, output_scale)
     present = [part for part in parts if len(part.outputs)]
     if task == "regression":
         return OutputScale("predictions", "task")
@@ -73,16 +72,16 @@ def settled_scale(parts: Sequence[Part], task: str, output_scale: str, owner: st
         return OutputScale("logits", "output_scale" if present else "values")
     if output_scale == "probabilities":
         for part in present:
-            require_probabilities(part.outputs, owner)
+            require_probabilities(part.outputs)
         return OutputScale("probabilities", "output_scale")
-    return _one_column(present, owner) if task == "binary" else _rows(present, owner)
+    return _one_column(present) if task == "binary" else _rows(present)
 
 
-def require_scale(task: str, output_scale: object, owner: str) -> None:
+def require_scale(task: str, output_scale: object) -> None:
     """Refuse a scale that is not in the list, and any named scale for a regression."""
-    require_choice(output_scale, SCALES, owner, "output_scale")
+    require_choice(output_scale, SCALES, "output_scale")
     if task == "regression" and output_scale != "auto":
-        refuse(owner, "output_scale", "be 'auto' in a regression", repr(output_scale), "Its outputs are predictions.")
+        refuse("output_scale", "be 'auto' in a regression", repr(output_scale), "Its outputs are predictions.")
 
 
 def logits_of(arrays: Sequence[Array], task: str) -> tuple[list[Array], int]:
@@ -105,7 +104,7 @@ def logits_of(arrays: Sequence[Array], task: str) -> tuple[list[Array], int]:
     return logs, raised
 
 
-def require_probabilities(outputs: Array, owner: str, *, inside: bool = False) -> None:
+def require_probabilities(outputs: Array, *, inside: bool = False) -> None:
     """Refuse outputs (n, m) that are not probabilities.
 
     They must lie in [0, 1], and rows of several columns must sum to one up to a few digits. With
@@ -114,14 +113,14 @@ def require_probabilities(outputs: Array, owner: str, *, inside: bool = False) -
     low, high = float(outputs.min()), float(outputs.max())
     if inside and (low == 0 or (outputs.shape[1] == 1 and high == 1)):
         hint = "What a zero was rounded from is not known here: give logits, or raise zeros to a probability of your choice."
-        refuse(owner, "outputs", "lie between 0 and 1, both excluded, in files", f"values in [{low:.3g}, {high:.3g}]", hint)
+        refuse("outputs", "lie between 0 and 1, both excluded, in files", f"values in [{low:.3g}, {high:.3g}]", hint)
     if low < -OUTSIDE or high > 1 + OUTSIDE:
-        refuse(owner, "outputs", "lie in [0, 1] with output_scale='probabilities'", f"values in [{low:.3g}, {high:.3g}]")
+        refuse("outputs", "lie in [0, 1] with output_scale='probabilities'", f"values in [{low:.3g}, {high:.3g}]")
     if outputs.shape[1] > 1 and not _sum_to_one(outputs, STATED_ROUNDING):
         sums = outputs.sum(1, dtype=np.float64)
         row = int(np.abs(sums - 1).argmax())
         hint = "Sigmoids of several labels: audit one label at a time as task='binary'."
-        refuse(owner, "outputs", "sum to one in every row with output_scale='probabilities'", f"{sums[row]:.3g} in row {row}", hint)
+        refuse("outputs", "sum to one in every row with output_scale='probabilities'", f"{sums[row]:.3g} in row {row}", hint)
 
 
 def probable_rows(outputs: Array) -> int:
@@ -142,18 +141,18 @@ def raised_note(raised: int, entries: int) -> Note:
     return Note(words + more, "NS042")
 
 
-def _rows(parts: Sequence[Part], owner: str) -> OutputScale:
+def _rows(parts: Sequence[Part]) -> OutputScale:
     """The scale of outputs with one column per class."""
     kinds = {_kind(part.outputs) for part in parts}
     if kinds == {"probabilities"}:
         return OutputScale("probabilities", "rows that sum to one")
     if "probabilities" in kinds:
-        _refuse_mixture(owner)
+        _refuse_mixture()
     if kinds == {"within"} and sum(len(part.outputs) for part in parts) >= LEAST_RECORDS:
         first = parts[0]
         left = None if first.features is None else _unexplained(first.features, first.outputs - first.outputs.mean(1, keepdims=True))
         if left is None or left > LINEAR_HEAD:
-            _ask(parts, "be logits, or probabilities that sum to one in every row", "rows that do not sum to one with all values", owner)
+            _ask(parts, "be logits, or probabilities that sum to one in every row", "rows that do not sum to one with all values")
         return OutputScale("logits", "features")
     return OutputScale("log-probabilities" if kinds == {"log-probabilities"} else "logits", "values")
 
@@ -174,31 +173,31 @@ def _sum_to_one(outputs: Array, rounding: float, of: Callable[[Array], Array] = 
     return all(bool((np.abs(of(block).sum(1, dtype=np.float64) - 1) <= rounding).all()) for block in blocks)
 
 
-def _one_column(parts: Sequence[Part], owner: str) -> OutputScale:
+def _one_column(parts: Sequence[Part]) -> OutputScale:
     """The scale of one number per record: a logit, or a probability of class 1."""
     low, high = min(float(part.outputs.min()) for part in parts), max(float(part.outputs.max()) for part in parts)
     within = [_is_within(part.outputs) for part in parts]
     if sum(len(part.outputs) for part in parts) < LEAST_RECORDS or low == high:
         return OutputScale("logits", "values")
     if all(within):
-        return _one_within(parts, owner)
+        return _one_within(parts)
     if any(within) and _shown_by_features(parts[within.index(True)], logs=False) == "probabilities":
-        _refuse_mixture(owner)
+        _refuse_mixture()
     if high > OUTSIDE:
         return OutputScale("logits", "values")
     shown = _shown_by_features(parts[0], logs=True)
     if shown == "probabilities" or (shown is None and _labels_for_logits(parts[0], logs=True) < -DEVIATIONS):
         got = f"what reads as log-probabilities (all values in [{low:.3g}, {high:.3g}])"
         hint = "Give log p − log(1 − p), or pass output_scale='logits' if they are logits."
-        refuse(owner, "outputs", "be logits in a binary task", got, hint)
+        refuse("outputs", "be logits in a binary task", got, hint)
     return OutputScale("logits", "labels" if shown is None else "features")
 
 
-def _one_within(parts: Sequence[Part], owner: str) -> OutputScale:
+def _one_within(parts: Sequence[Part]) -> OutputScale:
     """The scale of one column with all values in [0, 1]."""
     shown = _shown_by_features(parts[0], logs=False)
     if shown is None and _labels_for_logits(parts[0], logs=False) <= DEVIATIONS:
-        _ask(parts, "be logits, or have their scale named", "one column with all values", owner)
+        _ask(parts, "be logits, or have their scale named", "one column with all values")
     return OutputScale("logits", "labels") if shown is None else OutputScale(shown, "features")
 
 
@@ -267,11 +266,11 @@ def _labels_for_logits(part: Part, *, logs: bool) -> float:
     return float(gains.mean()) / error if error > 0 else 0.0
 
 
-def _refuse_mixture(owner: str) -> NoReturn:
+def _refuse_mixture() -> NoReturn:
     got = "probabilities in one and other values in the other"
-    refuse(owner, "outputs", "be of one scale in train and test", got, "Give logits, or probabilities, in both.")
+    refuse("outputs", "be of one scale in train and test", got, "Give logits, or probabilities, in both.")
 
 
-def _ask(parts: Sequence[Part], rule: str, what: str, owner: str) -> NoReturn:
+def _ask(parts: Sequence[Part], rule: str, what: str) -> NoReturn:
     low, high = min(float(part.outputs.min()) for part in parts), max(float(part.outputs.max()) for part in parts)
-    refuse(owner, "outputs", rule, f"{what} in [{low:.3g}, {high:.3g}]", ASK)
+    refuse("outputs", rule, f"{what} in [{low:.3g}, {high:.3g}]", ASK)

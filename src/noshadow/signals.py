@@ -11,11 +11,13 @@ from noshadow.checks import (
     InputError,
     as_array,
     floating,
+    named_in_errors,
     numeric_array,
     refuse,
     require_same_length,
     require_squarable,
     require_unmasked,
+    said,
 )
 from noshadow.storage.array_files import read_arrays, read_text, require_suffix, write_arrays
 from noshadow.storage.digests import arrays_sha256, ids_sha256
@@ -49,18 +51,19 @@ class Signals:
     ids: Array
     has_ids: bool = field(init=False)
 
+    @named_in_errors
     def __init__(self, features: object, outputs: object, targets: object, ids: object = None) -> None:
-        given = numeric_array(outputs, "Signals", "outputs", ndim=(1, 2))
+        given = numeric_array(outputs, "outputs", ndim=(1, 2))
         out = floating(given[:, None] if given.ndim == 1 else given)
-        y = numeric_array(targets, "Signals", "targets", ndim=(1, 2))
-        x = None if features is None else floating(numeric_array(features, "Signals", "features", ndim=2))
-        n = require_same_length("Signals", outputs=out, targets=y, features=x)
+        y = numeric_array(targets, "targets", ndim=(1, 2))
+        x = None if features is None else floating(numeric_array(features, "features", ndim=2))
+        n = require_same_length(outputs=out, targets=y, features=x)
         for name, array in (("features", x), ("outputs", out), ("targets", y)):
             if array is not None:
-                require_squarable(array, "Signals", name)
+                require_squarable(array, name)
         if out.shape[1] == 0:
-            refuse("Signals", "outputs", "have at least one column", f"shape {out.shape}")
-        identifiers = record_ids(ids, n, "Signals")
+            refuse("outputs", "have at least one column", f"shape {out.shape}")
+        identifiers = record_ids(ids, n)
         for name, array in (("features", x), ("outputs", out), ("targets", y), ("ids", identifiers)):
             object.__setattr__(self, name, None if array is None else _read_only(array))
         object.__setattr__(self, "has_ids", ids is not None)
@@ -68,6 +71,7 @@ class Signals:
     def __len__(self) -> int:
         return len(self.outputs)
 
+    @named_in_errors
     def with_ids(self, ids: object) -> "Signals":
         """The same signals under other record ids."""
         return Signals(self.features, self.outputs, self.targets, ids)
@@ -78,6 +82,7 @@ class Signals:
         return {"data": arrays_sha256(*held), "row_order": ids_sha256(self.ids)}
 
 
+@named_in_errors
 def save_splits(path: str | Path, train: Signals, test: Signals, *, loss_traces: object = None) -> None:
     """Write both splits to one `.npz` or `.safetensors` file that `noshadow audit` reads.
 
@@ -90,10 +95,11 @@ def save_splits(path: str | Path, train: Signals, test: Signals, *, loss_traces:
     """
     arrays = {f"train_{k}": v for k, v in _fields(train)} | {f"test_{k}": v for k, v in _fields(test)}
     if loss_traces is not None:
-        arrays["loss_traces"] = numeric_array(loss_traces, "save_splits", "loss_traces", ndim=2)
-    write_arrays(path, arrays, "save_splits")
+        arrays["loss_traces"] = numeric_array(loss_traces, "loss_traces", ndim=2)
+    write_arrays(path, arrays)
 
 
+@named_in_errors
 def load_splits(path: str | Path) -> tuple[Signals, Signals, Array | None]:
     """Read (train, test, loss_traces or None) from a `.npz` or `.safetensors` file.
 
@@ -102,16 +108,16 @@ def load_splits(path: str | Path) -> tuple[Signals, Signals, Array | None]:
     Raises:
         InputError: the file is missing, has unknown or missing keys, or holds pickled objects.
     """
-    require_suffix(path, "load_splits", "A model is given as package.module:function.")
+    require_suffix(path, "A model is given as package.module:function.")
     if not Path(path).is_file():
-        refuse("load_splits", "path", "be a file that exists", f"'{path}'")
-    arrays = read_arrays(path, "load_splits")
+        refuse("path", "be a file that exists", f"'{path}'")
+    arrays = read_arrays(path)
     unknown = sorted(set(arrays) - SPLIT_KEYS)
     required = {"train_outputs", "train_targets", "test_outputs", "test_targets"}
     missing = sorted(required - set(arrays))
     if unknown or missing:
         got = "; ".join(f"{what} {', '.join(keys)}" for what, keys in (("unknown key", unknown), ("missing key", missing)) if keys)
-        refuse("load_splits", "file", f"hold keys among {', '.join(sorted(SPLIT_KEYS))}", got)
+        refuse("file", f"hold keys among {', '.join(sorted(SPLIT_KEYS))}", got)
     return _split(arrays, "train"), _split(arrays, "test"), arrays.get("loss_traces")
 
 
@@ -121,22 +127,19 @@ def _read_only(array: Array) -> Array:
     return view
 
 
-def record_ids(ids: object, n: int, owner: str) -> Array:
-    """Ids of n records, (n,) unique integers or text; row numbers when None.
-
-    `owner` is the function named in errors.
-    """
+def record_ids(ids: object, n: int) -> Array:
+    """Ids of n records, (n,) unique integers or text; row numbers when None."""
     if ids is None:
         return np.arange(n)
-    require_unmasked(ids, owner, "ids")
-    given = as_array([str(i) for i in ids] if _are_objects(ids) else ids, owner, "ids")  # type: ignore[attr-defined]
-    array = _text(given, owner) if given.dtype.kind in "US" else given
+    require_unmasked(ids, "ids")
+    given = as_array([str(i) for i in ids] if _are_objects(ids) else ids, "ids")  # type: ignore[attr-defined]
+    array = _text(given) if given.dtype.kind in "US" else given
     if array.ndim != 1 or array.dtype.kind not in "iuU":
-        refuse(owner, "ids", "be a 1-dimensional list of integers or strings", f"shape {array.shape}, dtype {array.dtype}")
-    require_same_length(owner, records=range(n), ids=array)
+        refuse("ids", "be a 1-dimensional list of integers or strings", f"shape {array.shape}, dtype {array.dtype}")
+    require_same_length(records=range(n), ids=array)
     values, counts = np.unique(array, return_counts=True)
     if len(values) < n:
-        refuse(owner, "ids", "be unique", f"'{values[counts.argmax()]}' {int(counts.max())} times")
+        refuse("ids", "be unique", f"'{values[counts.argmax()]}' {int(counts.max())} times")
     return array
 
 
@@ -152,12 +155,12 @@ def _are_objects(ids: object) -> bool:
     return array.dtype == object and array.ndim == 1
 
 
-def _text(ids: Array, owner: str) -> Array:
+def _text(ids: Array) -> Array:
     try:
         text: Array = np.char.decode(ids, "utf-8") if ids.dtype.kind == "S" else ids.astype(str)
         np.char.encode(text, "utf-8")
     except UnicodeError as error:
-        raise InputError(f"{owner}: ids must be valid text; got {error}.") from error
+        raise InputError(said(f"ids must be valid text; got {error}.")) from error
     return text
 
 
@@ -167,5 +170,5 @@ def _fields(signals: Signals) -> list[tuple[str, Array]]:
 
 def _split(arrays: Mapping[str, Array], split: str) -> Signals:
     ids = arrays.get(f"{split}_ids")
-    ids = None if ids is None else read_text(ids, "load_splits", f"{split}_ids")
+    ids = None if ids is None else read_text(ids, f"{split}_ids")
     return Signals(arrays.get(f"{split}_features"), arrays[f"{split}_outputs"], arrays[f"{split}_targets"], ids)

@@ -14,7 +14,7 @@ from noshadow._audit.output_files import given_outputs
 from noshadow._audit.scale import in_logits
 from noshadow._audit.score_options import HEAD, checked_score_options
 from noshadow.arguments import PROGRESS
-from noshadow.checks import refuse, require_weights, resolved_task
+from noshadow.checks import named_in_errors, refuse, require_weights, resolved_task
 from noshadow.results import Audit
 from noshadow.signals import Signals, load_splits
 from noshadow.traces import given_traces
@@ -25,6 +25,7 @@ NO_FEATURES = "no features were given, and record scores need the last layer's i
 Pair = tuple[Signals, Signals]
 
 
+@named_in_errors
 def audit_signals(
     train: Signals,
     test: Signals,
@@ -69,21 +70,20 @@ def audit_signals(
     test) of Signals, or the path of a file of both as `save_splits` writes it. A list holds several
     checkpoints. `out_of_fold` is as in `audit`.
     """
-    owner = "audit_signals"
-    handed_on = checked_score_options(score_options, HEAD, owner)
-    options = Options(task, damping, weight_decay, fpr, seed, progress, owner, output_scale=output_scale, score_options=handed_on)
-    given = GivenColumns(ids, groups, test_groups, given_traces(loss_traces, owner))
+    handed_on = checked_score_options(score_options, HEAD)
+    options = Options(task, damping, weight_decay, fpr, seed, progress, "audit_signals", output_scale=output_scale, score_options=handed_on)
+    given = GivenColumns(ids, groups, test_groups, given_traces(loss_traces))
     for name, split in (("train", train), ("test", test)):
         if not isinstance(split, Signals):
-            refuse(owner, name, "be Signals", type(split).__name__, "Build it with ns.Signals(features, outputs, targets).")
+            refuse(name, "be Signals", type(split).__name__, "Build it with ns.Signals(features, outputs, targets).")
     if train.outputs.shape[1] != test.outputs.shape[1]:
-        refuse(owner, "test", f"have the {train.outputs.shape[1]} outputs of train", f"{test.outputs.shape[1]}")
+        refuse("test", f"have the {train.outputs.shape[1]} outputs of train", f"{test.outputs.shape[1]}")
     if not isinstance(family, str) or not family:
-        refuse(owner, "family", "be 'auto' or a name", repr(family))
+        refuse("family", "be 'auto' or a name", repr(family))
     kind: dict[str, Any] = {} if family == "auto" else {"family": family}
 
     def read(pair: Pair) -> View:
-        resolved = resolved_task(task, pair[0].outputs, pair[0].targets, owner)
+        resolved = resolved_task(task, pair[0].outputs, pair[0].targets)
         seen = View(
             train=pair[0],
             test=pair[1],
@@ -92,40 +92,40 @@ def audit_signals(
             fit_intercept=fit_intercept,
             penalize_intercept=penalize_intercept,
             penalty=training_damping(options.weight_decay, resolved, *pair[0].outputs.shape),
-            sample_weight=None if sample_weight is None else require_weights(sample_weight, len(pair[0]), owner),
+            sample_weight=None if sample_weight is None else require_weights(sample_weight, len(pair[0])),
             class_names=None,
             not_applicable=None if pair[0].features is not None else NO_FEATURES,
             notes=(),
             weights_sha256="",
             inputs={"ids": {name: "given" if split.has_ids else None for name, split in zip(("train", "test"), pair, strict=True)}} | kind,
         )
-        return in_logits(seen, output_scale, owner)
+        return in_logits(seen, output_scale)
 
     sources = (
-        *checkpoint_source(_pairs(checkpoint, train, owner, "checkpoint"), read, options),
-        *out_of_fold_source(given_outputs(out_of_fold, owner, "out_of_fold"), options),
-        *base_source(_pairs(base, train, owner, "base")[:1], read, options),
+        *checkpoint_source(_pairs(checkpoint, train, "checkpoint"), read, options),
+        *out_of_fold_source(given_outputs(out_of_fold, "out_of_fold"), options),
+        *base_source(_pairs(base, train, "base")[:1], read, options),
     )
     return audit_view(read((train, test)), options, given, signal_seconds=0.0, sources=sources)
 
 
-def _pairs(value: object, train: Signals, owner: str, argument: str) -> tuple[Pair, ...]:
+def _pairs(value: object, train: Signals, argument: str) -> tuple[Pair, ...]:
     """The signals of other models, each as (train, test); none where nothing was given."""
     if value is None:
         return ()
     several = value if isinstance(value, list) else [value]
     if argument == "base" and len(several) != 1:
-        refuse(owner, argument, "be one model's signals", f"{len(several)}")
-    return tuple(_pair(one, train, owner, argument) for one in several)
+        refuse(argument, "be one model's signals", f"{len(several)}")
+    return tuple(_pair(one, train, argument) for one in several)
 
 
-def _pair(value: object, train: Signals, owner: str, argument: str) -> Pair:
+def _pair(value: object, train: Signals, argument: str) -> Pair:
     if isinstance(value, (str, Path)):
         value = load_splits(value)[:2]
     if not (isinstance(value, tuple) and len(value) == 2 and all(isinstance(split, Signals) for split in value)):
         got = type(value).__name__
-        refuse(owner, argument, "be a pair (train, test) of Signals or the path of their file", got, "Models are given to audit.")
+        refuse(argument, "be a pair (train, test) of Signals or the path of their file", got, "Models are given to audit.")
     pair: Pair = value
     if pair[0].has_ids and train.has_ids and not np.array_equal(pair[0].ids.astype(str), train.ids.astype(str)):
-        refuse(owner, argument, "hold the records of train in its order", "other ids", "Collect both with the same data.")
+        refuse(argument, "hold the records of train in its order", "other ids", "Collect both with the same data.")
     return pair

@@ -19,7 +19,7 @@ from noshadow._audit.score_options import HEAD, NETWORK, SEQUENCES, checked_scor
 from noshadow._audit.trained_sources import Subject, trained_sources
 from noshadow._audit.trainings import checked_trainings, traced_epochs
 from noshadow.arguments import BATCH_SIZE, PROGRESS
-from noshadow.checks import refuse, require_weights
+from noshadow.checks import named_as, named_in_errors, refuse, require_weights
 from noshadow.results import Audit
 from noshadow.scores.network.entry import network_scores
 from noshadow.scores.result import RecordScores
@@ -64,6 +64,7 @@ class Target:
     training_options: Mapping[str, Any] | None = None
 
 
+@named_in_errors
 def audit(
     model: object,
     train: object,
@@ -192,11 +193,11 @@ def audit(
     reader = reader_of(model)
     form = None if reader is None else reader.form
     route = SEQUENCES if form == "sequences" else HEAD if layers == "last" else NETWORK
-    handed_on = checked_score_options(score_options, route, "audit")
+    handed_on = checked_score_options(score_options, route)
     options = Options(task, damping, weight_decay, fpr, seed, progress, "audit", layers, output_scale, handed_on)
     if layers != "last" and form in (None, "table"):
-        refuse("audit", "layers", "be 'last' for a model that is no nn.Module", repr(layers), "Its last layer is scored exactly.")
-    given = GivenColumns(ids, groups, test_groups, given_traces(loss_traces, "audit"))
+        refuse("layers", "be 'last' for a model that is no nn.Module", repr(layers), "Its last layer is scored exactly.")
+    given = GivenColumns(ids, groups, test_groups, given_traces(loss_traces))
     trainings = checked_trainings(
         folds=folds,
         reference_models=reference_models,
@@ -207,7 +208,6 @@ def audit(
         training_options=training_options,
         layer=layer,
         traced=traced_epochs(given.loss_traces),
-        owner="audit",
     )
     if form == "sequences":
         require_language_arguments(
@@ -224,12 +224,12 @@ def audit(
             short_references=(short_references, None),
         )
         return audit_language_model(model, train, test, options, given, batch_size=batch_size, device=device)
-    folds_out = given_outputs(out_of_fold, "audit", "out_of_fold")
-    earlier = models_given(checkpoint, model, "audit", "checkpoint")
-    origin = () if base is None else (model_given(base, model, "audit", "base"),)
+    folds_out = given_outputs(out_of_fold, "out_of_fold")
+    earlier = models_given(checkpoint, model, "checkpoint")
+    origin = () if base is None else (model_given(base, model, "base"),)
     started = time.perf_counter()
     # Many layers walk the training records several times: only the view's walk reads them.
-    records = train if layers == "last" else read_once(records_of(train, "audit", "train", seed=seed))
+    records = train if layers == "last" else read_once(records_of(train, "train", seed=seed))
     # The view and the scores over many layers read the model and its records alike.
     reading: dict[str, Any] = {
         "weight_decay": weight_decay,
@@ -239,7 +239,6 @@ def audit(
         "device": device,
         "progress": progress,
         "seed": seed,
-        "owner": "audit",
     }
     how_read = {"batch_size": batch_size, "device": device, "output": output, "output_scale": output_scale}
 
@@ -252,8 +251,8 @@ def audit(
     seen = replace(seen, inputs=dict(seen.inputs) | {"family": model_family(model)})
     if sample_weight is not None:
         if (seen.inputs.get("ids") or {}).get("train") == "index":
-            require_index_of(seen.train, sample_weight, "audit", "sample_weight")
-        seen = replace(seen, sample_weight=require_weights(sample_weight, len(seen.train), "audit"))
+            require_index_of(seen.train, sample_weight, "sample_weight")
+        seen = replace(seen, sample_weight=require_weights(sample_weight, len(seen.train)))
     signal_seconds = time.perf_counter() - started
 
     def layered(settled: str) -> RecordScores:
@@ -276,6 +275,7 @@ def audit(
     return replace(found, notes=found.notes + deeper_notes(model, found.task, layers))
 
 
+@named_as("audit")
 def audit_target(target: Target, **options: Any) -> Audit:
     """Audit what a user's function returned.
 
@@ -288,12 +288,12 @@ def audit_target(target: Target, **options: Any) -> Audit:
         if stated[name] == open_value:
             stated[name] = asked
         elif asked not in (open_value, stated[name]):
-            refuse("audit", name, f"agree with the Target's {stated[name]!r}", repr(asked), "Leave one of the two out.")
-    stated["score_options"] = joined_options(target.score_options, options.pop("score_options", None), "audit")
+            refuse(name, f"agree with the Target's {stated[name]!r}", repr(asked), "Leave one of the two out.")
+    stated["score_options"] = joined_options(target.score_options, options.pop("score_options", None))
     trained = ("folds", "reference_models", "short_references", "stop", "work", "training_options")
     for name in ("loss_traces", "checkpoint", "out_of_fold", "base", *trained):
         asked, held = options.pop(name, None), getattr(target, name)
         if asked is not None and held is not None:
-            refuse("audit", name, "come from one place", f"'{asked}' beside that of the Target", "Leave one of the two out.")
+            refuse(name, "come from one place", f"'{asked}' beside that of the Target", "Leave one of the two out.")
         stated[name] = held if asked is None else asked
     return audit(target.model, target.train, target.test, **stated, **options)

@@ -12,7 +12,7 @@ from noshadow import theory
 from noshadow._audit.options import Options
 from noshadow._audit.risks import classified_rates
 from noshadow._audit.settled import Settled
-from noshadow.checks import Array, DoesNotFit, NotApplicable, advice, require_choice
+from noshadow.checks import Array, DoesNotFit, NotApplicable, advice, require_choice, unnamed
 from noshadow.columns import column, named
 from noshadow.outcomes import TOO_LARGE, Absent, Damping, not_applicable, uncoded
 from noshadow.results import Evidence, ModelRisk
@@ -58,7 +58,7 @@ def _head_scores(found: Settled, options: Options) -> RecordScores:
     seen, train = found.seen, found.train
     chosen = dict(options.score_options)
     asked = chosen.pop("columns", "auto")
-    require_choice(asked, ("auto", "all"), options.owner, "score_options['columns']")
+    require_choice(asked, ("auto", "all"), "score_options['columns']")
     # Half as long again for a column that ranks nothing: on a large softmax head it is on request.
     n, m, d = len(train), train.outputs.shape[1], 0 if train.features is None else train.features.shape[1]
     on_request = asked == "auto" and found.task == "classification" and n * m * d**2 > MOST_MARGIN_WORK
@@ -75,13 +75,12 @@ def _head_scores(found: Settled, options: Options) -> RecordScores:
         columns=[name for name in RECORD_COLUMNS if name != "margin_leverage" or not on_request],
         output_scale="auto" if found.task == "regression" else "logits",  # they are by now
         progress=options.progress,
-        owner=options.owner,
         **chosen,
     )
     if not on_request:
         return scores
     size = f"a head of {n} records × {m} classes × {d} features"
-    left_out = not_applicable(f"left out for {size}; pass {advice(options.owner, 'columns', 'all')} for it")
+    left_out = not_applicable(f"left out for {size}; pass {advice('columns', 'all')} for it")
     return replace(scores, not_applicable=scores.not_applicable | {"margin_leverage": left_out})
 
 
@@ -138,5 +137,5 @@ def _gaussian_rates(scores: RecordScores, residuals: Array, fpr: float | str) ->
             outputs=q,
         )
     except NotApplicable as reason:
-        return {}, {"predicted_tpr": not_applicable(reason)}
+        return {}, {"predicted_tpr": not_applicable(unnamed(reason))}
     return {"predicted_tpr": values}, {}

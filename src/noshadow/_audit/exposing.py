@@ -109,7 +109,7 @@ def exposure_evidence(found: Settled, known: Sequence[Known], scores: RecordScor
 def audited_rate(found: Settled, options: Options) -> float:
     """The false-positive rate of the audit: as asked for, or the one that its model risk has."""
     sizes = [len(losses) for losses in found.losses if len(losses) > 1]
-    return resolved_level("auto", min(sizes), options.owner) if isinstance(options.fpr, str) else options.fpr
+    return resolved_level("auto", min(sizes)) if isinstance(options.fpr, str) else options.fpr
 
 
 @dataclass(frozen=True, eq=False)

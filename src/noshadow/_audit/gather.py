@@ -80,7 +80,7 @@ def audit_view(
     """
     found = settled(seen, options, given)
     known = [source(found) for source in sources]
-    traces = trace_evidence(given.loss_traces, found.train.ids, found.losses, found.targets, found.task, options.owner)
+    traces = trace_evidence(given.loss_traces, found.train.ids, found.losses, found.targets, found.task)
     started = time.perf_counter()
     scores = scored(found, options, layered_scores)
     scoring = time.perf_counter() - started
@@ -142,7 +142,7 @@ def _model_risk(found: Settled, options: Options, scores: RecordScores | None) -
     seen = found.seen
     correct = correct_of(found.train, found.targets, seen.test, found.unseen, found.task)
     margins = margins_of(found.train, found.targets, seen.test, found.unseen, found.task, soft=found.soft)
-    family = shown_family(seen, scores, found.task, options.owner)
+    family = shown_family(seen, scores, found.task)
     how = options.resampling
     risk, absent = measured_risk(found.losses, correct, found.task, scores, how, margins=margins, family=family, soft=found.soft)
     return risk, absent, family

@@ -44,17 +44,15 @@ class Audited:
 
 @dataclass(frozen=True)
 class Words:
-    """Who asked for the models, and what they are called.
+    """What asked for the models, and what they are called.
 
     Attributes:
-        source: name of the evidence. argument: what asked for them. owner: the function named in
-            error messages.
+        source: name of the evidence. argument: what asked for them.
         models: what they are called in a sentence.
     """
 
     source: str
     argument: str
-    owner: str
     models: str
 
 
@@ -121,15 +119,15 @@ def _rows(references: References, audited: Audited, words: Words) -> tuple[Array
     expected, own = references.weights_sha256, audited.weights
     if expected and own and expected != own:
         got = f"a set for a model of weights {expected[:12]}, not {own[:12]}"
-        refuse(words.owner, words.argument, "hold models trained for the audited model", got, "Train a set of its own for it.")
+        refuse(words.argument, "hold models trained for the audited model", got, "Train a set of its own for it.")
     if references.task != audited.task:
-        refuse(words.owner, words.argument, f"hold models of the audit's task '{audited.task}'", f"'{references.task}'")
-    found, members, unknown = joined_members(references, audited.records, words.owner)
+        refuse(words.argument, f"hold models of the audit's task '{audited.task}'", f"'{references.task}'")
+    found, members, unknown = joined_members(references, audited.records)
     if unknown:
         rule = f"hold models for the audited records, by id; theirs are {len(members)}"
-        refuse(words.owner, words.argument, rule, unknown, "Give both the same ids.")
+        refuse(words.argument, rule, unknown, "Give both the same ids.")
     hint = "Train the models for this model, on these records in this order, or give both the same ids."
-    return members[found.second], require_agreement(found, words.owner, f"the target of {words.argument}", "the audited model", hint)
+    return members[found.second], require_agreement(found, f"the target of {words.argument}", "the audited model", hint)
 
 
 def _test_rows(references: References, audited: Audited, words: Words) -> tuple[Array, tuple[str, ...]]:
@@ -146,9 +144,9 @@ def _test_rows(references: References, audited: Audited, words: Words) -> tuple[
         return none, (f"{words.models} say nothing about this audit's test records ({why}), which would show their scale",)
     places = np.arange(t)
     theirs = Held(places, losses=np.asarray(references.target.loss)[rows])
-    found = join(Held(places, losses=audited.test_losses), theirs, words.owner, floor=loss_floor(references.targets, references.task))
+    found = join(Held(places, losses=audited.test_losses), theirs, floor=loss_floor(references.targets, references.task))
     hint = "Train the models with the test records of this audit, in this order."
-    return rows, require_agreement(found, words.owner, f"the test records of {words.argument}", "the audited model", hint)
+    return rows, require_agreement(found, f"the test records of {words.argument}", "the audited model", hint)
 
 
 def _arrays(references: References, rows: Array, unseen: Array) -> tuple[Array | None, Array, Array | None]:
@@ -181,7 +179,7 @@ def _require_apart(references: References, words: Words) -> None:
             if other is not None and bool((np.abs(row - other) <= SAME_STATISTIC * float(np.std(other))).all()):
                 got = f"{called} again as model {number}: the same answers on all {len(row)} records"
                 rule = "train another model on other rows"
-                refuse(words.owner, "train_fn", rule, got, "Train on the rows that indices names, and only on these.")
+                refuse("train_fn", rule, got, "Train on the rows that indices names, and only on these.")
 
 
 def _one_sided(membership: Array, words: Words) -> tuple[str, ...]:

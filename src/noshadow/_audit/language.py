@@ -55,17 +55,17 @@ def audit_language_model(
     given (and `early_loss` with those of unseen sequences), and the rank by influence. Where the
     head cannot be read or is too large, the losses remain and nothing is ranked.
     """
-    owner, started = options.owner, time.perf_counter()
-    reading: dict[str, Any] = {"batch_size": batch_size, "device": device, "progress": options.progress, "owner": owner}
+    started = time.perf_counter()
+    reading: dict[str, Any] = {"batch_size": batch_size, "device": device, "progress": options.progress}
     memory = {name: value for name, value in options.score_options.items() if name == "max_memory"}
     members, head = sequence_features(model, train, argument="train", **reading, **memory)
     if len(members) < 2:
-        refuse(owner, "train", "hold at least 2 records", len(members))
+        refuse("train", "hold at least 2 records", len(members))
     others = None if test is None or _length(test) == 0 else sequence_losses(model, test, argument="test", **reading)
     losses = (members.loss, np.empty(0) if others is None else others.loss)
-    identity = _identity(members, given, owner)
-    test_names = group_names(given.test_groups, len(losses[1]), owner, "test_groups").get("group")
-    traces = trace_evidence(given.loss_traces, identity["id"], losses, None, TASK, owner)
+    identity = _identity(members, given)
+    test_names = group_names(given.test_groups, len(losses[1]), "test_groups").get("group")
+    traces = trace_evidence(given.loss_traces, identity["id"], losses, None, TASK)
     read = time.perf_counter()
     scores = _scores(head, options)
     held = None if isinstance(scores, Absent) else scores
@@ -99,15 +99,13 @@ def require_language_arguments(options: Options, **given: tuple[object, object])
     """
     if not isinstance(options.damping, str) and options.damping <= 0:
         hint = "Its rarest tokens have next to no curvature of their own."
-        refuse(options.owner, "damping", "be a number > 0 for a language model", f"{options.damping:g}", hint)
+        refuse("damping", "be a number > 0 for a language model", f"{options.damping:g}", hint)
     asked = given | {"task": (options.task, "auto"), "layers": (options.layers, "last")}
     for name, (value, default) in asked.items():
         if value is not default and not (isinstance(value, str) and value == default):
             got = repr(value) if isinstance(value, (str, int, float)) else type(value).__name__
             hint = "It serves classifiers and regressions so far." if name in ("checkpoint", "out_of_fold", "base") else ""
-            refuse(
-                options.owner, name, "be left out for a language model, whose records are sequences scored by its output head", got, hint
-            )
+            refuse(name, "be left out for a language model, whose records are sequences scored by its output head", got, hint)
 
 
 def _length(data: object) -> int | None:
@@ -115,10 +113,10 @@ def _length(data: object) -> int | None:
     return len(held) if hasattr(held, "__len__") else None
 
 
-def _identity(members: SequenceLosses, given: GivenColumns, owner: str) -> dict[str, Any]:
+def _identity(members: SequenceLosses, given: GivenColumns) -> dict[str, Any]:
     """The columns that say which sequence a record is."""
-    identifiers = record_ids(members.ids if given.ids is None else given.ids, len(members), owner)
-    table: dict[str, Any] = {"id": identifiers} | group_names(given.groups, len(members), owner)
+    identifiers = record_ids(members.ids if given.ids is None else given.ids, len(members))
+    table: dict[str, Any] = {"id": identifiers} | group_names(given.groups, len(members))
     return table | {"tokens": members.tokens}
 
 
@@ -132,7 +130,7 @@ def _scores(head: TokenHead | NotApplicable, options: Options) -> RecordScores |
     try:
         if isinstance(head, NotApplicable):
             raise head
-        return sequence_scores(head, owner=options.owner, **how)
+        return sequence_scores(head, **how)
     except NotApplicable as reason:
         return not_applicable(reason)
 

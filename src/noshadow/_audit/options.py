@@ -19,26 +19,26 @@ class Options:
     fpr: float | str
     seed: int
     progress: bool
-    owner: str
+    call: str  # "audit" or "audit_signals", for the stamp
     layers: str | int = "last"
     output_scale: str = "auto"
     score_options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check the options before any work, and keep them as plain numbers that JSON holds."""
-        require_choice(self.task, ("auto", *TASKS), self.owner, "task")
-        require_choice(self.output_scale, SCALES, self.owner, "output_scale")
-        plain: dict[str, Any] = {"seed": whole_seed(self.seed, self.owner)}
+        require_choice(self.task, ("auto", *TASKS), "task")
+        require_choice(self.output_scale, SCALES, "output_scale")
+        plain: dict[str, Any] = {"seed": whole_seed(self.seed)}
         if not _is_auto(self.damping):
-            plain["damping"] = require_number(self.damping, self.owner, "damping", low=0.0)
+            plain["damping"] = require_number(self.damping, "damping", low=0.0)
         if self.weight_decay is not None:
-            plain["weight_decay"] = require_number(self.weight_decay, self.owner, "weight_decay", low=0.0)
+            plain["weight_decay"] = require_number(self.weight_decay, "weight_decay", low=0.0)
         if isinstance(self.layers, str):
-            require_choice(self.layers, ("last", "all"), self.owner, "layers")
+            require_choice(self.layers, ("last", "all"), "layers")
         else:
-            plain["layers"] = require_whole(self.layers, self.owner, "layers", low=1)
+            plain["layers"] = require_whole(self.layers, "layers", low=1)
         if not _is_auto(self.fpr):
-            plain["fpr"] = require_number(self.fpr, self.owner, "fpr", low=0.0, high=1.0, low_open=True, high_open=True)
+            plain["fpr"] = require_number(self.fpr, "fpr", low=0.0, high=1.0, low_open=True, high_open=True)
         for name, value in plain.items():
             object.__setattr__(self, name, value)
 
@@ -54,7 +54,7 @@ class Options:
         """
         if self.score_options:
             got = ", ".join(self.score_options)
-            refuse(self.owner, "score_options", "be left out where there are no record scores", f"{got} ({reason})")
+            refuse("score_options", "be left out where there are no record scores", f"{got} ({reason})")
 
 
 @dataclass(frozen=True, eq=False)

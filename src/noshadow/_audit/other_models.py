@@ -20,7 +20,7 @@ from noshadow._audit.settled import Settled, settled
 from noshadow._audit.standing import agreement, require_other_model
 from noshadow._exposure import Source
 from noshadow._exposure.inputs import OPPOSITE
-from noshadow.checks import Array, InputError, refuse
+from noshadow.checks import Array, InputError, refuse, said, unnamed
 from noshadow.joins import FEWEST_RANKED
 from noshadow.outcomes import Absent, not_applicable
 from noshadow.results import Evidence
@@ -66,12 +66,12 @@ def checkpoint_known(given: Sequence[object], read: Reading, options: Options, f
     Raises:
         InputError: other outputs or targets than the audited model's, or its final weights.
     """
-    started, owner = time.perf_counter(), options.owner
+    started = time.perf_counter()
     how = replace(options, layers="last", score_options=head_options(options.score_options))
     states = []
     for one in given:
         seen = _read_alike(one, read, found, how, "checkpoint")
-        require_other_model(seen.train.outputs, found, owner, "checkpoint", "Give weights from earlier in the training.")
+        require_other_model(seen.train.outputs, found, "checkpoint", "Give weights from earlier in the training.")
         states.append(_Earlier(seen, scored(seen, how, None), _mean(seen.losses[1])))
     best = min(range(len(states)), key=lambda place: (states[place].test_loss or 0.0, place))
     chosen = states[best]
@@ -106,13 +106,13 @@ def base_known(given: object, read: Reading, options: Options, found: Settled) -
         InputError: other outputs or targets than the audited model's, its final weights, or margins
             that contradict it.
     """
-    started, owner = time.perf_counter(), options.owner
+    started = time.perf_counter()
     seen = _read_alike(given, read, found, options, "base")
-    require_other_model(seen.train.outputs, found, owner, "base", "Give the model before it was fine-tuned.")
+    require_other_model(seen.train.outputs, found, "base", "Give the model before it was fine-tuned.")
     related = agreement(seen.train.outputs, found)
     if found.task != "regression" and related is not None and related < OPPOSITE and len(found.train) >= FEWEST_RANKED:
         got = f"margins that fall where its own rise (rank correlation {related:.2f})"
-        refuse(owner, "base", "know the audited model's classes", got, "Leave out a base whose head was not trained.")
+        refuse("base", "know the audited model's classes", got, "Leave out a base whose head was not trained.")
     margins = unseen = membership = None
     if found.task != "regression" or found.targets.shape[1] == 1:
         margins = statistic_of(seen.train.outputs, seen.targets, seen.task)[None, :]
@@ -126,33 +126,32 @@ def base_known(given: object, read: Reading, options: Options, found: Settled) -
 
 def _read_alike(one: object, read: Reading, found: Settled, options: Options, argument: str) -> Settled:
     """The records as another model sees them, held against what the audited model saw."""
-    owner = options.owner
-    with _told_of(argument, owner):
+    with _told_of(argument):
         view = read(one)
     for split, theirs, ours in (("train", view.train, found.train), ("test", view.test, found.seen.test)):
         if theirs.outputs.shape != ours.outputs.shape:
             got = f"shape {theirs.outputs.shape} for {split}"
-            refuse(owner, argument, f"give outputs of the audited model's shape {ours.outputs.shape}", got)
-    with _told_of(argument, owner):
+            refuse(argument, f"give outputs of the audited model's shape {ours.outputs.shape}", got)
+    with _told_of(argument):
         seen = settled(replace(view, sample_weight=found.seen.sample_weight), options, GivenColumns())
     if seen.task != found.task:
-        refuse(owner, argument, f"have the audited model's task '{found.task}'", f"'{seen.task}'")
+        refuse(argument, f"have the audited model's task '{found.task}'", f"'{seen.task}'")
     if seen.seen.class_names != found.seen.class_names:
-        refuse(owner, argument, "have the classes of the audited model in its order", f"{_names(seen)} for {_names(found)}")
+        refuse(argument, "have the classes of the audited model in its order", f"{_names(seen)} for {_names(found)}")
     if not (np.array_equal(seen.targets, found.targets) and np.array_equal(seen.unseen, found.unseen)):
         hint = "Let no transform change a record from pass to pass, and give signals of the same records."
-        refuse(owner, argument, "be read on the audited model's records", "other targets", hint)
+        refuse(argument, "be read on the audited model's records", "other targets", hint)
     return seen
 
 
 @contextmanager
-def _told_of(argument: str, owner: str) -> Iterator[None]:
+def _told_of(argument: str) -> Iterator[None]:
     """Say which argument holds the model that could not be read."""
     try:
         yield
     except InputError as error:
-        reason = str(error).removeprefix(f"{owner}: ").rstrip(".")
-        raise InputError(f"{owner}: {argument} must be readable as the audited model is; got this: {reason}.") from error
+        reason = unnamed(error).rstrip(".")
+        raise InputError(said(f"{argument} must be readable as the audited model is; got this: {reason}.")) from error
 
 
 def _columns(state: _Earlier) -> dict[str, Array]:

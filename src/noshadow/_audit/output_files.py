@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from noshadow.checks import Array, InputError, as_array, numeric_array, refuse
+from noshadow.checks import Array, InputError, as_array, numeric_array, refuse, said
 from noshadow.signals import record_ids
 from noshadow.storage.array_files import read_arrays, read_text
 from noshadow.storage.numpy_files import mapped_npy
@@ -34,7 +34,7 @@ class GivenOutputs:
     ids: Array | None
     given: object
 
-    def in_order_of(self, ids: Array, owner: str, argument: str) -> Array:
+    def in_order_of(self, ids: Array, argument: str) -> Array:
         """The rows in the order of these record ids, (n, k).
 
         Ids are compared as text.
@@ -43,7 +43,7 @@ class GivenOutputs:
             InputError: another number of records, or a record that has no row.
         """
         if len(self.values) != len(ids):
-            refuse(owner, argument, f"have one row for each of {len(ids)} training records", f"{len(self.values)}")
+            refuse(argument, f"have one row for each of {len(ids)} training records", f"{len(self.values)}")
         if self.ids is None:
             return self.values
         wanted = [str(name) for name in ids.tolist()]
@@ -51,12 +51,12 @@ class GivenOutputs:
         if (places < 0).any():
             row = int((places < 0).argmax())
             got = f"no row of record '{wanted[row]}' (row {row})"
-            refuse(owner, argument, "have the ids of the training records", got, "Outputs without ids are matched by position.")
+            refuse(argument, "have the ids of the training records", got, "Outputs without ids are matched by position.")
         matched: Array = self.values[places]
         return matched
 
 
-def given_outputs(value: object, owner: str, argument: str) -> GivenOutputs | None:
+def given_outputs(value: object, argument: str) -> GivenOutputs | None:
     """Outputs from an array (n,) or (n, k) or from the path of a file; None stays None.
 
     A `.npz` file holds one array and may hold ids; a table may have a column id, and its other
@@ -67,41 +67,41 @@ def given_outputs(value: object, owner: str, argument: str) -> GivenOutputs | No
     """
     if value is None:
         return None
-    held, ids = _read(Path(value), owner, argument) if isinstance(value, (str, Path)) else (value, None)
-    array = np.asarray(held) if isinstance(held, (pd.Series, pd.DataFrame)) else as_array(held, owner, argument)
+    held, ids = _read(Path(value), argument) if isinstance(value, (str, Path)) else (value, None)
+    array = np.asarray(held) if isinstance(held, (pd.Series, pd.DataFrame)) else as_array(held, argument)
     if array.dtype.kind not in "biuf":
-        refuse(owner, argument, "hold numbers, the outputs of models", f"dtype {array.dtype}", _LABELS)
+        refuse(argument, "hold numbers, the outputs of models", f"dtype {array.dtype}", _LABELS)
     unknown = int((~np.isfinite(array)).sum())
     if unknown:
         got = f"{unknown} NaN or infinite values"
-        refuse(owner, argument, "be known for every training record", got, "Folds that hold each record once give one output per record.")
-    values = numeric_array(array, owner, argument, ndim=(1, 2)).astype(np.float64)
+        refuse(argument, "be known for every training record", got, "Folds that hold each record once give one output per record.")
+    values = numeric_array(array, argument, ndim=(1, 2)).astype(np.float64)
     values = values[:, None] if values.ndim == 1 else values
-    names = None if ids is None else record_ids(ids, len(values), owner)
+    names = None if ids is None else record_ids(ids, len(values))
     return GivenOutputs(values, names, held)
 
 
-def _read(path: Path, owner: str, argument: str) -> tuple[object, object]:
+def _read(path: Path, argument: str) -> tuple[object, object]:
     if path.suffix not in SUFFIXES:
-        refuse(owner, argument, f"end in {', '.join(SUFFIXES)}", f"'{path}'")
+        refuse(argument, f"end in {', '.join(SUFFIXES)}", f"'{path}'")
     if not path.is_file():
-        refuse(owner, argument, "be a file that exists", f"'{path}'")
+        refuse(argument, "be a file that exists", f"'{path}'")
     if path.suffix == ".npz":
-        return _archive(path, owner, argument)
+        return _archive(path, argument)
     try:
         return (mapped_npy(path), None) if path.suffix == ".npy" else _columns(_table(path))
     except (ValueError, OSError) as error:
-        raise InputError(f"{owner}: {argument} must be a readable {path.suffix} file; got '{path}' ({reason_of(error)}).") from error
+        raise InputError(said(f"{argument} must be a readable {path.suffix} file; got '{path}' ({reason_of(error)}).")) from error
 
 
-def _archive(path: Path, owner: str, argument: str) -> tuple[Array, Array | None]:
-    arrays = read_arrays(path, owner)
+def _archive(path: Path, argument: str) -> tuple[Array, Array | None]:
+    arrays = read_arrays(path)
     ids = next((arrays[name] for name in _IDS if name in arrays), None)
     others = [name for name in arrays if name not in _IDS]
     if len(others) != 1:
         got = f"'{path}' with {', '.join(sorted(arrays)) or 'nothing'}"
-        refuse(owner, argument, "hold one array of outputs and, if you like, ids", got, "Save it with np.savez(path, outputs=…, ids=…).")
-    return arrays[others[0]], None if ids is None else read_text(ids, owner, "ids")
+        refuse(argument, "hold one array of outputs and, if you like, ids", got, "Save it with np.savez(path, outputs=…, ids=…).")
+    return arrays[others[0]], None if ids is None else read_text(ids, "ids")
 
 
 def _table(path: Path) -> pd.DataFrame:

@@ -15,12 +15,13 @@ from noshadow._audit.entry import Target
 from noshadow._audit.gather import score_columns
 from noshadow._audit.options import Options
 from noshadow._audit.score_options import head_options
-from noshadow.checks import Array, resolved_task
+from noshadow.checks import Array, named_as, resolved_task
 from noshadow.signals import Signals
 from noshadow.views import View, reader_of, view
 from noshadow.weight_decay import training_damping
 
 
+@named_as("audit")
 def reference_columns(target: Target, model: object, rows: Array, *, train_only: bool = False, seed: int = 0) -> dict[str, Array]:
     """Compute the score columns that an audit of a reference model finds on its training records.
 
@@ -46,13 +47,13 @@ def reference_columns(target: Target, model: object, rows: Array, *, train_only:
 
 
 def _seen_module(target: Target, model: object, unseen: object, rows: Array, seed: int) -> View:
-    seen = view(model, target.train, unseen, task=target.task, output=target.output, progress=False, seed=seed, owner="audit")
+    seen = view(model, target.train, unseen, task=target.task, output=target.output, progress=False, seed=seed)
     pool = [split for split in (seen.train, seen.test) if len(split)]
     # The inputs of a head that did not run for some record are not known.
     held = [name for name in ("features", "outputs", "targets") if all(getattr(split, name) is not None for split in pool)]
     parts: dict[str, Any] = {name: np.concatenate([getattr(split, name) for split in pool])[rows] for name in held}
     chosen, decay = Signals(**({"features": None} | parts)), target.weight_decay
-    task = resolved_task(seen.task, chosen.outputs, chosen.targets, "audit")
+    task = resolved_task(seen.task, chosen.outputs, chosen.targets)
     return replace(
         seen,
         train=chosen,
@@ -70,7 +71,7 @@ def _seen_table(target: Target, model: object, unseen: object, rows: Array, seed
     chosen = [tuple(_rows(part, place) for part in split) for split, place in zip(splits, places, strict=False) if len(place)]
     records = tuple(_joined([split[k] for split in chosen]) for k in range(2))
     how: dict[str, Any] = {"task": target.task, "weight_decay": target.weight_decay, "progress": False, "seed": seed}
-    return view(model, records, None, owner="audit", **how)
+    return view(model, records, None, **how)
 
 
 def _rows(part: Any, places: Array) -> Any:

@@ -37,11 +37,11 @@ Pair = tuple[Array, Array]
 Names = tuple[list[str] | None, list[str] | None]
 
 
-def nonmember_losses(test: Signals, task: str, owner: str) -> Pair:
+def nonmember_losses(test: Signals, task: str) -> Pair:
     """Losses (n_test,) of the test records and their targets, in the form the losses take."""
     if len(test) == 0:
         return np.empty(0), np.empty(0)
-    targets = task_targets(test.outputs, test.targets, task, owner)
+    targets = task_targets(test.outputs, test.targets, task)
     return record_losses(test.outputs, targets, task), targets
 
 
@@ -70,7 +70,7 @@ def has_soft_targets(targets: Array, task: str) -> bool:
     return task != "regression" and targets.dtype.kind == "f" and not bool(np.isin(targets, (0.0, 1.0)).all())
 
 
-def have_soft_targets(train: Array, test: Array, task: str, owner: str) -> bool:
+def have_soft_targets(train: Array, test: Array, task: str) -> bool:
     """Whether the targets of both splits are soft.
 
     Raises:
@@ -83,11 +83,11 @@ def have_soft_targets(train: Array, test: Array, task: str, owner: str) -> bool:
         which, other = ("train", "test") if soft["train"] else ("test", "train")
         got = f"soft ones in {which} beside hard labels in {other}"
         hint = "Losses of soft targets have a floor of their own: give hard labels for both, or soften both alike."
-        refuse(owner, "train and test", "have targets of one kind", got, hint)
+        refuse("train and test", "have targets of one kind", got, hint)
     return soft["train"]
 
 
-def shown_family(seen: View, scores: RecordScores | None, task: str, owner: str) -> str:
+def shown_family(seen: View, scores: RecordScores | None, task: str) -> str:
     """Return the model's family as given, else what the records' own features show.
 
     The features show a linear head, or nothing.
@@ -99,7 +99,7 @@ def shown_family(seen: View, scores: RecordScores | None, task: str, owner: str)
         residual, rank = scores.head_residual, scores.rank
     # a head whose scores do not fit is still seen
     elif seen.not_applicable is None and seen.train.features is not None:
-        residual, rank = linear_residual(seen.train.features, seen.train.outputs, fit_intercept=seen.fit_intercept, task=task, owner=owner)
+        residual, rank = linear_residual(seen.train.features, seen.train.outputs, fit_intercept=seen.fit_intercept, task=task)
     else:
         return UNKNOWN
     return LINEAR if residual is not None and residual <= NONLINEAR_HEAD and rank <= MOST_SPANNED * len(seen.train) else UNKNOWN

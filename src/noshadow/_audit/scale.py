@@ -8,7 +8,7 @@ from noshadow.signals import Signals
 from noshadow.views import View
 
 
-def in_logits(seen: View, output_scale: str, owner: str) -> View:
+def in_logits(seen: View, output_scale: str) -> View:
     """Return the same view with logits for outputs.
 
     `inputs["output_scale"]` holds what the outputs were, what settled it, and how many entries were
@@ -18,10 +18,10 @@ def in_logits(seen: View, output_scale: str, owner: str) -> View:
         InputError: outputs that could be logits or probabilities, or that are not what
             `output_scale` says.
     """
-    task = resolved_task(seen.task, seen.train.outputs, seen.train.targets, owner)
-    require_output_columns(seen.train.outputs, task, owner)
+    task = resolved_task(seen.task, seen.train.outputs, seen.train.targets)
+    require_output_columns(seen.train.outputs, task)
     splits = (seen.train, seen.test)
-    scale = settled_scale([Part(split.outputs, split.targets, split.features) for split in splits], task, output_scale, owner)
+    scale = settled_scale([Part(split.outputs, split.targets, split.features) for split in splits], task, output_scale)
     entries, raised = sum(split.outputs.size for split in splits), 0
     if scale.given == "probabilities":
         changed, raised = logits_of([split.outputs for split in splits], task)
@@ -41,6 +41,6 @@ def model_in_logits(seen: View, output_scale: str, *, is_module: bool) -> View:
     """
     if not is_module and output_scale != "auto":
         hint = "Its own decision function or probabilities are read."
-        refuse("audit", "output_scale", "be 'auto' for a scikit-learn estimator", repr(output_scale), hint)
+        refuse("output_scale", "be 'auto' for a scikit-learn estimator", repr(output_scale), hint)
     from_head = seen.not_applicable is None
-    return seen if output_scale == "auto" and (from_head or not is_module) else in_logits(seen, output_scale, "audit")
+    return seen if output_scale == "auto" and (from_head or not is_module) else in_logits(seen, output_scale)

@@ -30,7 +30,6 @@ SETTLED = frozenset(
         "device",
         "progress",
         "seed",
-        "owner",
     }
 )
 # Of a head `outputs` are the logits; of a network it is the choice between the margin and all of
@@ -44,7 +43,7 @@ def option_names(route: str) -> tuple[str, ...]:
     return tuple(name for name in held if name not in SETTLED - OPEN.get(route, set()))
 
 
-def checked_score_options(given: object, route: str, owner: str) -> dict[str, Any]:
+def checked_score_options(given: object, route: str) -> dict[str, Any]:
     """The options given, as plain values that JSON holds.
 
     Raises:
@@ -54,14 +53,14 @@ def checked_score_options(given: object, route: str, owner: str) -> dict[str, An
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        refuse(owner, "score_options", "be a dictionary of options", type(given).__name__)
+        refuse("score_options", "be a dictionary of options", type(given).__name__)
     known = option_names(route)
     for name, value in given.items():
         if name not in known:
             own = f"{name} is an argument of its own here." if name in SETTLED else ""
-            refuse(owner, "score_options", f"name options of {route} ({', '.join(known)})", repr(name), own)
+            refuse("score_options", f"name options of {route} ({', '.join(known)})", repr(name), own)
         if not isinstance(value, (str, int, float, np.integer, np.floating)) and value is not None:
-            refuse(owner, f"score_options[{name!r}]", "be a number or text", type(value).__name__)
+            refuse(f"score_options[{name!r}]", "be a number or text", type(value).__name__)
     return {str(name): value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
 
 
@@ -73,10 +72,10 @@ def head_options(given: Mapping[str, Any] | None) -> dict[str, Any]:
     return {name: value for name, value in (given or {}).items() if name in option_names(HEAD)}
 
 
-def joined_options(stated: Mapping[str, Any] | None, asked: Mapping[str, Any] | None, owner: str) -> dict[str, Any]:
+def joined_options(stated: Mapping[str, Any] | None, asked: Mapping[str, Any] | None) -> dict[str, Any]:
     """Options of a Target and of the command together; one name with two values is refused."""
     for name, value in (asked or {}).items():
         if stated and name in stated and stated[name] != value:
             got = f"{value!r}"
-            refuse(owner, f"score option {name}", f"agree with the Target's {stated[name]!r}", got, "Leave one of the two out.")
+            refuse(f"score option {name}", f"agree with the Target's {stated[name]!r}", got, "Leave one of the two out.")
     return dict(stated or {}) | dict(asked or {})

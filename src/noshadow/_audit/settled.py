@@ -57,19 +57,18 @@ def settled(seen: View, options: Options, given: GivenColumns) -> Settled:
     Raises:
         InputError: fewer than two training records; ids, groups or targets that do not fit.
     """
-    owner = options.owner
     train = seen.train if given.ids is None else seen.train.with_ids(given.ids)
     if len(train) < 2:
-        refuse(owner, "train", "hold at least 2 records", len(train))
+        refuse("train", "hold at least 2 records", len(train))
     beside = {"train": {"ids": given.ids, "groups": given.groups}, "test": {"test_groups": given.test_groups}}
-    _require_indexes(seen, beside, owner)
+    _require_indexes(seen, beside)
     in_both = ids_in_both(train, seen.test, seen.inputs.get("ids"), given=given.ids is not None)
-    task = resolved_task(seen.task, train.outputs, train.targets, owner)
-    require_output_columns(train.outputs, task, owner)
-    targets = task_targets(train.outputs, train.targets, task, owner)
-    nonmembers, unseen = nonmember_losses(seen.test, task, owner)
-    soft = have_soft_targets(targets, unseen, task, owner)
-    identity = _identity(train, targets, task, given.groups, owner)
+    task = resolved_task(seen.task, train.outputs, train.targets)
+    require_output_columns(train.outputs, task)
+    targets = task_targets(train.outputs, train.targets, task)
+    nonmembers, unseen = nonmember_losses(seen.test, task)
+    soft = have_soft_targets(targets, unseen, task)
+    identity = _identity(train, targets, task, given.groups)
     if seen.class_names is not None and task != "regression":
         identity["label"] = [seen.class_names[int(number)] for number in identity["target"]]
     return Settled(
@@ -81,36 +80,36 @@ def settled(seen: View, options: Options, given: GivenColumns) -> Settled:
         soft=soft,
         identity=identity,
         classes=class_names(targets, unseen, seen.class_names, task),
-        groups=(identity.get("group"), group_names(given.test_groups, len(seen.test), owner, "test_groups").get("group")),
+        groups=(identity.get("group"), group_names(given.test_groups, len(seen.test), "test_groups").get("group")),
     )
 
 
-def group_names(groups: Sequence[object] | None, n: int, owner: str, argument: str = "groups") -> dict[str, list[str]]:
+def group_names(groups: Sequence[object] | None, n: int, argument: str = "groups") -> dict[str, list[str]]:
     """The column `group` of n records, as text; no column without groups."""
     if groups is None:
         return {}
     if isinstance(groups, str) or not isinstance(groups, Iterable):
-        refuse(owner, argument, "be one name per record", repr(groups))
-    names = named_groups(groups, owner, argument)
-    require_same_length(owner, **{"test" if argument == "test_groups" else "train": range(n), argument: names})
+        refuse(argument, "be one name per record", repr(groups))
+    names = named_groups(groups, argument)
+    require_same_length(**{"test" if argument == "test_groups" else "train": range(n), argument: names})
     return {"group": names}
 
 
-def _require_indexes(seen: View, columns: Mapping[str, Mapping[str, object]], owner: str) -> None:
+def _require_indexes(seen: View, columns: Mapping[str, Mapping[str, object]]) -> None:
     """Refuse pandas columns that do not have the order of the index which names the records."""
     sources = seen.inputs.get("ids") or {}
     for split, records in (("train", seen.train), ("test", seen.test)):
         for argument, value in columns[split].items() if sources.get(split) == "index" else ():
-            require_index_of(records, value, owner, argument)
+            require_index_of(records, value, argument)
 
 
-def _identity(train: Signals, targets: Array, task: str, groups: Sequence[object] | None, owner: str) -> dict[str, Any]:
+def _identity(train: Signals, targets: Array, task: str, groups: Sequence[object] | None) -> dict[str, Any]:
     table: dict[str, Any] = {"id": train.ids}
     if task == "regression" and targets.shape[1] > 1:
         table |= {f"target_{k}": targets[:, k] for k in range(targets.shape[1])}
     else:
         table["target"] = targets[:, 0] if task == "regression" else _labels(targets, task)
-    return table | group_names(groups, len(train), owner)
+    return table | group_names(groups, len(train))
 
 
 def _labels(targets: Array, task: str) -> Array:

@@ -57,7 +57,7 @@ def provenance(found: Settled, options: Options, scores: RecordScores | None) ->
 def asked(options: Options) -> dict[str, Any]:
     """The arguments that every audit has."""
     common = {name: getattr(options, name) for name in ("task", "damping", "weight_decay", "fpr", "seed", "layers")}
-    return common | {"score_options": dict(options.score_options), "call": options.owner}
+    return common | {"score_options": dict(options.score_options), "call": options.call}
 
 
 def score_stamp(scores: RecordScores) -> dict[str, Any]:

@@ -37,42 +37,42 @@ def are_same(outputs: Array, others: Array, targets: Array, task: str) -> bool:
     return bool((np.abs(cut[0] - cut[1]) <= SAME_MARGIN).all())
 
 
-def require_other_model(outputs: Array, found: Settled, owner: str, argument: str, hint: str) -> None:
+def require_other_model(outputs: Array, found: Settled, argument: str, hint: str) -> None:
     """Refuse outputs on the training records that are the audited model's own, in any order."""
     own, targets = found.train.outputs, found.targets
     if are_same(outputs, own, targets, found.task):
-        refuse(owner, argument, "be another model's outputs", "the audited model's own", hint)
+        refuse(argument, "be another model's outputs", "the audited model's own", hint)
     # Logits are known up to a shift per record.
     theirs, ours = (values - values.mean(1, keepdims=True) * (values.shape[1] > 1) for values in (outputs, own.astype(np.float64)))
     reordered = bool(np.allclose(np.sort(theirs, axis=0), np.sort(ours, axis=0), rtol=1e-5, atol=1e-7))
     if reordered and bool((ours.std(0) > 0).any()):
-        refuse(owner, argument, "be another model's outputs", "the audited model's own in another order", hint)
+        refuse(argument, "be another model's outputs", "the audited model's own in another order", hint)
 
 
-def require_same_records(outputs: Array, found: Settled, owner: str, argument: str, hint: str) -> tuple[str, ...]:
+def require_same_records(outputs: Array, found: Settled, argument: str, hint: str) -> tuple[str, ...]:
     """Refuse outputs whose rows or classes are in another order than the audited model's.
 
     Returns a note where the two models agree weakly, which may be so.
 
     Args:
         outputs: (n, m) logits or predictions, in the columns of the audited model. found: its
-            records. owner, argument, hint: as in `refuse`.
+            records. argument, hint: as in `refuse`.
 
     Raises:
         InputError: another order of classes gets far more records right; margins fall where the
             audited model's rise; no relation to the records at all.
     """
     if found.task != "regression":
-        _require_class_order(outputs, found, owner, argument, hint)
+        _require_class_order(outputs, found, argument, hint)
     related = agreement(outputs, found)
     if len(found.train) < FEWEST_RANKED or related is None:
         return ()
     if related < OPPOSITE:
         got = f"outputs that contradict it (rank correlation {related:.2f})"
-        refuse(owner, argument, "agree with the audited model about most records", got, hint)
+        refuse(argument, "agree with the audited model about most records", got, hint)
     if related < LEAST_CORRELATION and not _follows_targets(outputs, found):
         got = f"outputs without relation to its records (rank correlation {related:.2f}, right no more often than by chance)"
-        refuse(owner, argument, "speak of the audited model's records in their order", got, hint)
+        refuse(argument, "speak of the audited model's records in their order", got, hint)
     if related < WEAK:
         return (
             f"{argument} and the audited model agree weakly about the records (rank correlation {related:.2f}): are these its records?",
@@ -110,7 +110,7 @@ def _follows_targets(outputs: Array, found: Settled) -> bool:
     return right > chance + CLEARLY * float(np.sqrt(chance * (1 - chance) / len(labels)))
 
 
-def _require_class_order(outputs: Array, found: Settled, owner: str, argument: str, hint: str) -> None:
+def _require_class_order(outputs: Array, found: Settled, argument: str, hint: str) -> None:
     """Refuse classes in another order.
 
     The best order is found on every other record and judged on the rest, so that chance alone finds
@@ -128,7 +128,7 @@ def _require_class_order(outputs: Array, found: Settled, owner: str, argument: s
     error = float(gain.std()) / np.sqrt(len(gain))
     if gain.mean() > CLEARLY * error and moved.mean() > FAR_BETTER * kept.mean():
         got = f"columns that get {kept.mean():.0%} of the records right, and {moved.mean():.0%} in another order"
-        refuse(owner, argument, "have the classes in the order of the model's", got, hint)
+        refuse(argument, "have the classes in the order of the model's", got, hint)
 
 
 def _classes(outputs: Array, found: Settled) -> tuple[Array, Array]:

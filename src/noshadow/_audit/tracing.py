@@ -22,9 +22,7 @@ NO_UNSEEN = Absent(
 )
 
 
-def trace_evidence(
-    given: GivenTraces | None, ids: Array, losses: Pair, targets: Array | None, task: str, owner: str
-) -> tuple[Evidence, ...]:
+def trace_evidence(given: GivenTraces | None, ids: Array, losses: Pair, targets: Array | None, task: str) -> tuple[Evidence, ...]:
     """`lt_iqr` and `early_loss` of the traces in the order of the records; none without traces.
 
     A trace ends with the loss of the finished model, so the last recording says whose trace it is:
@@ -36,8 +34,7 @@ def trace_evidence(
     Args:
         given: the traces, or None. ids: (n,) of the training records. losses: of the audited model
             on training records, (n,), and on test records, (t,).
-        targets: of the records, for the scale of squared losses. task: as audited. owner: the
-            function named in error messages.
+        targets: of the records, for the scale of squared losses. task: as audited.
 
     Raises:
         InputError: traces of other records, in another order, or of another model; traces of the
@@ -45,12 +42,12 @@ def trace_evidence(
     """
     if given is None:
         return ()
-    ordered = given.in_order_of(ids, owner)
+    ordered = given.in_order_of(ids)
     floor = loss_floor(targets, task)
     last = Held(ids, losses=ordered[:, -1])
-    found = join(last, Held(ids, losses=losses[0]), owner, floor=floor)
+    found = join(last, Held(ids, losses=losses[0]), floor=floor)
     hint = "Record the losses of train in its order, or give LossTraces and this call the same ids=."
-    notes = require_agreement(found, owner, "the last recording of loss_traces", "the audited model", hint)
+    notes = require_agreement(found, "the last recording of loss_traces", "the audited model", hint)
     assert found.losses is not None
     stamp: dict[str, Any] = {"last_recording": found.losses.kind, "correlation": found.losses.correlation}
     notes = tuple(f"{note}: {_WHY}" for note in notes)
@@ -59,7 +56,7 @@ def trace_evidence(
     if given.test_losses is None or given.best is None:
         absent["early_loss"] = NO_UNSEEN
     else:
-        _require_unseen(given.losses, given.test_losses, owner)
+        _require_unseen(given.losses, given.test_losses)
         columns["early_loss"] = early_loss(ordered, given.best)
         kind, more = _unseen_agreement(given.test_losses[:, -1], losses[1], floor)
         stamp |= {"last_test_recording": kind}
@@ -86,13 +83,13 @@ def _course(given: GivenTraces) -> dict[str, Any]:
     return facts
 
 
-def _require_unseen(losses: Array, test_losses: Array, owner: str) -> None:
+def _require_unseen(losses: Array, test_losses: Array) -> None:
     """Refuse the training records in the place of unseen ones: their loss falls to the end."""
     if losses.shape != test_losses.shape or not np.ptp(losses, axis=0).any():
         return
     if np.array_equal(np.sort(losses, axis=0), np.sort(test_losses, axis=0)):
         hint = "Give LossTraces(…, test=…) the records of test or of a validation split."
-        refuse(owner, "loss_traces", "trace unseen records beside the training's own", "the training records twice", hint)
+        refuse("loss_traces", "trace unseen records beside the training's own", "the training records twice", hint)
 
 
 def _unseen_agreement(last: Array, losses: Array, floor: float) -> tuple[str, tuple[str, ...]]:

@@ -16,7 +16,7 @@ from noshadow._audit.options import Options
 from noshadow._audit.settled import Settled
 from noshadow._audit.trainings import Trainings
 from noshadow._exposure import Source
-from noshadow.checks import InputError
+from noshadow.checks import InputError, said
 from noshadow.reference import References, load_references, train_references
 from noshadow.results import Evidence
 
@@ -56,7 +56,7 @@ def folds_known(asked: Trainings, subject: Subject, options: Options, found: Set
     k − 1 trainings. One margin without the record gives the order only.
     """
     assert asked.folds is not None
-    words = Words(FOLDS, "folds", options.owner, "models of folds")
+    words = Words(FOLDS, "folds", "models of folds")
     plan = {"models": asked.folds, "design": "folds", "seed": options.seed}
     with _trained(asked, subject, options, found, asked.train_fn, plan, f"folds-{asked.folds}") as (references, notes):
         return _noted(known_references(references, audited_of(found), words, columns=("fold_loss",)), notes)
@@ -67,7 +67,7 @@ def few_references_known(asked: Trainings, subject: Subject, options: Options, f
 
     Two and three are drawn independently of each other, more are balanced (`reference.plan`).
     """
-    words = Words(FEW, "reference_models", options.owner, "reference models")
+    words = Words(FEW, "reference_models", "reference models")
     if _has_several_residuals(found):
         return _nothing(words)
     if isinstance(asked.reference_models, Path):
@@ -82,7 +82,7 @@ def short_references_known(asked: Trainings, subject: Subject, options: Options,
 
     Their level without a record counts, not their slope. Price: a share `stop` of a training each.
     """
-    words = Words(SHORT, "short_references", options.owner, "short references")
+    words = Words(SHORT, "short_references", "short references")
     if _has_several_residuals(found):
         return _nothing(words)
     # Another draw than that of the whole reference models, so that the two do not share their luck.
@@ -131,7 +131,7 @@ def _trained(
             folder.rmdir()
             raise
         told = str(error).partition(": ")[2]
-        raise InputError(f"{options.owner}: {told} Pass work='{folder}' to go on there.") from error
+        raise InputError(said(f"{told} Pass work='{folder}' to go on there.")) from error
     except BaseException:
         shutil.rmtree(folder)
         raise

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from noshadow.checks import InputError, refuse, require_number, require_whole
+from noshadow.checks import InputError, refuse, require_number, require_whole, said
 from noshadow.reference import Recipe
 from noshadow.traces import GivenTraces
 
@@ -51,7 +51,6 @@ def checked_trainings(
     work: object,
     training_options: object,
     traced: tuple[int, int] | None,
-    owner: str,
     layer: str = "auto",
 ) -> Trainings:
     """What is to be trained, as plain values.
@@ -60,7 +59,7 @@ def checked_trainings(
         folds, reference_models, short_references, stop, train_fn, work, training_options: of
             `audit`.
         traced: the best epoch of the audited training and the number of its epochs, None where loss
-            traces do not show it. owner: the function named in error messages.
+            traces do not show it.
         layer: of `audit`; other models are read at their own output alone.
 
     Raises:
@@ -68,22 +67,22 @@ def checked_trainings(
             no training.
     """
     counts: dict[str, Any] = {
-        "folds": None if folds is None else require_whole(folds, owner, "folds", low=2),
-        "reference_models": _set_or_count(reference_models, owner),
-        "short_references": None if short_references is None else require_whole(short_references, owner, "short_references", low=1),
+        "folds": None if folds is None else require_whole(folds, "folds", low=2),
+        "reference_models": _set_or_count(reference_models),
+        "short_references": None if short_references is None else require_whole(short_references, "short_references", low=1),
     }
     trained = [name for name, value in counts.items() if isinstance(value, int)]
     wanted = [name for name, value in counts.items() if value is not None]
     if wanted and layer != "auto":
-        refuse(owner, "layer", f"be 'auto' with {' and '.join(wanted)}, whose models are read at their own output", repr(layer))
-    options = _checked_options(training_options, trained, owner)
+        refuse("layer", f"be 'auto' with {' and '.join(wanted)}, whose models are read at their own output", repr(layer))
+    options = _checked_options(training_options, trained)
     if short_references is None and stop is not None:
-        refuse(owner, "stop", "come with short_references", repr(stop))
+        refuse("stop", "come with short_references", repr(stop))
     if trained:
-        _require_train_fn(train_fn, trained, owner)
-    place = None if work is None else _folder(work, owner, "work")
+        _require_train_fn(train_fn, trained)
+    place = None if work is None else _folder(work, "work")
     asked = Trainings(**counts, train_fn=train_fn if callable(train_fn) else None, work=place, options=options)
-    return asked if short_references is None else _stopping(asked, stop, traced, owner)
+    return asked if short_references is None else _stopping(asked, stop, traced)
 
 
 def traced_epochs(traces: GivenTraces | None) -> tuple[int, int] | None:
@@ -96,51 +95,47 @@ def traced_epochs(traces: GivenTraces | None) -> tuple[int, int] | None:
     return traces.best, traces.losses.shape[1] - 1
 
 
-def _set_or_count(given: object, owner: str) -> int | Path | None:
+def _set_or_count(given: object) -> int | Path | None:
     if given is None:
         return None
-    return (
-        _folder(given, owner, "reference_models")
-        if isinstance(given, (str, Path))
-        else require_whole(given, owner, "reference_models", low=1)
-    )
+    return _folder(given, "reference_models") if isinstance(given, (str, Path)) else require_whole(given, "reference_models", low=1)
 
 
-def _folder(given: object, owner: str, argument: str) -> Path:
+def _folder(given: object, argument: str) -> Path:
     if not isinstance(given, (str, Path)) or not str(given):
-        refuse(owner, argument, "be the path of a folder", repr(given))
+        refuse(argument, "be the path of a folder", repr(given))
     path = Path(given)
     if path.exists() and not path.is_dir():
-        refuse(owner, argument, "be a folder", f"the file '{path}'")
+        refuse(argument, "be a folder", f"the file '{path}'")
     return path
 
 
-def _checked_options(given: object, trained: list[str], owner: str) -> dict[str, Any]:
+def _checked_options(given: object, trained: list[str]) -> dict[str, Any]:
     if given is None or given == {}:
         return {}
     if not isinstance(given, Mapping):
-        refuse(owner, "training_options", "be a dictionary of options", type(given).__name__)
+        refuse("training_options", "be a dictionary of options", type(given).__name__)
     unknown = [str(name) for name in given if name not in OPTIONS]
     if unknown:
-        refuse(owner, "training_options", f"name options of train_references ({', '.join(OPTIONS)})", ", ".join(unknown))
+        refuse("training_options", f"name options of train_references ({', '.join(OPTIONS)})", ", ".join(unknown))
     if not trained:
-        refuse(owner, "training_options", "come with folds, reference_models or short_references", ", ".join(map(str, given)))
+        refuse("training_options", "come with folds, reference_models or short_references", ", ".join(map(str, given)))
     return {str(name): value for name, value in given.items()}
 
 
-def _require_train_fn(train_fn: object, trained: list[str], owner: str) -> None:
+def _require_train_fn(train_fn: object, trained: list[str]) -> None:
     if callable(train_fn):
         return
     got = "none" if train_fn is None else type(train_fn).__name__
-    refuse(owner, "train_fn", f"be given with {' and '.join(trained)}", got, f"Pass train_fn=f where {_TRAINS}.")
+    refuse("train_fn", f"be given with {' and '.join(trained)}", got, f"Pass train_fn=f where {_TRAINS}.")
 
 
-def _stopping(asked: Trainings, stop: object, traced: tuple[int, int] | None, owner: str) -> Trainings:
+def _stopping(asked: Trainings, stop: object, traced: tuple[int, int] | None) -> Trainings:
     """The same with a function that stops where short references do."""
     train_fn = asked.train_fn
     assert train_fn is not None
     epochs = train_fn.epochs if isinstance(train_fn, Recipe) else None if traced is None else traced[1]
-    share = _share(stop, epochs, traced, owner)
+    share = _share(stop, epochs, traced)
     if isinstance(train_fn, Recipe):
         epoch = max(round(share * train_fn.epochs), 1)
         return replace(asked, short_fn=replace(train_fn, stop=epoch), stop=epoch / train_fn.epochs)
@@ -148,24 +143,24 @@ def _stopping(asked: Trainings, stop: object, traced: tuple[int, int] | None, ow
         inspect.signature(train_fn).bind(None, None, stop=share)
     except TypeError as error:
         rule = "take a third argument 'stop' for short_references, the share of the training after which it ends"
-        raise InputError(f"{owner}: train_fn must {rule}; got {error}. Or pass a Recipe.") from error
+        raise InputError(said(f"train_fn must {rule}; got {error}. Or pass a Recipe.")) from error
     except ValueError:
         pass  # a callable without a readable signature: the call itself will tell
     return replace(asked, short_fn=partial(train_fn, stop=share), stop=share)
 
 
-def _share(stop: object, epochs: int | None, traced: tuple[int, int] | None, owner: str) -> float:
+def _share(stop: object, epochs: int | None, traced: tuple[int, int] | None) -> float:
     """The share of the training after which it stops, in (0, 1]."""
     if stop is None:
         if traced is None:
             rule = "be given unless loss_traces hold losses of unseen records, which show the best epoch"
-            refuse(owner, "stop", rule, "None", "Pass stop=0.1 for a tenth of the training.")
+            refuse("stop", rule, "None", "Pass stop=0.1 for a tenth of the training.")
         return max(traced[0], 1) / traced[1]
     if isinstance(stop, int) and not isinstance(stop, bool):
         if epochs is None:
             rule = "be a share of the training, above 0 and below 1, where nobody says how many epochs it has"
-            refuse(owner, "stop", rule, stop, "Or pass a Recipe as train_fn.")
+            refuse("stop", rule, stop, "Or pass a Recipe as train_fn.")
         if not 1 <= stop <= epochs:
-            refuse(owner, "stop", f"be one of the {epochs} epochs of the training, or a share of it below 1", stop)
+            refuse("stop", f"be one of the {epochs} epochs of the training, or a share of it below 1", stop)
         return stop / epochs
-    return require_number(stop, owner, "stop", low=0, high=1, low_open=True, high_open=True)
+    return require_number(stop, "stop", low=0, high=1, low_open=True, high_open=True)

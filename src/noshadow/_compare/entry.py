@@ -11,7 +11,7 @@ from noshadow._compare.intervals import Samples, auc_difference_interval, separa
 from noshadow._compare.matching import Matched, differences, matched
 from noshadow._compare.result import Change, Comparison, Mover
 from noshadow._findings import findings
-from noshadow.checks import Array, NotApplicable, refuse, require_number, whole_seed
+from noshadow.checks import Array, NotApplicable, named_in_errors, refuse, require_number, whole_seed
 from noshadow.limits import FEW_MEMBERS
 from noshadow.metrics import error_budget, loss_auc, spearman, tnr_at_fnr
 from noshadow.metrics.inputs import places
@@ -25,6 +25,7 @@ ONLY_SAMPLING = (
 )
 
 
+@named_in_errors
 def compare(before: Audit, after: Audit, *, fpr: float | str = "auto", level: float = 0.95, seed: int = 0) -> Comparison:
     """Compare two audits: what changed from the first to the second.
 
@@ -65,9 +66,9 @@ def compare(before: Audit, after: Audit, *, fpr: float | str = "auto", level: fl
     """
     for name, audit in (("before", before), ("after", after)):
         if not isinstance(audit, Audit):
-            refuse("compare", name, "be an Audit", type(audit).__name__, "Read a folder with noshadow.load first.")
-    coverage = require_number(level, "compare", "level", low=0, high=1, low_open=True, high_open=True)
-    chosen, common = whole_seed(seed, "compare"), _level(before, after, fpr)
+            refuse(name, "be an Audit", type(audit).__name__, "Read a folder with noshadow.load first.")
+    coverage = require_number(level, "level", low=0, high=1, low_open=True, high_open=True)
+    chosen, common = whole_seed(seed), _level(before, after, fpr)
     found = matched(before, after)
     absent: dict[str, Absent] = {}
     changes = _changes(before, after, found, common, coverage, chosen, absent)
@@ -103,11 +104,11 @@ def _level(before: Audit, after: Audit, fpr: float | str) -> float | None:
     """The level both TNRs are read at; None when an audit has no model-level risk."""
     risks = [audit.model_risk for audit in (before, after)]
     if fpr != "auto":
-        asked = require_number(fpr, "compare", "fpr", low=0, high=1, low_open=True, high_open=True)
+        asked = require_number(fpr, "fpr", low=0, high=1, low_open=True, high_open=True)
         fewest = min((min(risk.n_members, risk.n_nonmembers) for risk in risks if risk is not None), default=0)
         if fewest and error_budget(asked, fewest) == 0:
             rule = f"be at least {1 / fewest:g}, the smallest level that {fewest} records resolve"
-            refuse("compare", "fpr", rule, f"{asked:g}", "Raise fpr.")
+            refuse("fpr", rule, f"{asked:g}", "Raise fpr.")
         return None if None in risks else asked
     return max(risk.fpr for risk in risks if risk is not None) if None not in risks else None
 

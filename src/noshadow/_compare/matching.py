@@ -34,7 +34,7 @@ def matched(first: Audit, second: Audit) -> Matched:
     Ids alone are no proof, since they are row numbers unless somebody named the records: where more
     than one in a hundred shared ids has another target, the records are taken for different ones.
     """
-    found = join(held_by(first.records), held_by(second.records), "compare")
+    found = join(held_by(first.records), held_by(second.records))
     shared, relabelled = len(found), 0 if found.relabelled is None else len(found.relabelled)
     reason = None
     if not shared:

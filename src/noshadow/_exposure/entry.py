@@ -12,12 +12,13 @@ from noshadow._exposure.posterior import Posterior, coefficient_variance, expect
 from noshadow._exposure.result import Exposure, State, shares
 from noshadow._exposure.spread import LEAST_RECORDS, Spreads, spreads_of
 from noshadow._exposure.sufficient import Sides, sides_of, sums_of
-from noshadow.checks import Array, whole_seed
+from noshadow.checks import Array, named_in_errors, whole_seed
 
 REFITS = 5  # of the slopes' covariance, once each record has a spread of its own
 RULE = "separation / √spread"
 
 
+@named_in_errors
 def exposure(
     margins: object,
     *,
@@ -80,7 +81,7 @@ def exposure(
         >>> found.order_only, round(float(np.median(found.d_prime)), 1)
         (False, 2.0)
     """
-    whole_seed(seed, "exposure")
+    whole_seed(seed)
     arguments = given(margins, covariates, references, membership, direction, level)
     if len(arguments.references) == 0:
         return _from_final_weights(arguments)

@@ -8,7 +8,6 @@ import numpy as np
 from noshadow.checks import Array, as_array, numeric_array, refuse, require_choice, require_finite, require_number
 from noshadow.metrics import spearman
 
-OWNER = "exposure"
 DIRECTIONS = ("larger", "either")
 MOST_MODELS = 4096
 LEAST_RECORDS = 20
@@ -48,15 +47,15 @@ class Given:
 
 def given(margins: object, covariates: object, references: object, membership: object, direction: object, level: object) -> Given:
     """All arguments as arrays that fit together; notes on what is odd but allowed."""
-    require_choice(direction, DIRECTIONS, OWNER, "direction")
-    coverage = require_number(level, OWNER, "level", low=0, high=1, low_open=True, high_open=True)
-    own = numeric_array(margins, OWNER, "margins", ndim=1).astype(np.float64)
+    require_choice(direction, DIRECTIONS, "direction")
+    coverage = require_number(level, "level", low=0, high=1, low_open=True, high_open=True)
+    own = numeric_array(margins, "margins", ndim=1).astype(np.float64)
     n = len(own)
     if n < LEAST_RECORDS:
-        refuse(OWNER, "margins", f"hold at least {LEAST_RECORDS} records", n, "Fewer cannot be told apart from noise.")
+        refuse("margins", f"hold at least {LEAST_RECORDS} records", n, "Fewer cannot be told apart from noise.")
     named = _covariates(covariates, n)
     if (references is None) != (membership is None):
-        refuse(OWNER, "references and membership", "be given together", "one of the two")
+        refuse("references and membership", "be given together", "one of the two")
     if references is None:
         return Given(own, named, np.empty((0, n)), np.empty((0, n), dtype=bool), str(direction), coverage, ())
     rows, inside = _references(references, membership, n)
@@ -68,30 +67,30 @@ def _covariates(covariates: object, n: int) -> dict[str, Array]:
     if covariates is None:
         return {}
     if not isinstance(covariates, Mapping):
-        refuse(OWNER, "covariates", "be a dict of name → one number per record", type(covariates).__name__)
+        refuse("covariates", "be a dict of name → one number per record", type(covariates).__name__)
     found = {}
     for name, values in covariates.items():
-        array = as_array(values, OWNER, f"covariates[{name!r}]")
+        array = as_array(values, f"covariates[{name!r}]")
         if array.shape != (n,) or array.dtype.kind not in "biuf":
             got = f"shape {array.shape}, dtype {array.dtype}"
-            refuse(OWNER, f"covariates[{name!r}]", f"be {n} numbers, one per record", got, "Missing values are NaN.")
+            refuse(f"covariates[{name!r}]", f"be {n} numbers, one per record", got, "Missing values are NaN.")
         found[str(name)] = array.astype(np.float64)
     return found
 
 
 def _references(references: object, membership: object, n: int) -> tuple[Array, Array]:
-    rows = as_array(references, OWNER, "references")
-    inside = as_array(membership, OWNER, "membership")
+    rows = as_array(references, "references")
+    inside = as_array(membership, "membership")
     if rows.ndim != 2 or rows.shape[1] != n or rows.dtype.kind not in "biuf":
-        refuse(OWNER, "references", f"be (models, {n}) margins", f"shape {rows.shape}, dtype {rows.dtype}")
+        refuse("references", f"be (models, {n}) margins", f"shape {rows.shape}, dtype {rows.dtype}")
     if inside.dtype.kind != "b" or inside.shape != rows.shape:
-        refuse(OWNER, "membership", f"be {rows.shape} booleans, one for each margin", f"shape {inside.shape}, dtype {inside.dtype}")
+        refuse("membership", f"be {rows.shape} booleans, one for each margin", f"shape {inside.shape}, dtype {inside.dtype}")
     if len(rows) > MOST_MODELS:
-        refuse(OWNER, "references", f"hold at most {MOST_MODELS} models", len(rows))
+        refuse("references", f"hold at most {MOST_MODELS} models", len(rows))
     values = rows.astype(np.float64)
-    require_finite(np.where(np.isnan(values), 0.0, values), OWNER, "references")
+    require_finite(np.where(np.isnan(values), 0.0, values), "references")
     if len(values) and np.isnan(values).all(1).any():
-        refuse(OWNER, "references", "hold margins of every model", f"none of model {int(np.isnan(values).all(1).argmax())}")
+        refuse("references", "hold margins of every model", f"none of model {int(np.isnan(values).all(1).argmax())}")
     return values, inside
 
 
@@ -103,14 +102,14 @@ def _odd_rows(rows: Array, inside: Array, own: Array, direction: str) -> tuple[s
     for model, row in enumerate(rows):
         seen = ~np.isnan(row)
         if np.array_equal(row[seen], own[seen]):
-            refuse(OWNER, "references", "be other models", f"the audited model itself as number {model}", "Leave it out.")
+            refuse("references", "be other models", f"the audited model itself as number {model}", "Leave it out.")
         if direction == "larger" and seen.sum() >= LEAST_RECORDS and spearman(own[seen], row[seen]) < OPPOSITE:
             got = f"model {model}, whose numbers fall where the audited model's rise"
-            refuse(OWNER, "references", "be margins, larger where a record is known better", got, "Are these losses? Pass margins.")
+            refuse("references", "be margins, larger where a record is known better", got, "Are these losses? Pass margins.")
     if len(rows) and ((~inside & ~np.isnan(rows)).any(0)).mean() < LEAST_OUT:
         share = float((~inside & ~np.isnan(rows)).any(0).mean())
         got = f"one for {share:.0%} of them"
-        refuse(OWNER, "membership", "leave most records out of some model", got, "Without that side there is nothing to compare with.")
+        refuse("membership", "leave most records out of some model", got, "Without that side there is nothing to compare with.")
     wide = [_spread(row) for row in (own, *rows)]
     ratio = max((w / wide[0] if wide[0] > 0 else 1.0 for w in wide[1:]), default=1.0)
     if max(ratio, 1 / ratio if ratio > 0 else np.inf) > SCALES_APART and len(rows):

@@ -14,7 +14,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 
 from noshadow._exposure.sufficient import Sums
-from noshadow.checks import Array, NumericalError
+from noshadow.checks import Array, NumericalError, said
 
 # Rows (1, m) of the two sides, OUT first: the design of (a, b), and of (f, g).
 SIDES = np.array([[1.0, 0.0], [1.0, 1.0]])
@@ -76,7 +76,7 @@ def fitted_model(sums: Sums, scale: float, form: Form | None = None) -> Fitted:
     options = {"maxiter": 500, "ftol": 1e-14, "gtol": 1e-8 * max(1.0, float(sums.records.sum()))}
     found = minimize(problem.objective, start, jac=True, method="L-BFGS-B", options=options)
     if not np.isfinite(found.fun):
-        raise NumericalError("exposure: the likelihood of the margins is not finite. Are they on very different scales?")
+        raise NumericalError(said("the likelihood of the margins is not finite. Are they on very different scales?"))
     return problem.estimates(found.x, float(found.fun), bool(found.success))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from noshadow.checks import Array, NotApplicable, require_number
+from noshadow.checks import Array, NotApplicable, named_in_errors, require_number, said
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +59,7 @@ class Exposure:
     notes: tuple[str, ...]
     state: State | None = None
 
+    @named_in_errors
     def tpr(self, fpr: float) -> Array:
         """Rate (n,) at which a threshold test on this record's margin finds it.
 
@@ -74,6 +75,7 @@ class Exposure:
         self._require_sizes()
         return self._rate(self.separation, self.variance, fpr)
 
+    @named_in_errors
     def tpr_interval(self, fpr: float) -> Array:
         """Interval (n, 2) of `tpr` at `level`: rates at the ends of the separation's interval."""
         self._require_sizes()
@@ -84,7 +86,7 @@ class Exposure:
         return np.column_stack([self._rate(nearest, none, fpr), self._rate(high, none, fpr)])
 
     def _rate(self, separation: Array, variance: Array, fpr: float) -> Array:
-        rate = require_number(fpr, "Exposure.tpr", "fpr", low=0, high=1, low_open=True, high_open=True)
+        rate = require_number(fpr, "fpr", low=0, high=1, low_open=True, high_open=True)
         width = np.sqrt(self.spread_in**2 + variance)
         if self.direction == "larger":
             found: Array = ndtr((separation + ndtri(rate) * self.spread_out) / width)
@@ -95,7 +97,7 @@ class Exposure:
 
     def _require_sizes(self) -> None:
         if self.order_only:
-            raise NotApplicable(f"Exposure.tpr: rates need sizes, and this evidence gives the order only: {self.reason}")
+            raise NotApplicable(said(f"rates need sizes, and this evidence gives the order only: {self.reason}"))
 
 
 def shares(parts: Mapping[str, Array]) -> dict[str, float]:

@@ -8,12 +8,13 @@ from noshadow._findings.audited import Audited
 from noshadow._findings.outcome import Outcome
 from noshadow._findings.registry import RULES, UNDERMINING
 from noshadow._findings.rule import Rule
-from noshadow.checks import Array, refuse
+from noshadow.checks import Array, named_in_errors, refuse
 from noshadow.figures import SEVERITIES, Finding
 
 _EXAMPLES = 10
 
 
+@named_in_errors
 def findings(audit: Audited) -> tuple[Finding, ...]:
     """Draw coded statements about an audit, one for every rule.
 
@@ -66,7 +67,7 @@ def most_severe(drawn: Iterable[Finding]) -> list[Finding]:
 
 def _outcomes(audit: Audited) -> list[tuple[Rule, Outcome]]:
     if not isinstance(audit, Audited):
-        refuse("findings", "audit", "be an Audit", type(audit).__name__, "Read a folder with noshadow.load first.")
+        refuse("audit", "be an Audit", type(audit).__name__, "Read a folder with noshadow.load first.")
     return [(rule, rule.check(audit, rule.limits)) for rule in RULES]
 
 

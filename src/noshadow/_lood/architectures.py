@@ -17,7 +17,7 @@ from noshadow._lood.activations import ACTIVATIONS
 from noshadow._lood.kernels import laplace_kernel, nngp_kernel, rbf_kernel
 from noshadow._lood.scores import lood_scores
 from noshadow._lood.theory import kernel_flatness
-from noshadow.checks import Array, InputError, refuse, require_choice, require_whole
+from noshadow.checks import Array, InputError, refuse, require_choice, require_whole, unnamed
 from noshadow.progress import tracked
 
 Cell = tuple[str, int]
@@ -61,7 +61,7 @@ class KernelChoice:
         return replace(self, options=self.options | changes)
 
 
-def kernel_choice(name: str, given: Mapping[str, Any], x: torch.Tensor, owner: str) -> KernelChoice:
+def kernel_choice(name: str, given: Mapping[str, Any], x: torch.Tensor) -> KernelChoice:
     """The named kernel with the options given (not None) and its defaults for the others.
 
     Options that the kernel does not have are refused.
@@ -70,29 +70,29 @@ def kernel_choice(name: str, given: Mapping[str, Any], x: torch.Tensor, owner: s
         InputError: another kernel, an option of another one, no length scale, no shape of the
             images.
     """
-    require_choice(name, tuple(OPTIONS), owner, "kernel")
+    require_choice(name, tuple(OPTIONS), "kernel")
     # NumPy's scalars as Python's, which JSON holds.
     asked = {option: value.item() if isinstance(value, np.generic) else value for option, value in given.items() if value is not None}
     foreign = sorted(set(asked) - set(OPTIONS[name]))
     if foreign:
         owners = ", ".join(kernel for kernel, options in OPTIONS.items() if foreign[0] in options)
-        refuse(owner, foreign[0], f"come with a kernel that has it ({owners})", f"kernel '{name}'", "Leave it out.")
+        refuse(foreign[0], f"come with a kernel that has it ({owners})", f"kernel '{name}'", "Leave it out.")
     options = OPTIONS[name] | asked
     if "length_scale" in options and options["length_scale"] is None:
         sample = x.flatten(1)[:: max(len(x) // _SAMPLE, 1)][:_SAMPLE].numpy()
         hint = f"The median distance between records is {float(np.median(pdist(sample))):.3g}."
-        refuse(owner, "length_scale", f"be given for kernel '{name}'", "none", hint)
+        refuse("length_scale", f"be given for kernel '{name}'", "none", hint)
     if "image_shape" in options and options["image_shape"] is None:
         if x.ndim != 4:
             hint = "Store images as (n, channels, height, width), or name the shape, such as 3,32,32."
-            refuse(owner, "image_shape", "be given for kernel 'conv' when x is not (n, channels, height, width)", "none", hint)
+            refuse("image_shape", "be given for kernel 'conv' when x is not (n, channels, height, width)", "none", hint)
         options = options | {"image_shape": tuple(x.shape[1:])}
     if isinstance(options.get("image_shape"), tuple):
         options = options | {"image_shape": list(options["image_shape"])}  # as JSON will hold it
     return KernelChoice(name, options)
 
 
-def sweep_cells(activations: Sequence[str], depths: Sequence[int], kernel: KernelChoice, owner: str) -> list[Cell]:
+def sweep_cells(activations: Sequence[str], depths: Sequence[int], kernel: KernelChoice) -> list[Cell]:
     """Every pair of an activation and a depth, in the order given; none when neither is given.
 
     Raises:
@@ -103,15 +103,15 @@ def sweep_cells(activations: Sequence[str], depths: Sequence[int], kernel: Kerne
     if not names and not layers:
         return []
     if not names or not layers:
-        refuse(owner, "sweep_activations and sweep_depths", "be given together", "one of them")
+        refuse("sweep_activations and sweep_depths", "be given together", "one of them")
     if kernel.name not in NETWORKS:
-        refuse(owner, "kernel", f"be one of {', '.join(NETWORKS)} for a sweep", f"'{kernel.name}'", "It has no activation and no depth.")
+        refuse("kernel", f"be one of {', '.join(NETWORKS)} for a sweep", f"'{kernel.name}'", "It has no activation and no depth.")
     for name in names:
-        require_choice(name, tuple(ACTIVATIONS), owner, "sweep_activations")
-    whole = [require_whole(depth, owner, "sweep_depths", low=0) for depth in layers]
+        require_choice(name, tuple(ACTIVATIONS), "sweep_activations")
+    whole = [require_whole(depth, "sweep_depths", low=0) for depth in layers]
     for argument, values in (("sweep_activations", names), ("sweep_depths", whole)):
         if len(set(values)) < len(values):
-            refuse(owner, argument, "name each value once", f"{values}")
+            refuse(argument, "name each value once", f"{values}")
     return [(name, depth) for name in names for depth in whole]
 
 
@@ -140,7 +140,7 @@ def _cell(x: torch.Tensor, y: Array, kernel: KernelChoice, *, noise: float, fpr:
         # A kernel that explodes or degenerates at one depth is an answer about that depth, not the
         # end of the sweep.
         return dict.fromkeys(("kl_mean", "kl_median", "kl_max", "auc_mean", "constant", "distance", "relative", "condition")) | {
-            "reason": str(error)
+            "reason": unnamed(error)
         }
     flat = kernel_flatness(matrix)
     return {

@@ -17,11 +17,10 @@ from noshadow._lood.join import joined_with
 from noshadow._lood.scores import LoodScores, lood_scores
 from noshadow._lood.theory import kernel_flatness
 from noshadow.arguments import MAX_MEMORY, PROGRESS
-from noshadow.checks import Array, require_choice, require_number
+from noshadow.checks import Array, named_in_errors, require_choice, require_number
 from noshadow.results import Audit, LoodAudit
 from noshadow.storage.versions import NUMERICS, versions_of
 
-OWNER = "lood_audit"
 _SUMMARISED = ("kl", "mean_distance", "auc", "tpr")
 _DENSE = 64
 _ILL_CONDITIONED = 1e10
@@ -29,6 +28,7 @@ _LARGE = 1e4
 _TINY = float(np.finfo(np.float64).eps)
 
 
+@named_in_errors
 def lood_audit(
     x: object,
     y: object,
@@ -103,16 +103,16 @@ def lood_audit(
         ['alone']
     """
     arguments = {name: value for name, value in locals().items() if name not in ("x", "y", "ids", "audit", "progress")}
-    data = data_set(x, y, ids, OWNER)
+    data = data_set(x, y, ids)
     given = ("depth", "activation", "weight_variance", "bias_variance", "length_scale", "image_shape", "filter_size")
-    require_choice(normalize, tuple(NORMALIZATIONS), OWNER, "normalize")
-    rows = normalized(data.x, normalize, OWNER)
-    choice = kernel_choice(kernel, {name: arguments[name] for name in given}, rows, OWNER)
-    cells = sweep_cells(sweep_activations, sweep_depths, choice, OWNER)
-    sigma2 = require_noise(noise, OWNER)
-    rate = require_number(fpr, OWNER, "fpr", low=0, high=1, low_open=True, high_open=True)
+    require_choice(normalize, tuple(NORMALIZATIONS), "normalize")
+    rows = normalized(data.x, normalize)
+    choice = kernel_choice(kernel, {name: arguments[name] for name in given}, rows)
+    cells = sweep_cells(sweep_activations, sweep_depths, choice)
+    sigma2 = require_noise(noise)
+    rate = require_number(fpr, "fpr", low=0, high=1, low_open=True, high_open=True)
     hint = "Pass fewer records, raise max_memory, or bound chosen records with noshadow.lood_bounds, which holds no n × n matrix."
-    require_memory(17.0 * len(rows) ** 2, max_memory, OWNER, len(rows), hint)
+    require_memory(17.0 * len(rows) ** 2, max_memory, len(rows), hint)
     scores, conditioning, seconds = _scored(rows, data.y, choice, noise=sigma2, fpr=rate, max_memory=max_memory)
     started = time.perf_counter()
     positions, shares = plane(rows)

@@ -49,35 +49,35 @@ def data_arrays(path: str | Path) -> tuple[Array, Array, Array | None]:
     Raises:
         InputError: no such file, not an archive of plain arrays, or keys other than x, y and ids.
     """
-    owner, file = "lood", Path(path)
+    file = Path(path)
     if file.suffix != ".npz":
-        refuse(owner, "data", "end in .npz", f"'{path}'", "Save it with np.savez(path, x=…, y=…, ids=…).")
+        refuse("data", "end in .npz", f"'{path}'", "Save it with np.savez(path, x=…, y=…, ids=…).")
     if not file.is_file():
-        refuse(owner, "data", "be a file that exists", f"'{path}'")
-    arrays = read_arrays(file, owner)
+        refuse("data", "be a file that exists", f"'{path}'")
+    arrays = read_arrays(file)
     missing, unknown = [key for key in KEYS[:2] if key not in arrays], sorted(set(arrays) - set(KEYS))
     if missing or unknown:
         got = "; ".join(f"{what} {', '.join(keys)}" for what, keys in (("missing key", missing), ("unknown key", unknown)) if keys)
-        refuse(owner, "data", "hold the keys x, y and, if you like, ids", got)
+        refuse("data", "hold the keys x, y and, if you like, ids", got)
     return arrays["x"], arrays["y"], arrays.get("ids")
 
 
-def data_set(x: object, y: object, ids: object, owner: str) -> DataSet:
+def data_set(x: object, y: object, ids: object) -> DataSet:
     """Check the arrays of a data set.
 
     They must hold finite numbers, one target row and one id per record, and at least two records.
     """
-    rows, columns = input_rows(x, owner, "x"), target_columns(y, owner, "y")
-    require_rows_match(rows, columns, owner)
-    require_squarable(rows.numpy(), owner, "x")
-    targets, named = as_array(y, owner, "y"), record_ids(ids, len(rows), owner)
-    hashes = {"x": arrays_sha256(as_array(x, owner, "x")), "y": arrays_sha256(targets), "row_order": ids_sha256(named)}
+    rows, columns = input_rows(x, "x"), target_columns(y, "y")
+    require_rows_match(rows, columns)
+    require_squarable(rows.numpy(), "x")
+    targets, named = as_array(y, "y"), record_ids(ids, len(rows))
+    hashes = {"x": arrays_sha256(as_array(x, "x")), "y": arrays_sha256(targets), "row_order": ids_sha256(named)}
     return DataSet(rows, columns, targets, named, ids is not None, hashes)
 
 
-def normalized(x: torch.Tensor, how: str, owner: str) -> torch.Tensor:
+def normalized(x: torch.Tensor, how: str) -> torch.Tensor:
     """The inputs scaled as `NORMALIZATIONS` says."""
-    require_choice(how, tuple(NORMALIZATIONS), owner, "normalize")
+    require_choice(how, tuple(NORMALIZATIONS), "normalize")
     if how == "none":
         return x
     if how == "standardize":
@@ -86,7 +86,7 @@ def normalized(x: torch.Tensor, how: str, owner: str) -> torch.Tensor:
         return torch.where(constant, 0.0, centred / torch.where(constant, 1.0, centred.square().mean(0).sqrt()))
     sizes = x.flatten(1).square().mean(1).sqrt()
     if bool((sizes == 0).any()):
-        refuse(owner, "x", "hold no record of zeros for normalize='unit'", f"one at index {int((sizes == 0).int().argmax())}")
+        refuse("x", "hold no record of zeros for normalize='unit'", f"one at index {int((sizes == 0).int().argmax())}")
     return x / sizes.reshape(-1, *[1] * (x.ndim - 1))
 
 

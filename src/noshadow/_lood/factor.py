@@ -22,7 +22,7 @@ from noshadow._lood.inputs import (
     target_columns,
 )
 from noshadow.arguments import MAX_MEMORY
-from noshadow.checks import Array, refuse
+from noshadow.checks import Array, named_in_errors, refuse
 from noshadow.linalg import cholesky_condition, cholesky_in_place, cholesky_inverse, one_norm
 
 # How far from symmetric or positive semi-definite a matrix may be, relative to its largest diagonal
@@ -62,15 +62,9 @@ class Posterior:
     condition: float
 
 
+@named_in_errors
 def posterior_of(
-    x: object,
-    y: object,
-    *,
-    kernel: Kernel,
-    noise: float,
-    with_inverse: bool = False,
-    max_memory: float = MAX_MEMORY,
-    owner: str = "posterior_of",
+    x: object, y: object, *, kernel: Kernel, noise: float, with_inverse: bool = False, max_memory: float = MAX_MEMORY
 ) -> Posterior:
     """The factorised posterior of a Gaussian process, to reuse over many groups and queries.
 
@@ -79,8 +73,7 @@ def posterior_of(
             columns).
         kernel: callable (x, z) → (len(x), len(z)) tensor. noise: σ² > 0.
         with_inverse: invert M as well, for `optimal_query` and `query_lood`.
-        max_memory: bytes that the kernel matrix and its factor may take. owner: whom an error
-            names.
+        max_memory: bytes that the kernel matrix and its factor may take.
 
     Returns:
         Posterior, accepted as `factor=` by `lood`, `optimal_query` and `query_lood`.
@@ -91,34 +84,34 @@ def posterior_of(
 
     Cost: n² kernel values, ⅓n³ flops (n³ with the inverse), two n × n float64 matrices (three).
     """
-    rows, columns, sigma2 = input_rows(x, owner, "x"), target_columns(y, owner, "y"), require_noise(noise, owner)
-    require_rows_match(rows, columns, owner)
+    rows, columns, sigma2 = input_rows(x, "x"), target_columns(y, "y"), require_noise(noise)
+    require_rows_match(rows, columns)
     n = len(rows)
     matrices = 3 if with_inverse else 2
-    require_memory(8.0 * matrices * n * n, max_memory, owner, n, "Raise max_memory, or bound chosen groups with lood_bounds.")
+    require_memory(8.0 * matrices * n * n, max_memory, n, "Raise max_memory, or bound chosen groups with lood_bounds.")
     with torch.no_grad():
-        values = kernel_values(kernel, rows, rows, owner).numpy()
-    factor = noisy_factor(values, sigma2, owner, "kernel(x, x)")
+        values = kernel_values(kernel, rows, rows).numpy()
+    factor = noisy_factor(values, sigma2, "kernel(x, x)")
     del values
     weights, _ = lapack.dpotrs(factor.lower, columns, lower=1)
     inverse = cholesky_inverse(factor.lower) if with_inverse else None
     return Posterior(rows, columns, kernel, sigma2, factor.lower, np.ascontiguousarray(weights), inverse, factor.condition)
 
 
-def require_same_problem(factor: object, x: object, y: object, kernel: Kernel, noise: float, owner: str) -> Posterior:
+def require_same_problem(factor: object, x: object, y: object, kernel: Kernel, noise: float) -> Posterior:
     """The factor, refused unless it was made from these x, y, kernel and noise."""
     if not isinstance(factor, Posterior):
-        refuse(owner, "factor", "be a factor that was made before, or None", type(factor).__name__, "Leave it out: it is made afresh.")
-    rows, columns = input_rows(x, owner, "x"), target_columns(y, owner, "y")
+        refuse("factor", "be a factor that was made before, or None", type(factor).__name__, "Leave it out: it is made afresh.")
+    rows, columns = input_rows(x, "x"), target_columns(y, "y")
     same = {
         "x": torch.equal(rows, factor.x),
         "y": np.array_equal(columns, factor.y),
         "kernel": kernel is factor.kernel,
-        "noise": require_noise(noise, owner) == factor.noise,
+        "noise": require_noise(noise) == factor.noise,
     }
     other = [name for name, equal in same.items() if not equal]
     if other:
-        refuse(owner, "factor", "come from the same x, y, kernel and noise", f"another {other[0]}", "Leave it out: it is made afresh.")
+        refuse("factor", "come from the same x, y, kernel and noise", f"another {other[0]}", "Leave it out: it is made afresh.")
     return factor
 
 
@@ -152,7 +145,7 @@ class NoisyFactor:
     smallest_eigenvalue: float
 
 
-def noisy_factor(matrix: Array, noise: float, owner: str, argument: str) -> NoisyFactor:
+def noisy_factor(matrix: Array, noise: float, argument: str) -> NoisyFactor:
     """Factor K + σ²I in a private copy.
 
     A K that is not symmetric or not positive semi-definite is refused.
@@ -163,20 +156,20 @@ def noisy_factor(matrix: Array, noise: float, owner: str, argument: str) -> Nois
 
     Cost: ⅓n³ flops, one n × n matrix.
     """
-    _require_symmetric(matrix, owner, argument)
+    _require_symmetric(matrix, argument)
     n, diagonal = len(matrix), matrix.diagonal()
     if diagonal.min() < 0:
         row = int(diagonal.argmin())
-        refuse(owner, argument, "be positive semi-definite", f"{diagonal[row]:.3g} on the diagonal at row {row}")
+        refuse(argument, "be positive semi-definite", f"{diagonal[row]:.3g} on the diagonal at row {row}")
     work = np.array(matrix, dtype=np.float64, order="C")
     work.flat[:: n + 1] += noise
     norm = one_norm(work)
     lower, failed = cholesky_in_place(work)
     smallest = _smallest_eigenvalue(matrix, None if failed else lower, noise)
     if failed:
-        _refuse_indefinite(smallest, f"a pivot ≤ 0 at row {failed - 1} of K + noise·I", owner, argument)
+        _refuse_indefinite(smallest, f"a pivot ≤ 0 at row {failed - 1} of K + noise·I", argument)
     if smallest < -_tolerance(matrix, _NEGATIVE):
-        _refuse_indefinite(smallest, "a negative eigenvalue", owner, argument)
+        _refuse_indefinite(smallest, "a negative eigenvalue", argument)
     return NoisyFactor(lower, cholesky_condition(lower, norm), smallest)
 
 
@@ -209,7 +202,7 @@ def _lowest(product: Callable[[Array], Array], n: int) -> float:
     return float(eigsh(operator, k=1, which="SA", ncv=_BASIS, tol=_RESIDUAL, v0=start, return_eigenvectors=False)[0])
 
 
-def _require_symmetric(matrix: Array, owner: str, argument: str) -> None:
+def _require_symmetric(matrix: Array, argument: str) -> None:
     worst, where = 0.0, (0, 0)
     for low in range(0, len(matrix), _STRIP):
         strip = np.abs(matrix[low : low + _STRIP, low:] - matrix[low:, low : low + _STRIP].T)
@@ -218,13 +211,13 @@ def _require_symmetric(matrix: Array, owner: str, argument: str) -> None:
             worst, where = float(strip[row, column]), (low + int(row), low + int(column))
     if worst > _tolerance(matrix, _ASYMMETRY):
         got = f"entries {where} and {where[::-1]} that differ by {worst:.3g}"
-        refuse(owner, argument, "be symmetric", got, "Use (K + K.T) / 2 if the two should agree.")
+        refuse(argument, "be symmetric", got, "Use (K + K.T) / 2 if the two should agree.")
 
 
 def _tolerance(matrix: Array, table: dict[int, float]) -> float:
     return table[4 if matrix.dtype == np.float32 else 8] * float(np.abs(matrix.diagonal()).max())
 
 
-def _refuse_indefinite(eigenvalue: float, sign: str, owner: str, argument: str) -> NoReturn:
+def _refuse_indefinite(eigenvalue: float, sign: str, argument: str) -> NoReturn:
     got = f"{sign}, the smallest eigenvalue being at most {eigenvalue:.3g}"
-    refuse(owner, argument, "be positive semi-definite", got, "Check the kernel, or raise the noise if this is rounding.")
+    refuse(argument, "be positive semi-definite", got, "Check the kernel, or raise the noise if this is rounding.")

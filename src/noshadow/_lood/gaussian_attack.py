@@ -17,7 +17,7 @@ c‖², so that ‖f + c‖² is a noncentral χ² with one scale under each law
 import numpy as np
 from scipy import special
 
-from noshadow.checks import Array, numeric_array, refuse, require_number, require_whole
+from noshadow.checks import Array, named_in_errors, numeric_array, refuse, require_number, require_whole
 
 _NODES = 360
 _LOWEST = -10.0
@@ -30,6 +30,7 @@ _RADIUS_REACH = 8.5
 _NEWTON_STEPS = 60
 
 
+@named_in_errors
 def likelihood_ratio_auc(separation: object, excess: object, *, outputs: int = 1) -> Array:
     """Area under the ROC curve of the likelihood-ratio attack between two Gaussian predictions.
 
@@ -63,14 +64,14 @@ def likelihood_ratio_auc(separation: object, excess: object, *, outputs: int = 1
     >>> likelihood_ratio_auc([2.0], [0.0]).round(6)  # Φ(1)
     array([0.841345])
     """
-    owner = "likelihood_ratio_auc"
-    d, t = _checked(separation, excess, outputs, owner)
+    d, t = _checked(separation, excess, outputs)
     blocks = [
         _auc_block(d[low : low + _RECORDS_A_BLOCK], t[low : low + _RECORDS_A_BLOCK], outputs) for low in range(0, len(d), _RECORDS_A_BLOCK)
     ]
     return np.concatenate(blocks) if blocks else np.zeros(0)
 
 
+@named_in_errors
 def likelihood_ratio_tpr(separation: object, excess: object, *, fpr: float, outputs: int = 1) -> Array:
     """True-positive rate of the likelihood-ratio attack at a given FPR, for one query.
 
@@ -97,11 +98,10 @@ def likelihood_ratio_tpr(separation: object, excess: object, *, fpr: float, outp
     >>> likelihood_ratio_tpr([4.0], [0.0], fpr=0.5).round(6)  # Φ(2)
     array([0.97725])
     """
-    owner = "likelihood_ratio_tpr"
-    d, t = _checked(separation, excess, outputs, owner)
-    alpha = require_number(fpr, owner, "fpr", low=0, high=1, low_open=True, high_open=True)
+    d, t = _checked(separation, excess, outputs)
+    alpha = require_number(fpr, "fpr", low=0, high=1, low_open=True, high_open=True)
     if d.shape[1] != 1:
-        refuse(owner, "separation", "be 1-dimensional (one query)", f"{d.shape[1]} directions", "The AUC takes several.")
+        refuse("separation", "be 1-dimensional (one query)", f"{d.shape[1]} directions", "The AUC takes several.")
     blocks = [
         _tpr_block(d[low : low + _RECORDS_A_BLOCK, 0], t[low : low + _RECORDS_A_BLOCK, 0], alpha, outputs)
         for low in range(0, len(d), _RECORDS_A_BLOCK)
@@ -109,17 +109,17 @@ def likelihood_ratio_tpr(separation: object, excess: object, *, fpr: float, outp
     return np.concatenate(blocks) if blocks else np.zeros(0)
 
 
-def _checked(separation: object, excess: object, outputs: int, owner: str) -> tuple[Array, Array]:
+def _checked(separation: object, excess: object, outputs: int) -> tuple[Array, Array]:
     """Both arrays as float64 (n, q), refused when negative."""
-    require_whole(outputs, owner, "outputs", low=1)
+    require_whole(outputs, "outputs", low=1)
     arrays = []
     for name, value in (("separation", separation), ("excess", excess)):
-        array = numeric_array(value, owner, name, ndim=(1, 2)).astype(np.float64)
+        array = numeric_array(value, name, ndim=(1, 2)).astype(np.float64)
         if array.size and array.min() < 0:
-            refuse(owner, name, "be ≥ 0", f"{array.min():g}")
+            refuse(name, "be ≥ 0", f"{array.min():g}")
         arrays.append(array[:, None] if array.ndim == 1 else array)
     if arrays[0].shape != arrays[1].shape:
-        refuse(owner, "separation and excess", "have one shape", f"{arrays[0].shape} and {arrays[1].shape}")
+        refuse("separation and excess", "have one shape", f"{arrays[0].shape} and {arrays[1].shape}")
     return arrays[0], arrays[1]
 
 

@@ -11,9 +11,8 @@ from noshadow._lood.factor import Posterior, half_solved, posterior_of, require_
 from noshadow._lood.gaussian_attack import likelihood_ratio_auc
 from noshadow._lood.inputs import Kernel, group_indices, kernel_values, query_rows
 from noshadow.arguments import MAX_MEMORY
-from noshadow.checks import Array
+from noshadow.checks import Array, named_in_errors
 
-OWNER = "lood"
 # Posterior variances below this share of the numbers whose difference they are have too few digits
 # left to be used.
 _SUPPORT = 1e-11
@@ -48,6 +47,7 @@ class LoodResult:
     condition: float
 
 
+@named_in_errors
 def lood(
     x: object,
     y: object,
@@ -99,11 +99,11 @@ def lood(
     1.1534
     """
     if factor is None:
-        factor = posterior_of(x, y, kernel=kernel, noise=noise, max_memory=max_memory, owner=OWNER)
+        factor = posterior_of(x, y, kernel=kernel, noise=noise, max_memory=max_memory)
     else:
-        factor = require_same_problem(factor, x, y, kernel, noise, OWNER)
-    rows = group_indices(differing, len(factor.x), OWNER)
-    points = None if queries is None else query_rows(queries, factor.x, OWNER)
+        factor = require_same_problem(factor, x, y, kernel, noise)
+    rows = group_indices(differing, len(factor.x))
+    points = None if queries is None else query_rows(queries, factor.x)
     return _group_result(factor, rows, points)
 
 
@@ -115,8 +115,8 @@ def _group_result(factor: Posterior, rows: Array, points: torch.Tensor | None) -
     inner = columns[rows]  # A
     with torch.no_grad():
         at = factor.x[torch.from_numpy(rows)] if points is None else points
-        prior = kernel_values(factor.kernel, at, at, OWNER).numpy()
-        beside = kernel_values(factor.kernel, at, factor.x, OWNER).numpy()
+        prior = kernel_values(factor.kernel, at, at).numpy()
+        beside = kernel_values(factor.kernel, at, factor.x).numpy()
     if points is None and prior.diagonal().max() >= noise:
         # K_SX = (M − σ²I)_SX, with which what noise ≪ K would cancel is never subtracted.
         reach = np.eye(len(rows)) - noise * inner

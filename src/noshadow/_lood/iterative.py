@@ -22,11 +22,10 @@ from noshadow._lood.inputs import (
 )
 from noshadow._lood.tiles import TILE_ROWS, KernelTiles, kernel_tiles, partial_cholesky, tiles_product
 from noshadow.arguments import MAX_MEMORY, PROGRESS
-from noshadow.checks import Array, NumericalError, as_array, refuse, require_number, require_whole
+from noshadow.checks import Array, NumericalError, as_array, named_in_errors, refuse, require_number, require_whole, said
 from noshadow.linalg import batched_cg
 from noshadow.progress import tracked
 
-OWNER = "lood_bounds"
 _BOUNDED_EVERY = 5
 # Relative residual at which a column rests: further steps would not move the solution, and squares
 # of residuals would underflow.
@@ -78,6 +77,7 @@ class LoodBounds:
     cached: float
 
 
+@named_in_errors
 def lood_bounds(
     x: object,
     y: object,
@@ -126,17 +126,17 @@ def lood_bounds(
         memory beside the tiles: 8n(rank + 6·columns of B) bytes.
     Reference: [LOOD] Definitions C.1 and C.3; Hestenes and Stiefel 1952; Golub and Meurant 2010.
     """
-    rows, columns, sigma2 = input_rows(x, OWNER, "x"), target_columns(y, OWNER, "y"), require_noise(noise, OWNER)
-    require_rows_match(rows, columns, OWNER)
-    relative = require_number(tolerance, OWNER, "tolerance", low=0)
-    most, width = require_whole(iterations, OWNER, "iterations", low=1), require_whole(rank, OWNER, "rank", low=0)
+    rows, columns, sigma2 = input_rows(x, "x"), target_columns(y, "y"), require_noise(noise)
+    require_rows_match(rows, columns)
+    relative = require_number(tolerance, "tolerance", low=0)
+    most, width = require_whole(iterations, "iterations", low=1), require_whole(rank, "rank", low=0)
     members = _groups(groups, len(rows))
     right = torch.cat([_unit_rows(np.concatenate(members), len(rows)), torch.from_numpy(columns.T)])
     vectors = 8.0 * len(rows) * (width + 6 * len(right)) + 16.0 * TILE_ROWS**2
-    require_memory(vectors, max_memory, OWNER, len(rows), "Raise max_memory, or pass fewer groups at a time.")
+    require_memory(vectors, max_memory, len(rows), "Raise max_memory, or pass fewer groups at a time.")
     with torch.no_grad():
-        factor = partial_cholesky(rows, kernel, width, OWNER)
-        tiles = kernel_tiles(rows, kernel, OWNER, max_bytes=max_memory - vectors)
+        factor = partial_cholesky(rows, kernel, width)
+        tiles = kernel_tiles(rows, kernel, max_bytes=max_memory - vectors)
         problem = _Problem(_noisy_product(tiles, sigma2), _preconditioner(factor, sigma2), right, members, columns.shape[1], sigma2)
         (low, high), steps = _bounds(problem, relative, most, progress)
     kept = sum(tile.numel() * (1 if row == column else 2) for (row, column), tile in tiles.kept.items())
@@ -157,8 +157,8 @@ def lood_bounds(
 
 def _groups(groups: Sequence[object], n: int) -> list[Array]:
     if isinstance(groups, (str, bytes)) or not isinstance(groups, (Sequence, np.ndarray)) or not len(groups):
-        refuse(OWNER, "groups", "be a non-empty sequence of row numbers or of groups of them", repr(groups))
-    return [group_indices(as_array(group, OWNER, "groups"), n, OWNER, "groups") for group in groups]
+        refuse("groups", "be a non-empty sequence of row numbers or of groups of them", repr(groups))
+    return [group_indices(as_array(group, "groups"), n, "groups") for group in groups]
 
 
 def _unit_rows(places: Array, n: int) -> Tensor:
@@ -173,7 +173,7 @@ def _noisy_product(tiles: KernelTiles, noise: float) -> Callable[[Tensor], Tenso
     def product(vectors: Tensor) -> Tensor:
         image = tiles_product(tiles, vectors).add_(vectors, alpha=noise)
         if bool((torch.linalg.vecdot(vectors, image) < 0).any()):
-            raise NumericalError(f"{OWNER}: the kernel is not positive semi-definite (a direction with vᵀ(K + noise·I)v < 0). Check it.")
+            raise NumericalError(said("the kernel is not positive semi-definite (a direction with vᵀ(K + noise·I)v < 0). Check it."))
         return image
 
     return product
@@ -192,7 +192,7 @@ def _preconditioner(factor: Tensor, noise: float) -> Callable[[Tensor], Tensor]:
         image = (vectors - torch.cholesky_solve((vectors @ factor).T, lower).T @ factor.T) / noise
         if bool(((torch.linalg.vecdot(vectors, image) <= 0) & vectors.any(1)).any()):
             raise NumericalError(
-                f"{OWNER}: the noise is too small beside the kernel for a preconditioner in float64. Raise it, or pass rank=0."
+                said("the noise is too small beside the kernel for a preconditioner in float64. Raise it, or pass rank=0.")
             )
         return image
 
@@ -218,7 +218,6 @@ def _bounds(problem: _Problem, tolerance: float, most: int, show: bool) -> tuple
         preconditioner=problem.precondition,
         verified=False,
         stop=tight,
-        owner=OWNER,
     )
     # the recurrence's residual drifts; the bounds need the true one
     residual = problem.right - problem.product(found.solution)

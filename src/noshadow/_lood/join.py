@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from noshadow.checks import Array, refuse
+from noshadow.checks import Array, named_in_errors, refuse
 from noshadow.joins import MOST_RELABELLED, Join, held_by, join, require_agreement
 from noshadow.metrics import agreement_table
 from noshadow.results import Audit, Evidence, LoodAudit
@@ -34,17 +34,16 @@ def joined_with(found: LoodAudit, audit: Audit) -> LoodAudit:
 
     Cost: O(500 · n) a score.
     """
-    owner = "lood_audit"
     if not isinstance(audit, Audit):
-        refuse(owner, "audit", "be an Audit", type(audit).__name__, "Read a folder with noshadow.load first.")
+        refuse("audit", "be an Audit", type(audit).__name__, "Read a folder with noshadow.load first.")
     found = _unjoined(found)
     theirs = audit.records.set_index(audit.records["id"].astype(str))
     ids = found.records["id"].astype(str)
-    paired = join(held_by(found.records), held_by(audit.records), owner)
+    paired = join(held_by(found.records), held_by(audit.records))
     if not len(paired):
         got = f"'{ids.iloc[0]}', … beside '{theirs.index[0]}', …"
-        refuse(owner, "audit", "share record ids with the data", got, SAME_IDS)
-    differing = _differing_targets(paired, owner)
+        refuse("audit", "share record ids with the data", got, SAME_IDS)
+    differing = _differing_targets(paired)
     rows = theirs.reindex(ids)
     columns = _score_columns(audit, rows)
     rank = {f"{PREFIX}rank": pd.array(rows["rank"], dtype="Int64")} if "rank" in theirs else {}
@@ -62,6 +61,7 @@ def joined_with(found: LoodAudit, audit: Audit) -> LoodAudit:
     return replace(found, records=table, joined=record, notes=found.notes + _notes(record, found))
 
 
+@named_in_errors
 def with_lood(audit: Audit, found: LoodAudit) -> Audit:
     """Add what `lood_audit` found to an audit.
 
@@ -87,7 +87,7 @@ def with_lood(audit: Audit, found: LoodAudit) -> Audit:
     Cost: that of the comparison, O(500 · n) a score, unless `found` was joined with this audit.
     """
     if not isinstance(found, LoodAudit):
-        refuse("with_lood", "found", "be a LoodAudit", type(found).__name__, "Read a folder with noshadow.load_lood first.")
+        refuse("found", "be a LoodAudit", type(found).__name__, "Read a folder with noshadow.load_lood first.")
     joined = found if _is_joined_with(found, audit) else joined_with(found, audit)
     assert joined.joined is not None
     ours = found.records.set_index(found.records["id"].astype(str)).reindex(audit.records["id"].astype(str))
@@ -140,13 +140,13 @@ def _score_columns(audit: Audit, rows: pd.DataFrame) -> dict[str, Array]:
     return {f"{PREFIX}{name}": rows[name].to_numpy() for name in names}
 
 
-def _differing_targets(paired: Join, owner: str) -> int | None:
+def _differing_targets(paired: Join) -> int | None:
     """Number of joined records whose targets differ; more than a few are refused.
 
     The number is None where the two sides give targets in different forms.
     """
     if paired.relabelled is not None and len(paired.relabelled) > MOST_RELABELLED * len(paired):
-        require_agreement(paired, owner, "audit", "the data under the same ids", SAME_IDS)
+        require_agreement(paired, "audit", "the data under the same ids", SAME_IDS)
     return None if paired.relabelled is None else len(paired.relabelled)
 
 

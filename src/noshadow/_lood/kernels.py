@@ -13,7 +13,16 @@ from torch import Tensor
 from noshadow._lood.activations import ACTIVATIONS
 from noshadow._lood.networks import as_images, convolutional_network, dense_network, image_sizes, network_kernel, require_room, tiled
 from noshadow.arguments import renamed
-from noshadow.checks import as_array, numeric_array, refuse, require_choice, require_number, require_squarable, require_whole
+from noshadow.checks import (
+    as_array,
+    named_in_errors,
+    numeric_array,
+    refuse,
+    require_choice,
+    require_number,
+    require_squarable,
+    require_whole,
+)
 
 ARCHITECTURES = ("fc", "conv")
 _TILE_ROWS = 512
@@ -25,7 +34,8 @@ _CANCELLED = 1e-6
 _DIFFERENCE_NUMBERS = 1 << 22
 
 
-@renamed("nngp_kernel", memory_limit="max_memory")
+@named_in_errors
+@renamed(memory_limit="max_memory")
 def nngp_kernel(
     x: object,
     z: object = None,
@@ -90,26 +100,26 @@ def nngp_kernel(
         >>> nngp_kernel([[1.0, 0.0], [0.0, 1.0]], depth=1).round(decimals=4).tolist()
         [[1.0, 0.3183], [0.3183, 1.0]]
     """
-    owner = "nngp_kernel"
-    layers = require_whole(depth, owner, "depth", low=0)
-    require_choice(activation, tuple(ACTIVATIONS), owner, "activation")
-    weight = require_number(weight_variance, owner, "weight_variance", low=0, low_open=True)
-    bias = require_number(bias_variance, owner, "bias_variance", low=0)
-    require_choice(architecture, ARCHITECTURES, owner, "architecture")
-    size = require_whole(filter_size, owner, "filter_size", low=1)
-    limit = None if max_memory is None else require_number(max_memory, owner, "max_memory", low=0, low_open=True)
-    rows = _records(x, owner, "x")
-    columns = None if z is None else _records(z, owner, "z").to(rows.device)
+    layers = require_whole(depth, "depth", low=0)
+    require_choice(activation, tuple(ACTIVATIONS), "activation")
+    weight = require_number(weight_variance, "weight_variance", low=0, low_open=True)
+    bias = require_number(bias_variance, "bias_variance", low=0)
+    require_choice(architecture, ARCHITECTURES, "architecture")
+    size = require_whole(filter_size, "filter_size", low=1)
+    limit = None if max_memory is None else require_number(max_memory, "max_memory", low=0, low_open=True)
+    rows = _records(x, "x")
+    columns = None if z is None else _records(z, "z").to(rows.device)
     if architecture == "conv":
-        shape = image_sizes(image_shape, owner)
-        rows, columns = as_images(rows, shape, owner, "x"), None if columns is None else as_images(columns, shape, owner, "z")
+        shape = image_sizes(image_shape)
+        rows, columns = as_images(rows, shape, "x"), None if columns is None else as_images(columns, shape, "z")
         network = convolutional_network(ACTIVATIONS[activation], layers, weight, bias, filter_size=size, shape=shape)
     else:
-        rows, columns = _flat(rows, columns, owner)
+        rows, columns = _flat(rows, columns)
         network = dense_network(ACTIVATIONS[activation], layers, weight, bias)
-    return network_kernel(rows, columns, network, owner, max_memory=limit)
+    return network_kernel(rows, columns, network, max_memory=limit)
 
 
+@named_in_errors
 def rbf_kernel(x: object, z: object = None, *, length_scale: float) -> Tensor:
     """Squared-exponential kernel exp(−‖x − z‖²/(2ℓ²)).
 
@@ -131,10 +141,11 @@ def rbf_kernel(x: object, z: object = None, *, length_scale: float) -> Tensor:
         >>> rbf_kernel([[0.0], [1.0]], length_scale=1.0).round(decimals=4).tolist()
         [[1.0, 0.6065], [0.6065, 1.0]]
     """
-    scale = require_number(length_scale, "rbf_kernel", "length_scale", low=0, low_open=True)
-    return _radial_kernel(x, z, "rbf_kernel", lambda squared: (squared / scale / (-2 * scale)).exp())
+    scale = require_number(length_scale, "length_scale", low=0, low_open=True)
+    return _radial_kernel(x, z, lambda squared: (squared / scale / (-2 * scale)).exp())
 
 
+@named_in_errors
 def laplace_kernel(x: object, z: object = None, *, length_scale: float) -> Tensor:
     """Laplace kernel exp(−‖x − z‖/ℓ), Euclidean norm.
 
@@ -148,7 +159,7 @@ def laplace_kernel(x: object, z: object = None, *, length_scale: float) -> Tenso
         >>> laplace_kernel([[0.0], [1.0]], length_scale=2.0).round(decimals=4).tolist()
         [[1.0, 0.6065], [0.6065, 1.0]]
     """
-    scale = require_number(length_scale, "laplace_kernel", "length_scale", low=0, low_open=True)
+    scale = require_number(length_scale, "length_scale", low=0, low_open=True)
 
     def kernel(squared: Tensor) -> Tensor:
         apart = squared > 0
@@ -156,31 +167,31 @@ def laplace_kernel(x: object, z: object = None, *, length_scale: float) -> Tenso
         distance = torch.where(apart, torch.where(apart, squared, 1.0).sqrt(), 0.0)
         return (distance / -scale).exp()
 
-    return _radial_kernel(x, z, "laplace_kernel", kernel)
+    return _radial_kernel(x, z, kernel)
 
 
-def _records(value: object, owner: str, argument: str) -> Tensor:
+def _records(value: object, argument: str) -> Tensor:
     """Finite records (n, …) in float64; a tensor keeps its graph and its device."""
-    array = as_array(value, owner, argument)
+    array = as_array(value, argument)
     if array.ndim < 2:
-        refuse(owner, argument, "hold one record a row, (n, …)", f"shape {array.shape}", "Make one feature a column: x[:, None].")
-    numeric_array(array, owner, argument, ndim=array.ndim)
+        refuse(argument, "hold one record a row, (n, …)", f"shape {array.shape}", "Make one feature a column: x[:, None].")
+    numeric_array(array, argument, ndim=array.ndim)
     if array.size == 0:
-        refuse(owner, argument, "hold at least one record of at least one number", f"shape {array.shape}")
-    require_squarable(array, owner, argument)
+        refuse(argument, "hold at least one record of at least one number", f"shape {array.shape}")
+    require_squarable(array, argument)
     if isinstance(value, Tensor):
         return value.to(torch.float64)
     # A read-only array is copied: torch shares memory with what it is given.
     return torch.from_numpy(np.require(array, np.float64, ["C", "W"]))
 
 
-def _flat(x: Tensor, z: Tensor | None, owner: str) -> tuple[Tensor, Tensor | None]:
+def _flat(x: Tensor, z: Tensor | None) -> tuple[Tensor, Tensor | None]:
     rows = x.flatten(1)
     if z is None:
         return rows, None
     columns = z.flatten(1)
     if rows.shape[1] != columns.shape[1]:
-        refuse(owner, "x and z", "have records of one size", f"shapes {tuple(x.shape)} and {tuple(z.shape)}")
+        refuse("x and z", "have records of one size", f"shapes {tuple(x.shape)} and {tuple(z.shape)}")
     return rows, columns
 
 
@@ -199,13 +210,13 @@ class _SquaredDistance(torch.autograd.Function):
         return 2 * by_x, 2 * by_z
 
 
-def _radial_kernel(x: object, z: object, owner: str, kernel: Callable[[Tensor], Tensor]) -> Tensor:
-    records = _records(x, owner, "x")
-    rows, columns = _flat(records, None if z is None else _records(z, owner, "z").to(records.device), owner)
+def _radial_kernel(x: object, z: object, kernel: Callable[[Tensor], Tensor]) -> Tensor:
+    records = _records(x, "x")
+    rows, columns = _flat(records, None if z is None else _records(z, "z").to(records.device))
     gradients = torch.is_grad_enabled() and (rows.requires_grad or (columns is not None and columns.requires_grad))
     m = None if columns is None else len(columns)
     per_pair, fixed = 8 * (_ARRAYS if gradients else 1), 8 * rows.shape[1] * (len(rows) + (m or 0))
-    require_room(len(rows), m, owner, per_pair=per_pair, fixed=fixed, max_memory=None, gradients=gradients)
+    require_room(len(rows), m, per_pair=per_pair, fixed=fixed, max_memory=None, gradients=gradients)
     centre = rows.detach().mean(0)  # distances ignore it, and norms of centred records cancel less
     rows = rows - centre
     columns = rows if columns is None else columns - centre

@@ -79,17 +79,17 @@ def dense_network(activation: Activation, depth: int, weight_variance: float, bi
     return Network(activation, weight_variance, bias_variance, products, squares, (unchanged,) * (depth + 1))
 
 
-def image_sizes(image_shape: object, owner: str) -> tuple[int, int, int]:
+def image_sizes(image_shape: object) -> tuple[int, int, int]:
     """(channels, height, width), checked."""
     if image_shape is None:
-        refuse(owner, "image_shape", "be given as (channels, height, width) for architecture='conv'", "None")
+        refuse("image_shape", "be given as (channels, height, width) for architecture='conv'", "None")
     if not isinstance(image_shape, (tuple, list)) or len(image_shape) != 3:
-        refuse(owner, "image_shape", "be (channels, height, width)", repr(image_shape))
-    channels, height, width = (require_whole(size, owner, "image_shape", low=1) for size in image_shape)
+        refuse("image_shape", "be (channels, height, width)", repr(image_shape))
+    channels, height, width = (require_whole(size, "image_shape", low=1) for size in image_shape)
     return channels, height, width
 
 
-def as_images(x: Tensor, shape: tuple[int, int, int], owner: str, argument: str) -> Tensor:
+def as_images(x: Tensor, shape: tuple[int, int, int], argument: str) -> Tensor:
     """Records (n, c, h, w) from rows of c·h·w numbers or from images in that order.
 
     Other layouts are refused, not guessed.
@@ -98,7 +98,7 @@ def as_images(x: Tensor, shape: tuple[int, int, int], owner: str, argument: str)
     layouts = [shape, (channels * height * width,)] + ([(height, width)] if channels == 1 else [])
     if tuple(x.shape[1:]) not in layouts:
         hint = "Channels come first: move the axes of images stored as (height, width, channels)."
-        refuse(owner, argument, f"have records of image_shape {shape}, or rows of {channels * height * width}", f"{tuple(x.shape)}", hint)
+        refuse(argument, f"have records of image_shape {shape}, or rows of {channels * height * width}", f"{tuple(x.shape)}", hint)
     return x.reshape(len(x), *shape)
 
 
@@ -135,7 +135,7 @@ def _patch_sum(covariance: Tensor, axis: int, filter_size: int) -> Tensor:
     return total
 
 
-def network_kernel(x: Tensor, z: Tensor | None, network: Network, owner: str, *, max_memory: float | None) -> Tensor:
+def network_kernel(x: Tensor, z: Tensor | None, network: Network, *, max_memory: float | None) -> Tensor:
     """Kernel (n, m) of two sets of records, or (n, n) of one with itself, float64.
 
     Differentiable as one tile when a gradient is wanted of x or z; otherwise tile by tile into the
@@ -143,9 +143,9 @@ def network_kernel(x: Tensor, z: Tensor | None, network: Network, owner: str, *,
     """
     other = x if z is None else z
     differentiable = torch.is_grad_enabled() and (x.requires_grad or other.requires_grad)
-    _require_room(x, z, network, owner, differentiable, max_memory)
-    by_row = variances(x, network, owner)
-    by_column = by_row if z is None else variances(other, network, owner)
+    _require_room(x, z, network, differentiable, max_memory)
+    by_row = variances(x, network)
+    by_column = by_row if z is None else variances(other, network)
     if differentiable:
         whole = _tile(network.products(x, other), by_row, by_column, network, [_exact(network)] * network.depth)
         return whole if z is not None else torch.diagonal_scatter(whole, by_row[-1])
@@ -181,7 +181,7 @@ def tiled(result: Tensor, kernel: Callable[[slice, slice], Tensor], *, symmetric
     return result
 
 
-def variances(x: Tensor, network: Network, owner: str) -> list[Tensor]:
+def variances(x: Tensor, network: Network) -> list[Tensor]:
     """Variances before each nonlinearity, (*positions, n), and the diagonal of the kernel, (n,)."""
     steps = [network.affine(network.squares(x), 0)]
     for layer in range(network.depth):
@@ -190,11 +190,11 @@ def variances(x: Tensor, network: Network, owner: str) -> list[Tensor]:
         largest = float(step.detach().max())
         if not largest <= _LARGEST_VARIANCE:
             rule = f"keep every variance within {_LARGEST_VARIANCE:g}"
-            refuse(owner, "x and weight_variance", rule, f"{largest:g} in layer {layer}", "Rescale the records, or lower weight_variance.")
+            refuse("x and weight_variance", rule, f"{largest:g} in layer {layer}", "Rescale the records, or lower weight_variance.")
     return steps
 
 
-def require_room(n: int, m: int | None, owner: str, *, per_pair: int, fixed: int, max_memory: float | None, gradients: bool) -> None:
+def require_room(n: int, m: int | None, *, per_pair: int, fixed: int, max_memory: float | None, gradients: bool) -> None:
     """Refuse a kernel of n × m pairs that would not fit, before it is allocated.
 
     The kernel has n × n pairs when m is None.
@@ -208,7 +208,7 @@ def require_room(n: int, m: int | None, owner: str, *, per_pair: int, fixed: int
     fit = f"About {math.isqrt(pairs)} records" if m is None else f"About {pairs // n} of the {m} rows of z"
     hint = f"{fit} would fit; pass fewer, or make room." if pairs >= (1 if m is None else n) else "Make room."
     what = f"{n} × {columns} pairs{' with gradients' if gradients else ''} that need {_gigabytes(need)}"
-    refuse(owner, "the kernel", f"fit in {_gigabytes(limit)} of memory", what, hint)
+    refuse("the kernel", f"fit in {_gigabytes(limit)} of memory", what, hint)
 
 
 def available_memory() -> float | None:
@@ -225,7 +225,7 @@ def available_memory() -> float | None:
     return None
 
 
-def _require_room(x: Tensor, z: Tensor | None, network: Network, owner: str, differentiable: bool, limit: float | None) -> None:
+def _require_room(x: Tensor, z: Tensor | None, network: Network, differentiable: bool, limit: float | None) -> None:
     n, m = len(x), len(x if z is None else z)
     positions, layers = network.positions, network.depth + 1
     in_a_layer = _GRADIENT_ARRAYS + (_WINDOW_ARRAYS if positions > 1 else 0)
@@ -235,7 +235,6 @@ def _require_room(x: Tensor, z: Tensor | None, network: Network, owner: str, dif
     require_room(
         n,
         None if z is None else m,
-        owner,
         per_pair=8 * kept if differentiable else 8,
         fixed=8 * (diagonals + tile),
         max_memory=limit,

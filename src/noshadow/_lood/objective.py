@@ -16,14 +16,13 @@ from torch import Tensor
 from noshadow._lood.divergence import variance_excess_tensor
 from noshadow._lood.factor import Posterior, posterior_of, require_same_problem
 from noshadow._lood.inputs import Kernel, group_indices, kernel_values
-from noshadow.checks import Array, NumericalError, as_array, refuse, require_choice
+from noshadow.checks import Array, NumericalError, as_array, refuse, require_choice, said
 from noshadow.progress import tracked
 
 # Added to every query's posterior variance, relative to its prior variance, in both models: query
 # sets that run into each other keep a finite gradient. It is an observation noise, so it can only
 # lower the divergence.
 JITTER = 1e-10
-OWNER = "optimal_query"
 OBJECTIVES = ("kl", "mean_distance")
 _FIRST_MOMENT, _SECOND_MOMENT, _FLOOR = 0.9, 0.999, 1e-12
 _LAST_RATE = 0.02
@@ -54,7 +53,7 @@ class QueryProblem:
         shift: (n, C) −PA⁻¹(M⁻¹Y)_S: μ − μ′ at queries is K_QX shift.
         without: a model of its own when the kernel changes with the data, and then used instead of
             the two above.
-        rows: (s,) the group. noise: σ². owner: whom an error names.
+        rows: (s,) the group. noise: σ².
     """
 
     full: Model
@@ -63,7 +62,6 @@ class QueryProblem:
     without: Model | None
     rows: Array
     noise: float
-    owner: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,16 +87,15 @@ def query_problem(
     kernel_without: Kernel | None,
     factor: Posterior | None,
     max_memory: float,
-    owner: str,
 ) -> QueryProblem:
     """Everything that does not depend on the queries: one factorisation, one inverse."""
     if factor is None:
-        factor = posterior_of(x, y, kernel=kernel, noise=noise, with_inverse=True, max_memory=max_memory, owner=owner)
+        factor = posterior_of(x, y, kernel=kernel, noise=noise, with_inverse=True, max_memory=max_memory)
     else:
-        factor = require_same_problem(factor, x, y, kernel, noise, owner)
+        factor = require_same_problem(factor, x, y, kernel, noise)
     n = len(factor.x)
-    rows = group_indices(differing, n, owner)
-    full = _model(factor, owner)
+    rows = group_indices(differing, n)
+    full = _model(factor)
     chosen = torch.from_numpy(rows)
     columns = full.inverse[:, chosen]
     lower = torch.linalg.cholesky(columns[chosen])
@@ -108,14 +105,14 @@ def query_problem(
     if kernel_without is not None:
         kept = np.delete(np.arange(n), rows)
         others = (factor.x[kept], factor.y[kept])
-        rest = posterior_of(*others, kernel=kernel_without, noise=factor.noise, with_inverse=True, max_memory=max_memory, owner=owner)
-        without = _model(rest, owner)
-    return QueryProblem(full, spread, shift, without, rows, factor.noise, owner)
+        rest = posterior_of(*others, kernel=kernel_without, noise=factor.noise, with_inverse=True, max_memory=max_memory)
+        without = _model(rest)
+    return QueryProblem(full, spread, shift, without, rows, factor.noise)
 
 
-def _model(posterior: Posterior, owner: str) -> Model:
+def _model(posterior: Posterior) -> Model:
     if posterior.inverse is None:
-        refuse(owner, "factor", "hold the inverse", "a factor without it", "Leave it out: it is made afresh.")
+        refuse("factor", "hold the inverse", "a factor without it", "Leave it out: it is made afresh.")
     return Model(posterior.x, posterior.kernel, torch.from_numpy(posterior.inverse), torch.from_numpy(posterior.weights))
 
 
@@ -123,7 +120,7 @@ def query_moments(problem: QueryProblem, queries: Tensor) -> QueryMoments:
     """Both posteriors at R query sets (R, q, …)."""
     sets, size = queries.shape[:2]
     flat = queries.flatten(0, 1)
-    prior, cross, covariance = _covariance(problem.full, flat, sets, size, problem.owner)
+    prior, cross, covariance = _covariance(problem.full, flat, sets, size)
     mean = (cross @ problem.full.weights).view(sets, size, -1)
     nugget = torch.diag_embed(JITTER * prior.diagonal(dim1=1, dim2=2))
     covariance = covariance + nugget
@@ -131,15 +128,15 @@ def query_moments(problem: QueryProblem, queries: Tensor) -> QueryMoments:
         spread = (cross @ problem.spread).view(sets, size, -1)
         shift = (cross @ problem.shift).view(sets, size, -1)
         return QueryMoments(mean, covariance, shift, spread, covariance + spread @ spread.mT)
-    _, beside, other = _covariance(problem.without, flat, sets, size, problem.owner)
+    _, beside, other = _covariance(problem.without, flat, sets, size)
     shift = (beside @ problem.without.weights).view(sets, size, -1) - mean
     return QueryMoments(mean, covariance, shift, None, other + nugget)
 
 
-def _covariance(model: Model, flat: Tensor, sets: int, size: int, owner: str) -> tuple[Tensor, Tensor, Tensor]:
+def _covariance(model: Model, flat: Tensor, sets: int, size: int) -> tuple[Tensor, Tensor, Tensor]:
     """Prior (R, q, q), kernel with the training inputs (Rq, n), posterior covariance (R, q, q)."""
-    cross = kernel_values(model.kernel, flat, model.x, owner)
-    square = kernel_values(model.kernel, flat, flat, owner).view(sets, size, sets, size)
+    cross = kernel_values(model.kernel, flat, model.x)
+    square = kernel_values(model.kernel, flat, flat).view(sets, size, sets, size)
     prior = square.diagonal(dim1=0, dim2=2).permute(2, 0, 1)
     with torch.no_grad():
         solved = (cross @ model.inverse).view(sets, size, -1)
@@ -156,9 +153,7 @@ def set_divergences(problem: QueryProblem, moments: QueryMoments) -> tuple[Tenso
     outputs = moments.mean.shape[-1]
     lower, failed = torch.linalg.cholesky_ex(moments.covariance)
     if bool((failed > 0).any()):
-        raise NumericalError(
-            f"{problem.owner}: a posterior covariance at the queries is not positive definite in float64. Raise the noise."
-        )
+        raise NumericalError(said("a posterior covariance at the queries is not positive definite in float64. Raise the noise."))
     separation = (torch.linalg.solve_triangular(lower, moments.shift, upper=False) ** 2).sum((1, 2))
     if moments.spread is None:
         half = torch.linalg.solve_triangular(lower, moments.loo_covariance, upper=False)
@@ -180,7 +175,7 @@ def starting_queries(
     shape = (sets, size, *x.shape[1:])
     low, high = (x.amin(0), x.amax(0)) if box is None else box
     if isinstance(start, str):
-        require_choice(start, ("random", "record"), OWNER, "start")
+        require_choice(start, ("random", "record"), "start")
         if not bool(torch.isfinite(high - low).all()):
             low, high = x.amin(0), x.amax(0)
         uniform = torch.from_numpy(rng.random(shape))
@@ -191,9 +186,9 @@ def starting_queries(
             chosen = records + _START_NOISE * (2 * uniform - 1) * (high - low)
             chosen[0] = records
     else:
-        given = as_array(start, OWNER, "start")
+        given = as_array(start, "start")
         if given.dtype.kind not in "biuf" or given.shape not in (shape, shape[1:]) or not np.isfinite(given).all():
-            refuse(OWNER, "start", f"be 'random', 'record' or finite with shape {shape[1:]} or {shape}", f"shape {given.shape}")
+            refuse("start", f"be 'random', 'record' or finite with shape {shape[1:]} or {shape}", f"shape {given.shape}")
         chosen = torch.from_numpy(np.broadcast_to(given, shape).astype(np.float64))
     return chosen if box is None else chosen.clamp(*box)
 
@@ -214,7 +209,7 @@ def ascended(
         (gradient,) = torch.autograd.grad(torch.log(value + np.finfo(float).tiny).sum(), at)
         trace[:, step] = value.detach().numpy()
         if not bool(torch.isfinite(gradient).all()) or not np.isfinite(trace[:, step]).all():
-            raise NumericalError(f"{OWNER}: the objective or its gradient is not finite at step {step}. Raise the noise or lower lr.")
+            raise NumericalError(said(f"the objective or its gradient is not finite at step {step}. Raise the noise or lower lr."))
         better = trace[:, step] > highest
         highest = np.maximum(highest, trace[:, step])
         best[torch.from_numpy(better)] = at.detach()[torch.from_numpy(better)]

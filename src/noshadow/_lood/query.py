@@ -15,7 +15,6 @@ from noshadow._lood.inputs import Kernel, box_of, input_rows, query_rows
 from noshadow._lood.objective import (
     JITTER,
     OBJECTIVES,
-    OWNER,
     QueryMoments,
     QueryProblem,
     ascended,
@@ -25,7 +24,7 @@ from noshadow._lood.objective import (
     starting_queries,
 )
 from noshadow.arguments import MAX_MEMORY, PROGRESS
-from noshadow.checks import Array, require_choice, require_number, require_whole, whole_seed
+from noshadow.checks import Array, named_in_errors, require_choice, require_number, require_whole, whole_seed
 
 _DEFAULT_RATE = 0.2
 _SETTLED = 1e-3
@@ -85,6 +84,7 @@ class QueryResult:
     jitter: float
 
 
+@named_in_errors
 def optimal_query(
     x: object,
     y: object,
@@ -151,19 +151,20 @@ def optimal_query(
     >>> found.nearest
     array([2])
     """
-    require_choice(objective, OBJECTIVES, OWNER, "objective")
-    size, sets = require_whole(queries, OWNER, "queries", low=1), require_whole(restarts, OWNER, "restarts", low=1)
-    count, chosen_seed = require_whole(steps, OWNER, "steps", low=1), whole_seed(seed, OWNER)
-    box = box_of(bounds, input_rows(x, OWNER, "x").shape[1:], OWNER)
-    problem = query_problem(x, y, differing, kernel, noise, kernel_without, factor, max_memory, OWNER)
+    require_choice(objective, OBJECTIVES, "objective")
+    size, sets = require_whole(queries, "queries", low=1), require_whole(restarts, "restarts", low=1)
+    count, chosen_seed = require_whole(steps, "steps", low=1), whole_seed(seed)
+    box = box_of(bounds, input_rows(x, "x").shape[1:])
+    problem = query_problem(x, y, differing, kernel, noise, kernel_without, factor, max_memory)
     rows = problem.full.x
     deviation = float((rows - rows.mean(0)).square().mean().sqrt())
-    rate = _DEFAULT_RATE * (deviation or 1.0) if lr is None else require_number(lr, OWNER, "lr", low=0, low_open=True)
+    rate = _DEFAULT_RATE * (deviation or 1.0) if lr is None else require_number(lr, "lr", low=0, low_open=True)
     initial = starting_queries(start, problem, box, sets, size, np.random.default_rng(chosen_seed))
     best, trace = ascended(problem, initial, box, objective, count, rate, progress)
     return _result(problem, best, trace, objective, rate, chosen_seed)
 
 
+@named_in_errors
 def query_lood(
     x: object,
     y: object,
@@ -192,8 +193,8 @@ def query_lood(
     Cost: n³ flops once, then n² flops per query.
     Reference: [LOOD] Definitions C.1 and C.3, Figures 4 and 12.
     """
-    problem = query_problem(x, y, differing, kernel, noise, kernel_without, factor, max_memory, "query_lood")
-    points = query_rows(queries, problem.full.x, "query_lood")
+    problem = query_problem(x, y, differing, kernel, noise, kernel_without, factor, max_memory)
+    points = query_rows(queries, problem.full.x)
     with torch.no_grad():
         values = [set_divergences(problem, query_moments(problem, block[:, None])) for block in torch.split(points, 64)]
     return torch.cat([kl for kl, _ in values]).numpy(), torch.cat([distance for _, distance in values]).numpy()

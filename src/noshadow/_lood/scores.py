@@ -13,9 +13,8 @@ from noshadow._lood.factor import noisy_factor
 from noshadow._lood.gaussian_attack import likelihood_ratio_auc, likelihood_ratio_tpr
 from noshadow._lood.inputs import require_memory, require_noise, target_columns
 from noshadow.arguments import MAX_MEMORY
-from noshadow.checks import Array, floating, numeric_array, refuse, require_number, require_same_length, require_squarable
+from noshadow.checks import Array, floating, named_in_errors, numeric_array, refuse, require_number, require_same_length, require_squarable
 
-OWNER = "lood_scores"
 _SMALL_LEVERAGE = 1e-2
 _STRIP = 256
 
@@ -52,6 +51,7 @@ class LoodScores:
     smallest_eigenvalue: float
 
 
+@named_in_errors
 def lood_scores(kernel_matrix: object, targets: object, *, noise: float, fpr: float = 1e-3, max_memory: float = MAX_MEMORY) -> LoodScores:
     """Leave-one-out distinguishability of every record of a Gaussian process.
 
@@ -94,17 +94,17 @@ def lood_scores(kernel_matrix: object, targets: object, *, noise: float, fpr: fl
     >>> scores.mean_distance
     array([0.   , 0.125, 0.5  ])
     """
-    sigma2 = require_noise(noise, OWNER)
-    rate = require_number(fpr, OWNER, "fpr", low=0, high=1, low_open=True, high_open=True)
-    matrix = floating(numeric_array(kernel_matrix, OWNER, "kernel_matrix", ndim=2))
-    y = target_columns(targets, OWNER, "targets")
+    sigma2 = require_noise(noise)
+    rate = require_number(fpr, "fpr", low=0, high=1, low_open=True, high_open=True)
+    matrix = floating(numeric_array(kernel_matrix, "kernel_matrix", ndim=2))
+    y = target_columns(targets, "targets")
     n = len(matrix)
     if matrix.shape != (n, n) or n < 2:
-        refuse(OWNER, "kernel_matrix", "be square with at least 2 rows", f"shape {matrix.shape}")
-    require_same_length(OWNER, kernel_matrix=matrix, targets=y)
-    require_memory(9.0 * n * n, max_memory, OWNER, n, "Raise max_memory, or bound chosen records with lood_bounds.")
-    require_squarable(matrix, OWNER, "kernel_matrix")
-    factor = noisy_factor(matrix, sigma2, OWNER, "kernel_matrix")
+        refuse("kernel_matrix", "be square with at least 2 rows", f"shape {matrix.shape}")
+    require_same_length(kernel_matrix=matrix, targets=y)
+    require_memory(9.0 * n * n, max_memory, n, "Raise max_memory, or bound chosen records with lood_bounds.")
+    require_squarable(matrix, "kernel_matrix")
+    factor = noisy_factor(matrix, sigma2, "kernel_matrix")
     alpha, _ = lapack.dpotrs(factor.lower, y, lower=1)
     inverse_diagonal, h = _leverages(matrix, factor.lower, sigma2)
     rest = sigma2 * inverse_diagonal  # 1 − h

@@ -14,7 +14,7 @@ from torch import Tensor
 from noshadow._lood.factor import Posterior, posterior_of, solved
 from noshadow._lood.inputs import Kernel, box_of, group_indices, input_rows, kernel_values, target_columns
 from noshadow.arguments import MAX_MEMORY
-from noshadow.checks import Array, numeric_array, refuse, require_whole, whole_seed
+from noshadow.checks import Array, named_in_errors, numeric_array, refuse, require_whole, whole_seed
 
 _POLISHED = 3
 
@@ -50,6 +50,7 @@ class KernelFlatness:
     relative: float
 
 
+@named_in_errors
 def self_query_gradient(x: object, y: object, *, differing: int, kernel: Kernel, noise: float, max_memory: float = MAX_MEMORY) -> Array:
     """Gradient of the mean-distance LOOD in the query, at the differing record itself.
 
@@ -77,25 +78,24 @@ def self_query_gradient(x: object, y: object, *, differing: int, kernel: Kernel,
     >>> self_query_gradient(x, y, differing=2, kernel=rbf, noise=0.1).round(6) + 0.0
     array([0.])
     """
-    owner = "self_query_gradient"
-    rows, columns = input_rows(x, owner, "x"), target_columns(y, owner, "y")
-    chosen = group_indices(differing, len(rows), owner)
+    rows, columns = input_rows(x, "x"), target_columns(y, "y")
+    chosen = group_indices(differing, len(rows))
     if len(chosen) != 1:
-        refuse(owner, "differing", "be one row number", f"{len(chosen)} of them")
+        refuse("differing", "be one row number", f"{len(chosen)} of them")
     kept = np.delete(np.arange(len(rows)), chosen)
     if len(kept) < 2:
-        refuse(owner, "x", "hold at least 3 records", str(len(rows)))
-    rest = posterior_of(rows[kept], columns[kept], kernel=kernel, noise=noise, max_memory=max_memory, owner=owner)
-    gradient: Array = _gradients(rest, rows[chosen], columns[chosen], owner)[0]
+        refuse("x", "hold at least 3 records", str(len(rows)))
+    rest = posterior_of(rows[kept], columns[kept], kernel=kernel, noise=noise, max_memory=max_memory)
+    gradient: Array = _gradients(rest, rows[chosen], columns[chosen])[0]
     return gradient
 
 
-def _gradients(rest: Posterior, records: Tensor, targets: Array, owner: str) -> Array:
+def _gradients(rest: Posterior, records: Tensor, targets: Array) -> Array:
     """∇_Q M(Q) at Q = S for each candidate S (m, …) added to the data."""
     at = records.detach().clone().requires_grad_(True)
-    cross = kernel_values(rest.kernel, at, rest.x, owner)
+    cross = kernel_values(rest.kernel, at, rest.x)
     with torch.no_grad():
-        prior = kernel_values(rest.kernel, records, records, owner).diagonal().numpy()
+        prior = kernel_values(rest.kernel, records, records).diagonal().numpy()
     fixed = cross.detach().numpy()
     weights = solved(rest, np.asfortranarray(fixed.T)).T  # K_SD M_D⁻¹, one row each
     variance = prior - (fixed * weights).sum(1)
@@ -106,6 +106,7 @@ def _gradients(rest: Posterior, records: Tensor, targets: Array, owner: str) -> 
     return gradient
 
 
+@named_in_errors
 def least_stationary_record(
     x: object,
     y: object,
@@ -141,17 +142,16 @@ def least_stationary_record(
     Cost: n² flops per candidate after the factorisation.
     Reference: [LOOD] Algorithm 1, Appendix F.1.
     """
-    owner = "least_stationary_record"
-    rest = posterior_of(x, y, kernel=kernel, noise=noise, max_memory=max_memory, owner=owner)
-    box = box_of(bounds, rest.x.shape[1:], owner)
+    rest = posterior_of(x, y, kernel=kernel, noise=noise, max_memory=max_memory)
+    box = box_of(bounds, rest.x.shape[1:])
     if box is None or not bool(torch.isfinite(box[1] - box[0]).all()):
-        refuse(owner, "bounds", "be a finite pair (low, high)", repr(bounds))
+        refuse("bounds", "be a finite pair (low, high)", repr(bounds))
     shape = tuple(rest.x.shape[1:])
-    uniform = np.random.default_rng(whole_seed(seed, owner)).random((require_whole(candidates, owner, "candidates", low=1), *shape))
+    uniform = np.random.default_rng(whole_seed(seed)).random((require_whole(candidates, "candidates", low=1), *shape))
     low, high = (end.numpy() for end in box)
 
     def gradients(records: Array) -> Array:
-        return _gradients(rest, torch.from_numpy(records), _labels(label, records, rest.y.shape[1], owner), owner)
+        return _gradients(rest, torch.from_numpy(records), _labels(label, records, rest.y.shape[1]))
 
     def negative_log_norm(flat: Array) -> float:
         return -float(np.log(np.linalg.norm(gradients(flat.reshape(1, *shape))) + np.finfo(float).tiny))
@@ -167,17 +167,18 @@ def least_stationary_record(
     ]
     best = np.asarray(min(polished, key=lambda found: found.fun).x).reshape(1, *shape)
     gradient = gradients(best)[0]
-    return LeastStationary(best[0], _labels(label, best, rest.y.shape[1], owner)[0], float(np.linalg.norm(gradient)), gradient)
+    return LeastStationary(best[0], _labels(label, best, rest.y.shape[1])[0], float(np.linalg.norm(gradient)), gradient)
 
 
-def _labels(label: Callable[[Array], object], records: Array, outputs: int, owner: str) -> Array:
-    values = numeric_array(label(records), owner, "label(records)", ndim=(1, 2)).astype(np.float64)
+def _labels(label: Callable[[Array], object], records: Array, outputs: int) -> Array:
+    values = numeric_array(label(records), "label(records)", ndim=(1, 2)).astype(np.float64)
     values = values[:, None] if values.ndim == 1 else values
     if values.shape != (len(records), outputs):
-        refuse(owner, "label(records)", f"have shape {(len(records), outputs)}", f"{values.shape}")
+        refuse("label(records)", f"have shape {(len(records), outputs)}", f"{values.shape}")
     return values
 
 
+@named_in_errors
 def kernel_flatness(kernel_matrix: object) -> KernelFlatness:
     """Distance of a kernel matrix to the nearest constant matrix with a constant ≥ 0: h(α_min).
 
@@ -202,10 +203,9 @@ def kernel_flatness(kernel_matrix: object) -> KernelFlatness:
     >>> kernel_flatness([[1.0, 0.5], [0.5, 1.0]])
     KernelFlatness(constant=0.75, distance=0.25, relative=0.3333333333333333)
     """
-    owner = "kernel_flatness"
-    matrix = numeric_array(kernel_matrix, owner, "kernel_matrix", ndim=2)
+    matrix = numeric_array(kernel_matrix, "kernel_matrix", ndim=2)
     if matrix.shape[0] != matrix.shape[1] or not matrix.size:
-        refuse(owner, "kernel_matrix", "be square", f"shape {matrix.shape}")
+        refuse("kernel_matrix", "be square", f"shape {matrix.shape}")
     low, high = float(matrix.min()), float(matrix.max())
     constant = max(0.0, low / 2 + high / 2)
     distance = max(high - constant, constant - low)

@@ -24,12 +24,11 @@ class KernelTiles:
     x: Tensor
     kernel: Kernel
     kept: dict[tuple[int, int], Tensor]
-    owner: str
 
 
-def kernel_tiles(x: Tensor, kernel: Kernel, owner: str, *, max_bytes: float) -> KernelTiles:
+def kernel_tiles(x: Tensor, kernel: Kernel, *, max_bytes: float) -> KernelTiles:
     """Tiles of K(x, x), the first of them computed and kept until `max_bytes` are used."""
-    tiles = KernelTiles(x, kernel, {}, owner)
+    tiles = KernelTiles(x, kernel, {})
     used = 0.0
     for row, column in _corners(len(x)):
         used += 8.0 * min(TILE_ROWS, len(x) - row) * min(TILE_ROWS, len(x) - column)
@@ -55,7 +54,7 @@ def tiles_product(tiles: KernelTiles, vectors: Tensor) -> Tensor:
     return out
 
 
-def partial_cholesky(x: Tensor, kernel: Kernel, rank: int, owner: str) -> Tensor:
+def partial_cholesky(x: Tensor, kernel: Kernel, rank: int) -> Tensor:
     """F (n, r), r ≤ rank, with 0 ⪯ FFᵀ ⪯ K(x, x): the pivoted Cholesky factor, stopped early.
 
     LAPACK's pivoted factorisation needs the whole matrix; this one asks the kernel for r of its n
@@ -63,7 +62,7 @@ def partial_cholesky(x: Tensor, kernel: Kernel, rank: int, owner: str) -> Tensor
 
     Cost: n·r kernel values, n·r² flops.
     """
-    left = torch.cat([kernel_values(kernel, part, part, owner).diagonal() for part in torch.split(x, 64)])
+    left = torch.cat([kernel_values(kernel, part, part).diagonal() for part in torch.split(x, 64)])
     floor = 1e-10 * float(left.max())
     factor, done = x.new_zeros((min(rank, len(x)), len(x))), 0
     while done < len(factor):
@@ -72,7 +71,7 @@ def partial_cholesky(x: Tensor, kernel: Kernel, rank: int, owner: str) -> Tensor
         entry, pivots = left.topk(min(_PIVOTS, len(factor) - done))
         if float(entry[0]) <= floor:
             break
-        columns = kernel_values(kernel, x[pivots], x, owner) - factor[:done, pivots].T @ factor[:done]
+        columns = kernel_values(kernel, x[pivots], x) - factor[:done, pivots].T @ factor[:done]
         start = done
         for pivot, column, before in zip(pivots.tolist(), columns, entry.tolist(), strict=True):
             rest = column - factor[start:done, pivot] @ factor[start:done]
@@ -91,4 +90,4 @@ def _corners(n: int) -> list[tuple[int, int]]:
 
 def _tile(tiles: KernelTiles, row: int, column: int) -> Tensor:
     rows, columns = tiles.x[row : row + TILE_ROWS], tiles.x[column : column + TILE_ROWS]
-    return kernel_values(tiles.kernel, rows, columns, tiles.owner)
+    return kernel_values(tiles.kernel, rows, columns)

@@ -13,41 +13,41 @@ NUMBERS_AT_ONCE = 1 << 20
 
 
 def signal_array(
-    value: object, owner: str, argument: str, *, ndim: tuple[int, ...], low: float = -LARGEST, high: float = LARGEST, hint: str = ""
+    value: object, argument: str, *, ndim: tuple[int, ...], low: float = -LARGEST, high: float = LARGEST, hint: str = ""
 ) -> Array:
     """Check for finite numbers in [low, high] with an allowed number of dimensions.
 
     The array is read in blocks and handed back as given.
     """
-    array = as_array(value, owner, argument)
+    array = as_array(value, argument)
     if array.ndim not in ndim or array.size == 0:
-        refuse(owner, argument, f"be a {' or '.join(f'{k}-dimensional' for k in ndim)} array with entries", f"shape {array.shape}")
+        refuse(argument, f"be a {' or '.join(f'{k}-dimensional' for k in ndim)} array with entries", f"shape {array.shape}")
     if array.dtype.kind not in "iuf":
-        refuse(owner, argument, "be numeric", f"dtype {array.dtype}")
+        refuse(argument, "be numeric", f"dtype {array.dtype}")
     size = max(NUMBERS_AT_ONCE // array[0].size, 1)
     for start, stop in blocks(len(array), size):
         block = array[start:stop]
         least, most = float(block.min()), float(block.max())
         if not np.isfinite(least) or not np.isfinite(most):
-            require_finite(array, owner, argument, block=size)
+            require_finite(array, argument, block=size)
         if least < low or most > high:
             index = np.argwhere((block < low) | (block > high))[0]
             where = (start + int(index[0]), *map(int, index[1:]))
             got = f"{float(block[tuple(index)]):g} at index {where[0] if len(where) == 1 else where}"
-            refuse(owner, argument, f"stay within ±{LARGEST:g}" if low == -LARGEST else f"lie in [{low:g}, {high:g}]", got, hint)
+            refuse(argument, f"stay within ±{LARGEST:g}" if low == -LARGEST else f"lie in [{low:g}, {high:g}]", got, hint)
     return array
 
 
-def flags(value: object, owner: str, argument: str, shape: tuple[int, ...], of: str) -> Array:
+def flags(value: object, argument: str, shape: tuple[int, ...], of: str) -> Array:
     """Booleans (r, n) of a known shape.
 
     0/1 integers are refused, since they would index instead of select.
     """
-    array = as_array(value, owner, argument)
+    array = as_array(value, argument)
     if array.dtype != np.bool_:
-        refuse(owner, argument, "be boolean", f"dtype {array.dtype}", f"Pass {argument}.astype(bool).")
+        refuse(argument, "be boolean", f"dtype {array.dtype}", f"Pass {argument}.astype(bool).")
     if array.shape != shape:
-        refuse(owner, argument, f"have one entry per model and record of {of}, shape {shape}", f"shape {array.shape}")
+        refuse(argument, f"have one entry per model and record of {of}, shape {shape}", f"shape {array.shape}")
     return array
 
 
@@ -73,7 +73,7 @@ def side_counts(membership: Array) -> tuple[Array, Array]:
     return inside, len(membership) - inside
 
 
-def require_models_on_side(counts: Array, least: int, owner: str, side: str, hint: str = "", argument: str = "membership") -> None:
+def require_models_on_side(counts: Array, least: int, side: str, hint: str = "", argument: str = "membership") -> None:
     """Refuse records with fewer than `least` models on a side, "IN" or "OUT"."""
     short = counts < least
     if not short.any():
@@ -81,4 +81,4 @@ def require_models_on_side(counts: Array, least: int, owner: str, side: str, hin
     first = int(short.argmax())
     never = int((counts == 0).sum())
     got = f"{int(short.sum())} records with fewer ({never} never {side}), the first at index {first} with {int(counts[first])}"
-    refuse(owner, argument, f"hold every record {side} for at least {least} model{'s' * (least > 1)}", got, hint)
+    refuse(argument, f"hold every record {side} for at least {least} model{'s' * (least > 1)}", got, hint)

@@ -10,7 +10,7 @@ from scipy.special import log_ndtr, ndtr
 
 from noshadow.attacks.inputs import doubles, flags, queries_first, require_models_on_side, side_counts, signal_array
 from noshadow.attacks.moments import Side, require_spread, resolved_variance, side_moments, spreads, without_model
-from noshadow.checks import Array, NumericalError, refuse, require_choice, require_number
+from noshadow.checks import Array, NumericalError, advice, named_in_errors, refuse, require_choice, require_number, said
 
 VARIANTS = ("online", "offline")
 VARIANCES = ("auto", "record", "global")
@@ -19,6 +19,7 @@ TAILS = ("cdf", "logcdf", "pdf")
 HALF_LOG_TWO_PI = 0.5 * np.log(2 * np.pi)
 
 
+@named_in_errors
 def lira_scores(
     target: object,
     reference: object,
@@ -79,39 +80,38 @@ def lira_scores(
         >>> lira_scores([3.0], reference, seen, variance="record")
         array([8.])
     """
-    owner = "lira_scores"
-    require_lira_choices(variant, variance, center, tail, owner)
-    least_spread = require_number(floor, owner, "floor", low=0)
-    signals, member = reference_arrays(reference, membership, owner)
-    values = _target_array(target, signals, owner)
+    require_lira_choices(variant, variance, center, tail)
+    least_spread = require_number(floor, "floor", low=0)
+    signals, member = reference_arrays(reference, membership)
+    values = _target_array(target, signals)
     chosen = resolved_variance(variance, len(member))
     counts = side_counts(member)
     online = variant == "online"
     for side, count in zip(("IN", "OUT"), counts, strict=True):
         if online or side == "OUT":
-            hint = "Pass variant='offline', which needs no IN model." if side == "IN" else ""
-            require_models_on_side(count, 2, owner, side, hint)
+            hint = f"Pass {advice('variant', 'offline')}, which needs no IN model." if side == "IN" else ""
+            require_models_on_side(count, 2, side, hint)
     sides = side_moments(signals, member, sides=(True, False) if online else (False,), median=center == "median")
     names = ("their IN models", "their OUT models") if online else ("their OUT models",)
-    return scores_given_sides(values, sides, names, variance=chosen, tail=tail, floor=least_spread, owner=owner)
+    return scores_given_sides(values, sides, names, variance=chosen, tail=tail, floor=least_spread)
 
 
-def require_lira_choices(variant: str, variance: str, center: str, tail: str, owner: str) -> None:
+def require_lira_choices(variant: str, variance: str, center: str, tail: str) -> None:
     """Each named choice is one of its list."""
-    require_choice(variant, VARIANTS, owner, "variant")
-    require_choice(variance, VARIANCES, owner, "variance")
-    require_choice(center, CENTERS, owner, "center")
-    require_choice(tail, TAILS, owner, "tail")
+    require_choice(variant, VARIANTS, "variant")
+    require_choice(variance, VARIANCES, "variance")
+    require_choice(center, CENTERS, "center")
+    require_choice(tail, TAILS, "tail")
 
 
-def reference_arrays(reference: object, membership: object, owner: str, *, ndim: tuple[int, ...] = (2, 3)) -> tuple[Array, Array]:
+def reference_arrays(reference: object, membership: object, *, ndim: tuple[int, ...] = (2, 3)) -> tuple[Array, Array]:
     """Signals as a view (q, r, n) and membership (r, n), checked."""
-    signals = signal_array(reference, owner, "reference", ndim=ndim)
-    return queries_first(signals, trailing=2), flags(membership, owner, "membership", signals.shape[:2], "reference")
+    signals = signal_array(reference, "reference", ndim=ndim)
+    return queries_first(signals, trailing=2), flags(membership, "membership", signals.shape[:2], "reference")
 
 
 def model_lira_scores(
-    signals: Array, membership: Array, sides: list[Side], model: int, *, variant: str, variance: str, tail: str, floor: float, owner: str
+    signals: Array, membership: Array, sides: list[Side], model: int, *, variant: str, variance: str, tail: str, floor: float
 ) -> Array:
     """LiRA scores (n,) of one reference model attacked with the others.
 
@@ -124,16 +124,14 @@ def model_lira_scores(
     used = (0, 1) if variant == "online" else (1,)
     rest = [without_model(sides[k], signals, membership, model, inside=k == 0) for k in used]
     names = [f"the {'IN' if k == 0 else 'OUT'} models other than model {model}" for k in used]
-    return scores_given_sides(doubles(signals[:, model]), rest, names, variance=variance, tail=tail, floor=floor, owner=owner)
+    return scores_given_sides(doubles(signals[:, model]), rest, names, variance=variance, tail=tail, floor=floor)
 
 
-def scores_given_sides(
-    values: Array, sides: list[Side], names: Sequence[str], *, variance: str, tail: str, floor: float, owner: str
-) -> Array:
+def scores_given_sides(values: Array, sides: list[Side], names: Sequence[str], *, variance: str, tail: str, floor: float) -> Array:
     """Scores (n,) of values (q, n): online from two sides (IN, OUT), offline from one (OUT)."""
     widths = [spreads(side, variance, floor) for side in sides]
     for width, name in zip(widths, names, strict=True):
-        require_spread(width, owner, name)
+        require_spread(width, name)
     with np.errstate(over="ignore", invalid="ignore"):
         standard = [(values - side.center) / width for side, width in zip(sides, widths, strict=True)]
         if len(sides) == 2:
@@ -146,16 +144,18 @@ def scores_given_sides(
     finite = np.isfinite(total)
     if not finite.all():
         raise NumericalError(
-            f"{owner}: {int((~finite).sum())} scores are beyond float64, the first at index {int(finite.argmin())}: "
-            "the statistic lies too many standard deviations away. Pass floor=… or variance='global'."
+            said(
+                f"{int((~finite).sum())} scores are beyond float64, the first at index {int(finite.argmin())}: "
+                f"the statistic lies too many standard deviations away. Pass {advice('floor', ...)} or {advice('variance', 'global')}."
+            )
         )
     return total
 
 
-def _target_array(target: object, signals: Array, owner: str) -> Array:
+def _target_array(target: object, signals: Array) -> Array:
     q, _, n = signals.shape
-    values = signal_array(target, owner, "target", ndim=(1, 2))
+    values = signal_array(target, "target", ndim=(1, 2))
     if queries_first(values, trailing=1).shape != (q, n):
         expected = f"({n},)" if q == 1 else f"({n}, {q})"
-        refuse(owner, "target", f"have the records and queries of reference, shape {expected}", f"shape {values.shape}")
+        refuse("target", f"have the records and queries of reference, shape {expected}", f"shape {values.shape}")
     return doubles(queries_first(values, trailing=1))

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from noshadow.attacks.inputs import flags, require_models_on_side, signal_array
-from noshadow.checks import Array, as_array, refuse, require_number
+from noshadow.checks import Array, as_array, named_in_errors, refuse, require_number
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +25,7 @@ class Memorization:
     level: float
 
 
+@named_in_errors
 def loss_scores(losses: object) -> Array:
     """LOSS score of every record: the negated loss.
 
@@ -45,9 +46,10 @@ def loss_scores(losses: object) -> Array:
         >>> loss_scores([0.5, 2.0])
         array([-0.5, -2. ])
     """
-    return np.subtract(0.0, signal_array(losses, "loss_scores", "losses", ndim=(1, 2)), dtype=np.float64)
+    return np.subtract(0.0, signal_array(losses, "losses", ndim=(1, 2)), dtype=np.float64)
 
 
+@named_in_errors
 def memorization(correct: object, membership: object, *, level: float = 0.95) -> Memorization:
     """Memorisation of every record: Pr[correct | IN] − Pr[correct | OUT] over reference models.
 
@@ -79,20 +81,19 @@ def memorization(correct: object, membership: object, *, level: float = 0.95) ->
         >>> found.estimate, found.interval.round(3)
         (array([1.]), array([[0.07, 1.  ]]))
     """
-    owner = "memorization"
-    coverage = require_number(level, owner, "level", low=0, high=1, low_open=True, high_open=True)
-    right = as_array(correct, owner, "correct")
+    coverage = require_number(level, "level", low=0, high=1, low_open=True, high_open=True)
+    right = as_array(correct, "correct")
     if right.ndim != 2 or right.size == 0:
-        refuse(owner, "correct", "be a 2-dimensional array with entries", f"shape {right.shape}")
-    right = flags(right, owner, "correct", right.shape, "correct")
-    member = flags(membership, owner, "membership", right.shape, "correct")
+        refuse("correct", "be a 2-dimensional array with entries", f"shape {right.shape}")
+    right = flags(right, "correct", right.shape, "correct")
+    member = flags(membership, "membership", right.shape, "correct")
     hits, trials = np.zeros((2, right.shape[1])), np.zeros((2, right.shape[1]))
     for got_it, inside in zip(right, member, strict=True):
         for side, held in enumerate((inside, ~inside)):
             hits[side] += got_it & held
             trials[side] += held
-    require_models_on_side(trials[0], 1, owner, "IN")
-    require_models_on_side(trials[1], 1, owner, "OUT")
+    require_models_on_side(trials[0], 1, "IN")
+    require_models_on_side(trials[1], 1, "OUT")
     share = hits / trials
     low, high = _wilson(share, trials, coverage)
     estimate = share[0] - share[1]

@@ -10,7 +10,7 @@ import numpy as np
 
 from noshadow.attacks.inputs import NUMBERS_AT_ONCE, doubles
 from noshadow.blocks import block_length, blocks
-from noshadow.checks import Array, refuse
+from noshadow.checks import Array, advice, refuse
 
 # Below this share of the whole, what a deletion leaves of a sum of squares has lost digits and is
 # summed again.
@@ -132,14 +132,15 @@ def spreads(side: Side, variance: str, floor: float) -> Array:
     return np.maximum(np.sqrt(squares), floor)
 
 
-def require_spread(spread: Array, owner: str, of: str) -> None:
+def require_spread(spread: Array, of: str) -> None:
     """No standard deviation is 0: a Gaussian without width gives every other value density 0."""
     flat = (spread == 0).any(0)
     if not flat.any():
         return
     pooled = spread.shape[1] == 1
     got = f"a pooled standard deviation of 0 over {of}" if pooled else _flat_records(flat, of)
-    refuse(owner, "reference", "vary between models", got, "Pass floor=…." if pooled else "Pass variance='global' or floor=….")
+    other = "" if pooled else f"{advice('variance', 'global')} or "
+    refuse("reference", "vary between models", got, f"Pass {other}{advice('floor', ...)}.")
 
 
 def _flat_records(flat: Array, of: str) -> str:

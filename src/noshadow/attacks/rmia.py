@@ -10,9 +10,10 @@ from noshadow.attacks.inputs import NUMBERS_AT_ONCE, doubles, flags, require_mod
 from noshadow.attacks.lira import VARIANTS
 from noshadow.attacks.moments import Side, without_model
 from noshadow.blocks import block_length, blocks
-from noshadow.checks import LARGEST, Array, NumericalError, refuse, require_choice, require_number
+from noshadow.checks import LARGEST, Array, NumericalError, advice, named_in_errors, refuse, require_choice, require_number, said
 
 
+@named_in_errors
 def rmia_scores(
     target: object,
     reference: object,
@@ -71,38 +72,35 @@ def rmia_scores(
         >>> rmia_scores([0.75, 0.1], reference, member, [0.2, 0.5, 0.6], population)
         array([0.33333333, 0.        ])
     """
-    owner = "rmia_scores"
-    require_rmia_choices(variant, gamma, a, owner)
+    require_rmia_choices(variant, gamma, a)
     most = 1.0 if variant == "offline" else LARGEST
-    signals, member = probability_arrays(reference, membership, most, owner)
-    values = _probabilities(target, owner, "target", 1, most)
+    signals, member = probability_arrays(reference, membership, most)
+    values = _probabilities(target, "target", 1, most)
     if values.shape != signals.shape[1:]:
-        refuse(owner, "target", f"have the records of reference, shape {signals.shape[1:]}", f"shape {values.shape}")
+        refuse("target", f"have the records of reference, shape {signals.shape[1:]}", f"shape {values.shape}")
     counts = side_counts(member)
     if variant == "online":
-        require_models_on_side(counts[0], 1, owner, "IN", "Pass variant='offline', which needs no IN model.")
-    require_models_on_side(counts[1], 1, owner, "OUT")
+        require_models_on_side(counts[0], 1, "IN", f"Pass {advice('variant', 'offline')}, which needs no IN model.")
+    require_models_on_side(counts[1], 1, "OUT")
     prior = _prior(signals, member, counts, variant, a)
-    population = _population_ratios(population_target, population_reference, population_membership, len(signals), variant, a, owner)
-    return shares_exceeded(likelihood_ratios(doubles(values), prior, owner, "reference"), population, gamma)
+    population = _population_ratios(population_target, population_reference, population_membership, len(signals), variant, a)
+    return shares_exceeded(likelihood_ratios(doubles(values), prior, "reference"), population, gamma)
 
 
-def require_rmia_choices(variant: str, gamma: float, a: float, owner: str) -> None:
+def require_rmia_choices(variant: str, gamma: float, a: float) -> None:
     """The named variant, γ > 0 and a in [0, 1]."""
-    require_choice(variant, VARIANTS, owner, "variant")
-    require_number(gamma, owner, "gamma", low=0, low_open=True, high=LARGEST)
-    require_number(a, owner, "a", low=0, high=1)
+    require_choice(variant, VARIANTS, "variant")
+    require_number(gamma, "gamma", low=0, low_open=True, high=LARGEST)
+    require_number(a, "a", low=0, high=1)
 
 
-def probability_arrays(reference: object, membership: object, most: float, owner: str) -> tuple[Array, Array]:
+def probability_arrays(reference: object, membership: object, most: float) -> tuple[Array, Array]:
     """Probabilities (or densities) (r, n) and membership (r, n), checked."""
-    signals = _probabilities(reference, owner, "reference", 2, most)
-    return signals, flags(membership, owner, "membership", signals.shape, "reference")
+    signals = _probabilities(reference, "reference", 2, most)
+    return signals, flags(membership, "membership", signals.shape, "reference")
 
 
-def model_rmia_scores(
-    signals: Array, membership: Array, sides: list[Side], model: int, *, variant: str, gamma: float, a: float, owner: str
-) -> Array:
+def model_rmia_scores(signals: Array, membership: Array, sides: list[Side], model: int, *, variant: str, gamma: float, a: float) -> Array:
     """RMIA scores (n,) of one reference model attacked with the others.
 
     The model's own non-members are the population.
@@ -118,7 +116,7 @@ def model_rmia_scores(
         prior = 0.5 * (without_model(sides[0], signals, membership, model, inside=True).mean[0] + outside)
     else:
         prior = offline_prior(outside, a)
-    ratios = likelihood_ratios(doubles(signals[0, model]), prior, owner, "reference", f" without model {model}")
+    ratios = likelihood_ratios(doubles(signals[0, model]), prior, "reference", f" without model {model}")
     return shares_exceeded(ratios, ratios[~membership[model]], gamma)
 
 
@@ -128,18 +126,18 @@ def offline_prior(outside: Array, a: float) -> Array:
     return prior
 
 
-def likelihood_ratios(values: Array, prior: Array, owner: str, argument: str, where: str = "") -> Array:
+def likelihood_ratios(values: Array, prior: Array, argument: str, where: str = "") -> Array:
     """p(x|θ)/p(x), (n,); p(x) = 0 is refused."""
     empty = prior <= 0
     if empty.any():
         got = f"{int(empty.sum())} records with p(x) = 0{where}, the first at index {int(empty.argmax())}"
-        refuse(owner, argument, "give every record a probability > 0 under some model", got, "Compute probabilities in float64.")
+        refuse(argument, "give every record a probability > 0 under some model", got, "Compute probabilities in float64.")
     with np.errstate(over="ignore"):
         ratios: Array = values / prior
     finite = np.isfinite(ratios)
     if not finite.all():
         bad = f"{int((~finite).sum())} ratios p(x|θ)/p(x) are beyond float64, the first at index {int(finite.argmin())}"
-        raise NumericalError(f"{owner}: {bad}. Rescale {argument}.")
+        raise NumericalError(said(f"{bad}. Rescale {argument}."))
     return ratios
 
 
@@ -156,27 +154,29 @@ def shares_exceeded(ratios: Array, population: Array, gamma: float) -> Array:
     return shares
 
 
-def _probabilities(value: object, owner: str, argument: str, ndim: int, most: float) -> Array:
-    hint = "Offline RMIA needs probabilities; pass variant='online' for densities." if most == 1 else "Pass probabilities or densities."
-    return signal_array(value, owner, argument, ndim=(ndim,), low=0.0, high=most, hint=hint)
+def _probabilities(value: object, argument: str, ndim: int, most: float) -> Array:
+    hint = "Pass probabilities or densities."
+    if most == 1:
+        hint = f"Offline RMIA needs probabilities; pass {advice('variant', 'online')} for densities."
+    return signal_array(value, argument, ndim=(ndim,), low=0.0, high=most, hint=hint)
 
 
-def _population_ratios(target: object, reference: object, membership: object, models: int, variant: str, a: float, owner: str) -> Array:
+def _population_ratios(target: object, reference: object, membership: object, models: int, variant: str, a: float) -> Array:
     most = 1.0 if variant == "offline" else LARGEST
-    values = _probabilities(target, owner, "population_target", 1, most)
-    signals = _probabilities(reference, owner, "population_reference", 2, most)
+    values = _probabilities(target, "population_target", 1, most)
+    signals = _probabilities(reference, "population_reference", 2, most)
     if signals.shape != (models, len(values)):
         expected = f"have one row per reference model and one column per population record, shape {(models, len(values))}"
-        refuse(owner, "population_reference", expected, f"shape {signals.shape}")
+        refuse("population_reference", expected, f"shape {signals.shape}")
     if membership is None:
         member = np.broadcast_to(np.False_, signals.shape)
     else:
-        member = flags(membership, owner, "population_membership", signals.shape, "population_reference")
+        member = flags(membership, "population_membership", signals.shape, "population_reference")
     counts = side_counts(member)
     if variant == "offline":
-        require_models_on_side(counts[1], 1, owner, "OUT", argument="population_membership")
+        require_models_on_side(counts[1], 1, "OUT", argument="population_membership")
     prior = _prior(signals, member, counts, variant, a)
-    return likelihood_ratios(doubles(values), prior, owner, "population_reference")
+    return likelihood_ratios(doubles(values), prior, "population_reference")
 
 
 def _prior(signals: Array, member: Array, counts: tuple[Array, Array], variant: str, a: float) -> Array:

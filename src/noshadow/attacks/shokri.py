@@ -14,7 +14,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from noshadow.arguments import PROGRESS
 from noshadow.attacks.inputs import flags, require_models_on_side, side_counts
 from noshadow.attacks.shokri_rows import LEAST_PAIRS, JudgedRecords, Rows, checked_records, drawn_rows
-from noshadow.checks import Array, as_array, refuse, require_number, require_whole, users_code, whole_seed
+from noshadow.checks import Array, as_array, named_in_errors, refuse, require_number, require_whole, users_code, whole_seed
 from noshadow.metrics import auc, share_intervals
 from noshadow.progress import tracked
 
@@ -46,6 +46,7 @@ class CrossFitted:
     model_auc: Array
 
 
+@named_in_errors
 def shokri_scores(
     target_outputs: object,
     targets: object,
@@ -109,14 +110,14 @@ def shokri_scores(
         >>> print(f"{auc(found[member[0]], found[~member[0]]):.1f}")
         0.9
     """
-    owner = "shokri_scores"
-    records, outputs = checked_records(target_outputs, targets, task, owner, "target_outputs")
-    member = _membership(membership, records, owner)
-    how = _Settings(owner, _template(classifier, seed, owner), require_whole(max_rows, owner, "max_rows", low=2 * LEAST_PAIRS))
-    rows = drawn_rows(member, np.arange(len(member)), records, how.max_rows, np.random.default_rng(seed), owner)
-    return _probabilities(_fitted_attacks(rows, _numbered(reference_outputs, len(member), owner), records, how), outputs, records, how)
+    records, outputs = checked_records(target_outputs, targets, task, "target_outputs")
+    member = _membership(membership, records)
+    how = _Settings(_template(classifier, seed), require_whole(max_rows, "max_rows", low=2 * LEAST_PAIRS))
+    rows = drawn_rows(member, np.arange(len(member)), records, how.max_rows, np.random.default_rng(seed))
+    return _probabilities(_fitted_attacks(rows, _numbered(reference_outputs, len(member)), records, how), outputs, records, how)
 
 
+@named_in_errors
 def shokri_success(
     reference_outputs: OutputsByModel,
     targets: object,
@@ -172,25 +173,24 @@ def shokri_success(
         >>> print(f"{shokri_success(outputs, labels, member, task='binary').model_auc.mean():.1f}")
         0.9
     """
-    owner = "shokri_success"
-    _require_indexed(reference_outputs, owner)
-    records, _ = checked_records(reference_outputs[0], targets, task, owner, "reference_outputs[0]")
-    member = _membership(membership, records, owner)
+    _require_indexed(reference_outputs)
+    records, _ = checked_records(reference_outputs[0], targets, task, "reference_outputs[0]")
+    member = _membership(membership, records)
     if len(reference_outputs) != len(member):
-        refuse(owner, "reference_outputs", f"hold one array per row of membership ({len(member)})", str(len(reference_outputs)))
-    how = _Settings(owner, _template(classifier, seed, owner), require_whole(max_rows, owner, "max_rows", low=2 * LEAST_PAIRS))
-    require_number(level, owner, "level", low=0, high=1, low_open=True, high_open=True)
-    if require_whole(folds, owner, "folds", low=2) > len(member):
-        refuse(owner, "folds", f"be at most the number of models ({len(member)})", str(folds))
-    counts = _required_sides(member, owner)
+        refuse("reference_outputs", f"hold one array per row of membership ({len(member)})", str(len(reference_outputs)))
+    how = _Settings(_template(classifier, seed), require_whole(max_rows, "max_rows", low=2 * LEAST_PAIRS))
+    require_number(level, "level", low=0, high=1, low_open=True, high_open=True)
+    if require_whole(folds, "folds", low=2) > len(member):
+        refuse("folds", f"be at most the number of models ({len(member)})", str(folds))
+    counts = _required_sides(member)
     rng, right, model_auc = np.random.default_rng(seed), np.zeros((2, len(records.group))), np.empty(len(member))
     groups = np.array_split(rng.permutation(len(member)), folds)
     for group in tracked(groups, "Attacking each group of models (Shokri)", show=progress):
         others = np.setdiff1d(np.arange(len(member)), group)
-        rows = drawn_rows(member[others], others, records, how.max_rows, rng, owner)
+        rows = drawn_rows(member[others], others, records, how.max_rows, rng)
         attacks = _fitted_attacks(rows, ((int(t), reference_outputs[int(t)]) for t in others), records, how)
         for t in group:
-            outputs = records.checked(reference_outputs[int(t)], owner, f"reference_outputs[{t}]")
+            outputs = records.checked(reference_outputs[int(t)], f"reference_outputs[{t}]")
             found, inside = _probabilities(attacks, outputs, records, how), member[t]
             model_auc[t] = auc(found[inside], found[~inside])
             right += np.stack(((found > 0.5) & inside, (found <= 0.5) & ~inside))
@@ -212,60 +212,59 @@ def membership_probabilities(attack: Any, features: Array) -> Array:
 
 @dataclass(frozen=True)
 class _Settings:
-    owner: str
     classifier: Any
     max_rows: int
 
 
-def _membership(value: object, records: JudgedRecords, owner: str) -> Array:
-    array = as_array(value, owner, "membership")
+def _membership(value: object, records: JudgedRecords) -> Array:
+    array = as_array(value, "membership")
     models = len(array) if array.ndim == 2 else 0
-    return flags(array, owner, "membership", (max(models, 1), len(records.group)), "the outputs")
+    return flags(array, "membership", (max(models, 1), len(records.group)), "the outputs")
 
 
-def _template(classifier: Any, seed: int, owner: str) -> Any:
-    whole_seed(seed, owner)
+def _template(classifier: Any, seed: int) -> Any:
+    whole_seed(seed)
     if classifier is None:
         return HistGradientBoostingClassifier(max_iter=30, max_leaf_nodes=8, early_stopping=False, random_state=seed % 2**32)
     if not hasattr(classifier, "fit") or not hasattr(classifier, "predict_proba"):
-        refuse(owner, "classifier", "be a scikit-learn classifier with fit and predict_proba", type(classifier).__name__)
+        refuse("classifier", "be a scikit-learn classifier with fit and predict_proba", type(classifier).__name__)
     return classifier
 
 
-def _require_indexed(reference_outputs: object, owner: str) -> None:
+def _require_indexed(reference_outputs: object) -> None:
     if not hasattr(reference_outputs, "__len__") or not hasattr(reference_outputs, "__getitem__") or len(reference_outputs) == 0:
         rule = "be a sequence with one array per model, which can be asked for more than once"
-        refuse(owner, "reference_outputs", rule, type(reference_outputs).__name__, "A generator can be put into a list.")
+        refuse("reference_outputs", rule, type(reference_outputs).__name__, "A generator can be put into a list.")
 
 
-def _required_sides(member: Array, owner: str) -> tuple[Array, Array]:
+def _required_sides(member: Array) -> tuple[Array, Array]:
     """Count how many models are IN and OUT for each record.
 
     No record and no model may be on one side only, which is checked.
     """
     counts = side_counts(member)
     for side, count in zip(("IN", "OUT"), counts, strict=True):
-        require_models_on_side(count, 1, owner, side, "Train more models.")
+        require_models_on_side(count, 1, side, "Train more models.")
     members = member.sum(axis=1)
     lopsided = (members == 0) | (members == member.shape[1])
     if lopsided.any():
         first = int(lopsided.argmax())
         got = f"model {first} with {int(members[first])} members of {member.shape[1]} records"
-        refuse(owner, "membership", "give every model members and non-members", got, "Leave such models out.")
+        refuse("membership", "give every model members and non-members", got, "Leave such models out.")
     return counts
 
 
-def _numbered(reference_outputs: Iterable[object] | OutputsByModel, models: int, owner: str) -> Iterator[tuple[int, object]]:
+def _numbered(reference_outputs: Iterable[object] | OutputsByModel, models: int) -> Iterator[tuple[int, object]]:
     each: Iterable[object] = (
         reference_outputs if isinstance(reference_outputs, Iterable) else map(reference_outputs.__getitem__, range(models))
     )
     given = -1
     for given, outputs in enumerate(each):
         if given == models:
-            refuse(owner, "reference_outputs", f"hold one array per row of membership ({models})", "more")
+            refuse("reference_outputs", f"hold one array per row of membership ({models})", "more")
         yield given, outputs
     if given + 1 != models:
-        refuse(owner, "reference_outputs", f"hold one array per row of membership ({models})", str(given + 1))
+        refuse("reference_outputs", f"hold one array per row of membership ({models})", str(given + 1))
 
 
 def _fitted_attacks(rows: Rows, outputs: Iterable[tuple[int, object]], records: JudgedRecords, how: _Settings) -> dict[int, Any]:
@@ -274,10 +273,10 @@ def _fitted_attacks(rows: Rows, outputs: Iterable[tuple[int, object]], records: 
     by_model = np.argsort(rows.model, kind="stable")
     ascending = rows.model[by_model]
     for t, given in outputs:
-        array = records.checked(given, how.owner, f"reference_outputs[{t}]")
+        array = records.checked(given, f"reference_outputs[{t}]")
         chosen = by_model[slice(*np.searchsorted(ascending, (t, t + 1)))]
         features[chosen] = records.features(array, rows.record[chosen])
-    with users_code(how.owner, "classifier must learn membership from rows of outputs"):
+    with users_code("classifier must learn membership from rows of outputs"):
         return {g: fitted_attack(features[part], rows.is_member[part], how.classifier) for g, part in rows.slices.items()}
 
 
@@ -285,6 +284,6 @@ def _probabilities(attacks: dict[int, Any], outputs: Array, records: JudgedRecor
     found = np.empty(len(outputs))
     for group, attack in attacks.items():
         inside = np.flatnonzero(records.group == group)
-        with users_code(how.owner, "classifier must predict probabilities for rows of outputs"):
+        with users_code("classifier must predict probabilities for rows of outputs"):
             found[inside] = membership_probabilities(attack, records.features(outputs, inside))
     return found

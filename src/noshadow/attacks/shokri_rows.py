@@ -33,11 +33,11 @@ class JudgedRecords:
         """Number of features of a row."""
         return {"classification": self.shape[1], "binary": 2, "regression": 3 * self.shape[1]}[self.task]
 
-    def checked(self, outputs: object, owner: str, argument: str) -> Array:
+    def checked(self, outputs: object, argument: str) -> Array:
         """One model's outputs, of the shape that all have."""
-        array = output_columns(outputs, owner, argument)
+        array = output_columns(outputs, argument)
         if array.shape != self.shape:
-            refuse(owner, argument, f"have the shape of the other models' outputs {self.shape}", f"shape {array.shape}")
+            refuse(argument, f"have the shape of the other models' outputs {self.shape}", f"shape {array.shape}")
         return array
 
     def features(self, outputs: Array, rows: Array) -> Array:
@@ -64,27 +64,27 @@ class Rows:
     slices: dict[int, slice]
 
 
-def checked_records(outputs: object, targets: object, task: str, owner: str, argument: str) -> tuple[JudgedRecords, Array]:
+def checked_records(outputs: object, targets: object, task: str, argument: str) -> tuple[JudgedRecords, Array]:
     """The records behind a model's outputs, and those outputs as (n, m)."""
-    require_choice(task, TASKS, owner, "task")
-    array = output_columns(outputs, owner, argument)
-    require_output_columns(array, task, owner)
-    given = numeric_array(targets, owner, "targets", ndim=(1, 2))
-    require_same_length(owner, **{argument: array, "targets": given})
-    checked = task_targets(array, given, task, owner)
+    require_choice(task, TASKS, "task")
+    array = output_columns(outputs, argument)
+    require_output_columns(array, task)
+    given = numeric_array(targets, "targets", ndim=(1, 2))
+    require_same_length(**{argument: array, "targets": given})
+    checked = task_targets(array, given, task)
     group = np.zeros(len(array), dtype=np.int64)
     if task != "regression":
         group = (checked > 0.5).astype(np.int64) if task == "binary" else hard_labels(checked)
     return JudgedRecords(task, checked, group, array.shape), array
 
 
-def output_columns(outputs: object, owner: str, argument: str) -> Array:
+def output_columns(outputs: object, argument: str) -> Array:
     """Finite outputs (n, m); one column may come without its axis."""
-    array = signal_array(outputs, owner, argument, ndim=(1, 2))
+    array = signal_array(outputs, argument, ndim=(1, 2))
     return array[:, None] if array.ndim == 1 else array
 
 
-def drawn_rows(member: Array, models: Array, records: JudgedRecords, max_rows: int, rng: np.random.Generator, owner: str) -> Rows:
+def drawn_rows(member: Array, models: Array, records: JudgedRecords, max_rows: int, rng: np.random.Generator) -> Rows:
     """Draw at most `max_rows` rows per group, in pairs of the same record.
 
     `models` are the numbers of the rows of `member`.
@@ -96,7 +96,7 @@ def drawn_rows(member: Array, models: Array, records: JudgedRecords, max_rows: i
         model, record = _drawn_pairs(member[:, inside], max_rows // 2, rng)
         if len(record) < LEAST_PAIRS:
             rule = f"hold {records.named(group)} at least {LEAST_PAIRS} times in pairs: trained on by one model and not by another"
-            refuse(owner, "membership", rule, str(len(record)), "Train more models, or merge the class with another.")
+            refuse("membership", rule, str(len(record)), "Train more models, or merge the class with another.")
         found.append((models[model].ravel(), np.tile(inside[record], 2), np.repeat((True, False), len(record))))
         slices[group] = slice(start, start + 2 * len(record))
         start += 2 * len(record)

@@ -16,11 +16,10 @@ from noshadow.attacks.lira import model_lira_scores, reference_arrays, require_l
 from noshadow.attacks.moments import Side, require_spread, resolved_variance, side_moments, spreads
 from noshadow.attacks.rmia import model_rmia_scores, probability_arrays, require_rmia_choices
 from noshadow.attacks.thresholds import best_thresholds, score_sample
-from noshadow.checks import LARGEST, Array, refuse, require_choice, require_number
+from noshadow.checks import LARGEST, Array, advice, named_in_errors, refuse, require_choice, require_number
 from noshadow.metrics import error_budget, loss_auc, share_intervals, tpr_at_fpr
 from noshadow.progress import tracked
 
-OWNER = "attack_success"
 ATTACKS = ("lira", "rmia", "loss")
 DIRECTIONS = ("larger", "either")
 Scorer = Callable[[int], Array]
@@ -72,13 +71,13 @@ class _Settings:
     level: float
 
     def __post_init__(self) -> None:
-        require_choice(self.attack, ATTACKS, OWNER, "attack")
-        require_lira_choices(self.variant, self.variance, self.center, self.tail, OWNER)
-        require_rmia_choices(self.variant, self.gamma, self.a, OWNER)
-        require_choice(self.direction, DIRECTIONS, OWNER, "direction")
-        require_number(self.floor, OWNER, "floor", low=0)
-        require_number(self.fpr, OWNER, "fpr", low=0, high=1, low_open=True, high_open=True)
-        require_number(self.level, OWNER, "level", low=0, high=1, low_open=True, high_open=True)
+        require_choice(self.attack, ATTACKS, "attack")
+        require_lira_choices(self.variant, self.variance, self.center, self.tail)
+        require_rmia_choices(self.variant, self.gamma, self.a)
+        require_choice(self.direction, DIRECTIONS, "direction")
+        require_number(self.floor, "floor", low=0)
+        require_number(self.fpr, "fpr", low=0, high=1, low_open=True, high_open=True)
+        require_number(self.level, "level", low=0, high=1, low_open=True, high_open=True)
 
     @property
     def has_own_threshold(self) -> bool:
@@ -86,7 +85,8 @@ class _Settings:
         return self.attack == "lira" and self.variant == "online"
 
 
-@renamed("attack_success", levels="fprs")
+@named_in_errors
+@renamed(levels="fprs")
 def attack_success(
     reference: object,
     membership: object,
@@ -172,7 +172,7 @@ def attack_success(
         0.84, 2.0
     """
     if not isinstance(fprs, Sequence):
-        refuse(OWNER, "fprs", "be a sequence of false-positive rates", repr(fprs), "Pass fprs=(1e-3,) for one.")
+        refuse("fprs", "be a sequence of false-positive rates", repr(fprs), "Pass fprs=(1e-3,) for one.")
     how = _Settings(attack, variant, variance, center, tail, floor, gamma, a, fpr, direction, tuple(fprs), level)
     signals, member = _arrays(reference, membership, how)
     chosen = resolved_variance(variance, len(member))
@@ -200,9 +200,9 @@ def attack_success(
 def _arrays(reference: object, membership: object, how: _Settings) -> tuple[Array, Array]:
     """Signals (q, r, n) and membership (r, n)."""
     if how.attack == "rmia":
-        signals, member = probability_arrays(reference, membership, 1.0 if how.variant == "offline" else LARGEST, OWNER)
+        signals, member = probability_arrays(reference, membership, 1.0 if how.variant == "offline" else LARGEST)
         return signals[None], member
-    return reference_arrays(reference, membership, OWNER, ndim=(2, 3) if how.attack == "lira" else (2,))
+    return reference_arrays(reference, membership, ndim=(2, 3) if how.attack == "lira" else (2,))
 
 
 def _require_enough(member: Array, counts: tuple[Array, Array], least: int, fprs: tuple[float, ...]) -> None:
@@ -212,31 +212,29 @@ def _require_enough(member: Array, counts: tuple[Array, Array], least: int, fprs
     must resolve the false-positive rates.
     """
     for side, count in zip(("IN", "OUT"), counts, strict=True):
-        hint = "Pass variance='global', which needs 2, or train more models." if least == 3 else "Train more models."
-        require_models_on_side(count, least, OWNER, side, hint)
+        hint = f"Pass {advice('variance', 'global')}, which needs 2, or train more models." if least == 3 else "Train more models."
+        require_models_on_side(count, least, side, hint)
     members = np.array([int(row.sum()) for row in member])
     lopsided = (members == 0) | (members == member.shape[1])
     if lopsided.any():
         first = int(lopsided.argmax())
         got = f"{int(lopsided.sum())} models without, the first model {first} with {members[first]} members of {member.shape[1]} records"
-        refuse(OWNER, "membership", "give every model members and non-members", got, "Leave those models out.")
+        refuse("membership", "give every model members and non-members", got, "Leave those models out.")
     nonmembers = int(member.shape[1] - members.max())
     for rate in fprs:
-        if error_budget(require_number(rate, OWNER, "fprs", low=0, high=1, low_open=True), nonmembers) == 0:
+        if error_budget(require_number(rate, "fprs", low=0, high=1, low_open=True), nonmembers) == 0:
             rule = f"be at least {1 / nonmembers}, the smallest rate that {nonmembers} non-members resolve"
-            refuse(OWNER, "fprs", rule, f"{rate:g}", "Raise it or give more records.")
+            refuse("fprs", rule, f"{rate:g}", "Raise it or give more records.")
 
 
 def _scorer(signals: Array, member: Array, sides: list[Side], variance: str, how: _Settings) -> Scorer:
     """Scores (n,) of one model attacked with the others."""
 
     def lira(model: int) -> Array:
-        return model_lira_scores(
-            signals, member, sides, model, variant=how.variant, variance=variance, tail=how.tail, floor=how.floor, owner=OWNER
-        )
+        return model_lira_scores(signals, member, sides, model, variant=how.variant, variance=variance, tail=how.tail, floor=how.floor)
 
     def rmia(model: int) -> Array:
-        return model_rmia_scores(signals, member, sides, model, variant=how.variant, gamma=how.gamma, a=how.a, owner=OWNER)
+        return model_rmia_scores(signals, member, sides, model, variant=how.variant, gamma=how.gamma, a=how.a)
 
     def loss(model: int) -> Array:
         return 0.0 - doubles(signals[0, model])
@@ -282,7 +280,7 @@ def _gaussian_separation(sides: list[Side], variance: str, how: _Settings) -> tu
     widths = [spreads(side, variance, how.floor) for side in sides]
     if how.attack == "lira":
         for width, name in zip(widths, ("their IN models", "their OUT models"), strict=True):
-            require_spread(width, OWNER, name)
+            require_spread(width, name)
     gap = sides[0].center - sides[1].center
     if how.attack == "loss":
         gap = -gap

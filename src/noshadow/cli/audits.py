@@ -17,7 +17,7 @@ from noshadow.cli.trained_options import (
     require_nothing_trained,
     training_arguments,
 )
-from noshadow.errors import InputError
+from noshadow.errors import InputError, named_command, said
 from noshadow.visible import visible
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 @app.command(epilog="Example: noshadow demo --out demo-audit")
+@named_command("demo")
 def demo(out: Out = Path("demo-audit"), force: Force = False, seed: Seed = 0, quiet: Quiet = False, as_json: Json = False) -> None:
     """Train a small network on half of scikit-learn's digits, audit it and write the report.
 
@@ -33,10 +34,11 @@ def demo(out: Out = Path("demo-audit"), force: Force = False, seed: Seed = 0, qu
     from noshadow.cli.finishing import finished
     from noshadow.demo import demo_audit
 
-    finished(lambda: demo_audit(seed=seed, progress=not quiet), out, "demo", force=force, quiet=quiet, as_json=as_json)
+    finished(lambda: demo_audit(seed=seed, progress=not quiet), out, force=force, quiet=quiet, as_json=as_json)
 
 
 @app.command(epilog="Example: noshadow audit signals.npz --out my-audit  ·  noshadow audit package.module:function --out my-audit")
+@named_command("audit")
 def audit(
     what: Annotated[str, typer.Argument(help="signals.npz, signals.safetensors, or package.module:function returning noshadow.Target.")],
     out: Out,
@@ -133,7 +135,7 @@ def audit(
         "damping": "auto" if damping is None else damping,
         "weight_decay": weight_decay,
         "output_scale": output_scale.value,
-        "score_options": named_values(score_option or [], "audit", "--score-option"),
+        "score_options": named_values(score_option or [], "--score-option"),
         "checkpoint": checkpoint or None,
         "out_of_fold": out_of_fold,
         "progress": not quiet,
@@ -151,10 +153,10 @@ def audit(
     def run() -> "Audit":
         if ":" in what and Path(what).suffix not in SUFFIXES:
             if not intercept:
-                raise InputError(f"audit: --no-intercept must come with a file of signals; got '{what}'. The model's own head is read.")
+                raise InputError(said(f"--no-intercept must come with a file of signals; got '{what}'. The model's own head is read."))
             if family != "auto":
-                raise InputError(f"audit: --family must come with a file of signals; got '{what}'. The model itself shows it.")
-            target = target_of(what, "audit")
+                raise InputError(said(f"--family must come with a file of signals; got '{what}'. The model itself shows it."))
+            target = target_of(what)
             # Beside the audit, whose own folder is written whole when everything is known.
             trainings["work"] = out.with_name(f"{out.name}-work") if (work, target.work) == (None, None) else work
             return audit_target(
@@ -163,27 +165,28 @@ def audit(
                 layer=layer,
                 output=output,
                 loss_traces=loss_traces,
-                base=None if base is None else base_of(base, "audit"),
+                base=None if base is None else base_of(base),
                 **trainings,
                 **options,
             )
         require_nothing_trained(trainings, what)
         if layer != "auto":
-            raise InputError(f"audit: --layer must come with a module:function; got '{what}'. A file holds one layer's signals.")
+            raise InputError(said(f"--layer must come with a module:function; got '{what}'. A file holds one layer's signals."))
         if output != "auto":
-            raise InputError(f"audit: --output must come with a module:function; got '{what}'. A file holds one output's signals.")
+            raise InputError(said(f"--output must come with a module:function; got '{what}'. A file holds one output's signals."))
         if layers != "last":
-            raise InputError(f"audit: --layers must be 'last' for a file of signals; got '{layers}'. Pass a module:function.")
+            raise InputError(said(f"--layers must be 'last' for a file of signals; got '{layers}'. Pass a module:function."))
         train, test, held = load_splits(what)
         if held is not None and loss_traces is not None:
-            raise InputError(f"audit: --loss-traces must come with a file that holds none; got '{what}' with its own. Leave one out.")
+            raise InputError(said(f"--loss-traces must come with a file that holds none; got '{what}' with its own. Leave one out."))
         how: dict[str, Any] = {"loss_traces": loss_traces if held is None else held, "fit_intercept": intercept, "family": family}
         return audit_signals(train, test, base=base, **how, **options)
 
-    finished(run, out, "audit", force=force, quiet=quiet, as_json=as_json)
+    finished(run, out, force=force, quiet=quiet, as_json=as_json)
 
 
 @app.command(epilog="Example: noshadow report my-audit  ·  noshadow report my-audit --show-records images.npy --out for-review.html")
+@named_command("report")
 def report(
     folder: Annotated[Path, typer.Argument(help="An audit folder, or one that `noshadow lood` wrote.")],
     show_records: Annotated[
@@ -214,7 +217,7 @@ def report(
 
     if (folder / LOOD.manifest).is_file():
         if show_records is not None:
-            raise InputError(f"report: --show-records must come with an audit folder; got '{folder}', which noshadow lood wrote.")
+            raise InputError(said(f"--show-records must come with an audit folder; got '{folder}', which noshadow lood wrote."))
         path = write_lood_report(load_lood(folder), out or folder / LOOD.page)
     else:
         audited = load(folder)
@@ -231,6 +234,7 @@ def report(
 
 
 @app.command(epilog="Example: noshadow gate my-audit --max-tnr 0.05 --max-auc 0.6")
+@named_command("gate")
 def gate(
     folder: Annotated[Path, typer.Argument(help="An audit folder.")],
     max_predicted_tpr: Annotated[
@@ -254,10 +258,10 @@ def gate(
     limits = {"predicted_tpr": max_predicted_tpr, "tnr": max_tnr, "auc": max_auc}
     asked = {name: limit for name, limit in limits.items() if limit is not None}
     if not asked:
-        raise InputError("gate: at least one limit must be given; got none. Pass --max-tnr, --max-auc or --max-predicted-tpr.")
+        raise InputError(said("at least one limit must be given; got none. Pass --max-tnr, --max-auc or --max-predicted-tpr."))
     outside = {name: limit for name, limit in asked.items() if not 0 <= limit <= 1}
     if outside:
-        raise InputError(f"gate: limits must be fractions between 0 and 1; got {outside}.")
+        raise InputError(said(f"limits must be fractions between 0 and 1; got {outside}."))
     audited = load(folder)
     rows = [checked(audited, name, limit) for name, limit in asked.items()]
     if as_json:

@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 
 from noshadow.cli.options import Json, Quiet, app
-from noshadow.errors import InputError
+from noshadow.errors import InputError, named_command, said
 
 
 @app.command("compare", epilog="Example: noshadow compare before after --out change.html")
+@named_command("compare")
 def show_comparison(
     before: Annotated[Path, typer.Argument(help="The first audit folder.")],
     after: Annotated[Path, typer.Argument(help="The second audit folder.")],
@@ -32,7 +33,7 @@ def show_comparison(
     from noshadow.results import load
 
     if out is not None and out.suffix not in (".html", ".htm"):
-        raise InputError(f"compare: --out must end in .html; got '{out}'. For machines there is --json.")
+        raise InputError(said(f"--out must end in .html; got '{out}'. For machines there is --json."))
     found = compare(load(before), load(after), fpr="auto" if fpr is None else fpr, seed=seed)
     if out is not None:
         write_comparison(found, out)

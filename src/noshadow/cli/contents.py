@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from noshadow._audit import Target
-from noshadow.checks import Array, InputError, as_array, is_tensor, refuse
+from noshadow.checks import Array, InputError, as_array, is_tensor, refuse, said
 from noshadow.cli.targets import returned_by
 from noshadow.joins import Held, held_by, join, require_agreement
 from noshadow.results import Audit
@@ -19,7 +19,6 @@ from noshadow.storage.numpy_files import mapped_npy
 from noshadow.storage.parquet_files import parquet_table
 from noshadow.storage.reasons import one_kind_of_error, reason_of
 
-OWNER = "report"
 ARGUMENT = "--show-records"
 SUFFIXES = (".npy", ".npz", ".txt", ".csv", ".parquet")
 _IDS = "ids"
@@ -41,26 +40,26 @@ def contents_of(what: str, audited: Audit) -> tuple[Any, Any]:
     if ":" in what and path.suffix not in SUFFIXES:
         return _returned(what, audited)
     if path.suffix not in SUFFIXES:
-        refuse(OWNER, ARGUMENT, f"end in {', '.join(SUFFIXES)} or name a package.module:function", f"'{what}'")
+        refuse(ARGUMENT, f"end in {', '.join(SUFFIXES)} or name a package.module:function", f"'{what}'")
     if not path.is_file():
-        refuse(OWNER, ARGUMENT, "be a file that exists", f"'{what}'")
+        refuse(ARGUMENT, "be a file that exists", f"'{what}'")
     if path.suffix == ".npz":
         return _archive(path)
     try:
         return _read(path), None
     except (ValueError, OSError) as error:
-        raise InputError(f"{OWNER}: {ARGUMENT} must be a readable {path.suffix} file; got '{what}' ({reason_of(error)}).") from error
+        raise InputError(said(f"{ARGUMENT} must be a readable {path.suffix} file; got '{what}' ({reason_of(error)}).")) from error
 
 
 def _returned(what: str, audited: Audit) -> tuple[Any, Any]:
-    made = returned_by(what, OWNER, "return record contents")
+    made = returned_by(what, "return record contents")
     if made is None or isinstance(made, bool):
-        refuse(OWNER, f"the function of {ARGUMENT}", "return record contents", repr(made), "Is a return missing?")
+        refuse(f"the function of {ARGUMENT}", "return record contents", repr(made), "Is a return missing?")
     if not isinstance(made, Target):
         return made, None
     if not isinstance(made.train, (tuple, list)) or len(made.train) != 2:
         got = f"one with {type(made.train).__name__}"
-        refuse(OWNER, f"the Target of {ARGUMENT}", "hold its training data as (X, y)", got, "Return the contents themselves.")
+        refuse(f"the Target of {ARGUMENT}", "hold its training data as (X, y)", got, "Return the contents themselves.")
     _require_same_targets(made.train[1], made.ids, audited)
     return made.train[0], made.ids
 
@@ -71,25 +70,25 @@ def _require_same_targets(y: Any, ids: Any, audited: Audit) -> None:
     Rows of contents are paired by position when they have no ids, and the targets beside them tell
     whether that is right.
     """
-    targets = None if y is None else as_array(y, OWNER, "y of the Target") if is_tensor(y) else np.asarray(y)
+    targets = None if y is None else as_array(y, "y of the Target") if is_tensor(y) else np.asarray(y)
     if targets is None or targets.ndim not in (1, 2) or len(targets) != len(audited.records):
         return
     if targets.dtype.kind not in "biuf":
         # as scikit-learn numbers classes
         targets = np.unique(targets.astype(str), return_inverse=True)[1].reshape(targets.shape)
     theirs = held_by(audited.records)
-    found = join(Held(theirs.ids if ids is None else np.asarray(ids), targets), theirs, OWNER)
+    found = join(Held(theirs.ids if ids is None else np.asarray(ids), targets), theirs)
     if found.relabelled is not None:
         hint = "Are the rows in another order? Return the data that were audited."
-        require_agreement(found, OWNER, f"the Target of {ARGUMENT}", "the audit", hint)
+        require_agreement(found, f"the Target of {ARGUMENT}", "the audit", hint)
 
 
 def _archive(path: Path) -> tuple[Array, Array | None]:
-    arrays = read_arrays(path, OWNER)
+    arrays = read_arrays(path)
     others = [name for name in arrays if name != _IDS]
     if len(others) != 1:
         got = f"'{path}' with {', '.join(sorted(arrays)) or 'nothing'}"
-        refuse(OWNER, ARGUMENT, "hold one array of contents and, if you like, ids", got, "Save it with np.savez(path, images=…, ids=…).")
+        refuse(ARGUMENT, "hold one array of contents and, if you like, ids", got, "Save it with np.savez(path, images=…, ids=…).")
     return arrays[others[0]], arrays.get(_IDS)
 
 

@@ -12,12 +12,9 @@ from noshadow.report import write_report
 from noshadow.results import Audit, require_writable_folder
 
 
-def finished(run: Callable[[], Audit], out: Path, owner: str, *, force: bool, quiet: bool, as_json: bool) -> None:
-    """Refuse a bad folder before any work, then audit, save, write the report and say the answer.
-
-    `owner` is the command.
-    """
-    require_writable_folder(out, overwrite=force, owner=owner)
+def finished(run: Callable[[], Audit], out: Path, *, force: bool, quiet: bool, as_json: bool) -> None:
+    """Refuse a bad folder before any work; then audit, save, write the report, say the answer."""
+    require_writable_folder(out, overwrite=force)
     started = time.perf_counter()
     audited = run()
     folder = audited.save(out, overwrite=force)

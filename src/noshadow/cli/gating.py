@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from noshadow.checks import InputError
+from noshadow.checks import InputError, said
 from noshadow.results import Audit
 
 
@@ -15,7 +15,7 @@ def checked(audited: Audit, name: str, limit: float) -> dict[str, Any]:
     if value is None:
         reason = audited.not_applicable.get("model_risk") or (audited.model_risk.reason if audited.model_risk else "")
         raise InputError(
-            f"gate: the audit must hold {name} for --max-{name.replace('_', '-')}; got none ({reason.rstrip('.')}). Drop that limit."
+            said(f"the audit must hold {name} for --max-{name.replace('_', '-')}; got none ({reason.rstrip('.')}). Drop that limit.")
         )
     low, high = getattr(audited.model_risk, f"{name}_interval") or (None, None)
     found = {"figure": name, "value": value, "interval": [low, high], "limit": limit, "passed": value <= limit}

@@ -10,7 +10,7 @@ import typer
 
 from noshadow.arguments import MAX_MEMORY
 from noshadow.cli.options import Json, Quiet, app
-from noshadow.errors import InputError
+from noshadow.errors import InputError, named_command, said
 
 SWEEP_ACTIVATIONS = "relu,gelu,tanh,elu,erf"
 SWEEP_DEPTHS = "1-10"
@@ -44,6 +44,7 @@ class Normalize(str, Enum):
 
 
 @app.command(epilog="Example: noshadow lood data.npz --out leak --depth 3 --activation gelu --sweep")
+@named_command("lood")
 def lood(
     data: Annotated[Path, typer.Argument(help="data.npz with x (n, …), y (integer labels or numbers) and, if you like, ids.")],
     out: Annotated[Path, typer.Option("--out", help="Folder to write: lood.json, records.parquet, lood.html.")],
@@ -101,9 +102,9 @@ def lood(
     from noshadow.report import write_lood_report
     from noshadow.results import LOOD, require_writable_folder
 
-    require_writable_folder(out, overwrite=force, owner="lood", kind=LOOD)
+    require_writable_folder(out, overwrite=force, kind=LOOD)
     if not sweep and (sweep_activations is not None or sweep_depths is not None):
-        raise InputError("lood: --sweep-activations and --sweep-depths must come with --sweep; got them alone.")
+        raise InputError(said("--sweep-activations and --sweep-depths must come with --sweep; got them alone."))
     started = time.perf_counter()
     audited = None if audit is None else writable_audit(audit, out)
     x, y, ids = data_arrays(data)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from noshadow._lood import with_lood
-from noshadow.checks import InputError
+from noshadow.checks import InputError, said
 from noshadow.cli.printing import harmless, sentence
 from noshadow.report import architecture, write_report
 from noshadow.results import Audit, LoodAudit, load, require_writable_folder
@@ -20,8 +20,8 @@ def writable_audit(folder: Path, out: Path) -> Audit:
     """The audit of a folder that may be replaced, so that a long run does not end in a refusal."""
     audited = load(folder)
     if folder.resolve() in out.resolve().parents:
-        raise InputError(f"lood: --out must lie outside of the audit folder, which is replaced whole; got '{out}' inside '{folder}'.")
-    require_writable_folder(folder, overwrite=True, owner="lood")
+        raise InputError(said(f"--out must lie outside of the audit folder, which is replaced whole; got '{out}' inside '{folder}'."))
+    require_writable_folder(folder, overwrite=True)
     return audited
 
 
@@ -35,7 +35,7 @@ def image_sizes(text: str) -> tuple[int, int, int]:
     """Channels, height and width from text such as 3,32,32."""
     sizes = text.replace("x", ",").split(",")
     if len(sizes) != 3 or not all(size.strip().isdecimal() for size in sizes):
-        raise InputError(f"lood: --image-shape must be channels,height,width, such as 3,32,32; got '{text}'.")
+        raise InputError(said(f"--image-shape must be channels,height,width, such as 3,32,32; got '{text}'."))
     channels, height, width = map(int, sizes)
     return channels, height, width
 
@@ -45,7 +45,7 @@ def listed_depths(text: str) -> list[int]:
     first, dash, last = text.partition("-")
     parts = (first, last) if dash else text.split(",")
     if not all(part.strip().isdecimal() for part in parts) or (dash and int(first) > int(last)):
-        raise InputError(f"lood: --sweep-depths must be a range such as 1-10 or a list such as 2,4,8; got '{text}'.")
+        raise InputError(said(f"--sweep-depths must be a range such as 1-10 or a list such as 2,4,8; got '{text}'."))
     return list(range(int(first), int(last) + 1)) if dash else [int(part) for part in parts]
 
 

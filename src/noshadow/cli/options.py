@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from noshadow import __version__
-from noshadow.errors import InputError
+from noshadow.errors import InputError, said
 
 TRACEBACK = "--traceback"
 
@@ -64,13 +64,13 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on 
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of training (demo) and bootstrap intervals.")]
 
 
-def named_values(given: list[str], owner: str, option: str) -> dict[str, int | float | str]:
+def named_values(given: list[str], option: str) -> dict[str, int | float | str]:
     """Values by name from texts such as max_memory=3e10; a value that is a number becomes one."""
     found: dict[str, int | float | str] = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier() or not value or name in found:
-            raise InputError(f"{owner}: {option} must be NAME=VALUE, each name once; got '{text}'.")
+            raise InputError(said(f"{option} must be NAME=VALUE, each name once; got '{text}'."))
         found[name] = _number(value)
     return found
 

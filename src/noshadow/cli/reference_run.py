@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from noshadow._audit import Target, reference_columns
-from noshadow.checks import Array, InputError
+from noshadow.checks import Array, InputError, said
 from noshadow.cli.printing import harmless, sentence
 from noshadow.reference import References, status
 from noshadow.results import GroundTruth
@@ -65,7 +65,7 @@ def write_table(table: pd.DataFrame, out: Path | None) -> None:
     try:
         write_private(out, [content])
     except OSError as error:
-        raise InputError(f"reference score: --out must be writable; got '{out}' ({error}). Choose another place.") from error
+        raise InputError(said(f"--out must be writable; got '{out}' ({error}). Choose another place.")) from error
 
 
 def print_truth(truth: GroundTruth, references: References, audit: Path | None) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from noshadow.cli.options import Json, Quiet, app
-from noshadow.errors import InputError
+from noshadow.errors import InputError, named_command, said
 from noshadow.visible import visible
 
 commands = typer.Typer(
@@ -79,6 +79,7 @@ class Center(str, Enum):
 
 
 @commands.command(epilog="Example: noshadow reference train package.module:function --out references --models 64")
+@named_command("reference train")
 def train(
     what: Annotated[str, typer.Argument(help="package.module:function returning noshadow.Target(model, train, test, train_fn=…).")],
     out: Annotated[Path, typer.Option("--out", help="Folder of the set; an unfinished one is resumed.")],
@@ -111,11 +112,13 @@ def train(
     from noshadow.cli.targets import target_of
     from noshadow.reference import mirrored, train_references
 
-    target = target_of(what, "reference train")
+    target = target_of(what)
     if target.train_fn is None:
         raise InputError(
-            f"reference train: '{what}' must return a Target with train_fn; got none. "
-            "Give Target(…, train_fn=f) where f(indices, seed) trains a model on those rows."
+            said(
+                f"'{what}' must return a Target with train_fn; got none. "
+                "Give Target(…, train_fn=f) where f(indices, seed) trains a model on those rows."
+            )
         )
     trained = train_references(
         out,
@@ -152,6 +155,7 @@ def train(
 
 
 @commands.command("status", epilog="Example: noshadow reference status references")
+@named_command("reference status")
 def show_status(folder: Folder, as_json: Json = False) -> None:
     """Say how many models are done, which failed and why, and how long the rest will take."""
     from noshadow.cli.reference_run import print_status
@@ -160,6 +164,7 @@ def show_status(folder: Folder, as_json: Json = False) -> None:
 
 
 @commands.command(epilog="Example: noshadow reference score references --audit my-audit")
+@named_command("reference score")
 def score(
     folder: Folder,
     audit: Annotated[
@@ -190,7 +195,7 @@ def score(
     from noshadow.results import load
 
     if out is not None and out.suffix not in (".parquet", ".csv"):
-        raise InputError(f"reference score: --out must end in .parquet or .csv; got '{out}'.")
+        raise InputError(said(f"--out must end in .parquet or .csv; got '{out}'."))
     options = AttackOptions(variant.value, variance.value, center.value, floor=floor, gamma=gamma, shokri=shokri, seed=seed)
     references, audited = load_references(folder), None if audit is None else load(audit)
     chosen: dict[str, Any] = {"fpr": fpr or None, "options": options, "progress": not quiet}

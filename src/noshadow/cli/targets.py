@@ -7,32 +7,32 @@ import traceback
 from pathlib import Path
 
 from noshadow._audit import Target
-from noshadow.checks import InputError
+from noshadow.checks import InputError, open_to_names, said
 from noshadow.storage.weight_files import SUFFIXES
 
 
-def target_of(what: str, owner: str) -> Target:
+def target_of(what: str) -> Target:
     """Return what `package.module:function` returns, a Target.
 
     Anything else is refused in one sentence.
     """
-    made = returned_by(what, owner, "return a noshadow.Target")
+    made = returned_by(what, "return a noshadow.Target")
     if not isinstance(made, Target):
-        raise InputError(f"{owner}: '{what}' must return a noshadow.Target; got {type(made).__name__}. Return Target(model, train, test).")
+        raise InputError(said(f"'{what}' must return a noshadow.Target; got {type(made).__name__}. Return Target(model, train, test)."))
     return made
 
 
-def base_of(what: str, owner: str) -> object:
+def base_of(what: str) -> object:
     """The base model that `package.module:function` returns; the path of its weights stays one."""
     if ":" not in what or Path(what).suffix in SUFFIXES:
         return Path(what)
-    made = returned_by(what, owner, "return the base model")
+    made = returned_by(what, "return the base model")
     if made is None:
-        raise InputError(f"{owner}: --base must name a function that returns a model; got '{what}' returning None. Is a return missing?")
+        raise InputError(said(f"--base must name a function that returns a model; got '{what}' returning None. Is a return missing?"))
     return made
 
 
-def returned_by(what: str, owner: str, promise: str) -> object:
+def returned_by(what: str, promise: str) -> object:
     """Return what `package.module:function` returns.
 
     What keeps it from doing so is told in one sentence.
@@ -40,17 +40,15 @@ def returned_by(what: str, owner: str, promise: str) -> object:
     module_name, _, function_name = what.partition(":")
     sys.path.insert(0, str(Path.cwd()))
     # What the user's code prints is not the result: it may not mix with --json on standard output.
-    with contextlib.redirect_stdout(sys.stderr):
+    with contextlib.redirect_stdout(sys.stderr), open_to_names():
         try:
             function = getattr(importlib.import_module(module_name), function_name)
         except (Exception, SystemExit) as error:
-            raise InputError(
-                f"{owner}: '{what}' must be importable from here; got {_story(error)}. Give package.module:function."
-            ) from error
+            raise InputError(said(f"'{what}' must be importable from here; got {_story(error)}. Give package.module:function.")) from error
         try:
             return function()
         except (Exception, SystemExit) as error:
-            raise InputError(f"{owner}: '{what}' must {promise}; it raised {_story(error)}.") from error
+            raise InputError(said(f"'{what}' must {promise}; it raised {_story(error)}.")) from error
 
 
 def _story(error: BaseException) -> str:

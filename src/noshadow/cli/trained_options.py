@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from noshadow.cli.options import named_values
-from noshadow.errors import InputError
+from noshadow.errors import InputError, said
 
 Folds = Annotated[
     int | None,
@@ -67,7 +67,7 @@ def training_arguments(
         "short_references": short_references,
         "stop": None if stop is None else _place(stop),
         "work": work,
-        "training_options": named_values(training_option or [], "audit", "--training-option") or None,
+        "training_options": named_values(training_option or [], "--training-option") or None,
     }
 
 
@@ -76,11 +76,11 @@ def require_nothing_trained(arguments: dict[str, Any], what: str) -> None:
     given = [name for name, value in arguments.items() if value is not None]
     if given:
         option = "--training-option" if given[0] == "training_options" else f"--{given[0].replace('_', '-')}"
-        raise InputError(f"audit: {option} must come with a module:function; got '{what}'. A file of signals cannot train a model.")
+        raise InputError(said(f"{option} must come with a module:function; got '{what}'. A file of signals cannot train a model."))
 
 
 def _place(text: str) -> int | float:
     try:
         return int(text) if text.isdigit() else float(text)
     except ValueError:
-        raise InputError(f"audit: --stop must be a share of the training or an epoch; got '{text}'. Pass --stop 0.1 for a tenth.") from None
+        raise InputError(said(f"--stop must be a share of the training or an epoch; got '{text}'. Pass --stop 0.1 for a tenth.")) from None

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from noshadow.checks import Array, as_array, refuse
+from noshadow.checks import Array, as_array, named_in_errors, refuse
 from noshadow.columns import column, is_target
 from noshadow.storage.digests import arrays_sha256, sha256
 from noshadow.storage.forms import Keys, require_form
@@ -45,7 +45,7 @@ class EvidenceEntry:
         Raises:
             InputError: fields are missing or of another kind.
         """
-        require_form(data, _FORM, "evidence", "load", "Written by another version?")
+        require_form(data, _FORM, "evidence", "Written by another version?")
         held = {name: tuple(data[name]) for name in ("columns", "notes")}
         return cls(**({name: data[name] for name in ("source", "absent", "stamp", "digest")} | held))
 
@@ -74,19 +74,20 @@ class Evidence:
     stamp: dict[str, Any] = field(default_factory=dict)
     seconds: float | None = None
 
+    @named_in_errors
     def __post_init__(self) -> None:
         if not isinstance(self.source, str) or not self.source:
-            refuse("Evidence", "source", "be a name", repr(self.source))
-        held = {name: as_array(values, "Evidence", name) for name, values in self.columns.items()}
+            refuse("source", "be a name", repr(self.source))
+        held = {name: as_array(values, name) for name, values in self.columns.items()}
         for name, values in held.items():
             if column(name) is None or is_target(name) or name in ("id", "rank"):
                 hint = "docs/audit.md lists the columns that a record table may hold."
-                refuse("Evidence", "columns", "be registered, and no identity or rank", f"'{name}'", hint)
+                refuse("columns", "be registered, and no identity or rank", f"'{name}'", hint)
             if values.ndim != 1 or values.dtype.kind not in "biuf":
-                refuse("Evidence", name, "be one number per record", f"shape {values.shape} of {values.dtype}")
+                refuse(name, "be one number per record", f"shape {values.shape} of {values.dtype}")
         lengths = {name: len(values) for name, values in held.items()}
         if len(set(lengths.values())) > 1:
-            refuse("Evidence", "columns", "have one length", f"{lengths}")
+            refuse("columns", "have one length", f"{lengths}")
         object.__setattr__(self, "columns", held)
 
     def entry(self) -> EvidenceEntry:

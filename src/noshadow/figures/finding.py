@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from noshadow.checks import refuse, require_choice
+from noshadow.checks import named_in_errors, refuse, require_choice
 from noshadow.storage.forms import Count, require_form
 
 STATUSES = ("found", "passed", "not applicable", "skipped")
@@ -42,19 +42,21 @@ class Finding:
     records: tuple[str, ...] = ()
     count: Count | None = None
 
+    @named_in_errors
     def __post_init__(self) -> None:
-        require_choice(self.status, STATUSES, "Finding", "status")
-        require_choice(self.severity, SEVERITIES, "Finding", "severity")
+        require_choice(self.status, STATUSES, "status")
+        require_choice(self.severity, SEVERITIES, "severity")
         for name, value in (("figure", self.figure), ("count", self.count), *self.limits.items()):
             # NumPy scalars and infinities would not survive strict JSON.
             if value is not None and (type(value) not in (int, float) or not math.isfinite(value)):
-                refuse("Finding", name, "be a finite Python number or None", repr(value))
+                refuse(name, "be a finite Python number or None", repr(value))
 
     def to_dict(self) -> dict[str, Any]:
         """The finding in plain JSON types."""
         return asdict(self) | {"records": list(self.records)}
 
     @classmethod
+    @named_in_errors
     def from_dict(cls, data: Mapping[str, Any]) -> "Finding":
         """The finding that `to_dict` wrote.
 
@@ -64,6 +66,6 @@ class Finding:
         known = {f.name for f in fields(cls)}
         if not isinstance(data, Mapping) or set(data) != known:
             apart = sorted(set(data) ^ known) if isinstance(data, Mapping) else type(data).__name__
-            refuse("Finding.from_dict", "data", "hold exactly the fields of Finding", f"{apart}", "Written by another version?")
-        require_form(data, cls, "data", "Finding.from_dict", "Written by another version?")
+            refuse("data", "hold exactly the fields of Finding", f"{apart}", "Written by another version?")
+        require_form(data, cls, "data", "Written by another version?")
         return cls(**(dict(data) | {"records": tuple(data["records"])}))

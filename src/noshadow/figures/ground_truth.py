@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from noshadow.checks import refuse
+from noshadow.checks import named_in_errors, refuse
 from noshadow.storage.forms import Count, Keys, Level, OneOf, Share, Such, require_form
 
 Interval = tuple[float, float]
@@ -91,12 +91,13 @@ class GroundTruth:
     notes: tuple[str, ...] = ()
     provenance: dict[str, Any] = field(default_factory=dict)
 
+    @named_in_errors
     def __post_init__(self) -> None:
         for measured in self.attacks:
             rates = [(rate.fpr, rate.tpr, rate.low, rate.high) for rate in measured.rates]
             for value in (measured.auc, *measured.auc_interval, *(number for rate in rates for number in rate)):
                 if type(value) is not float or not math.isfinite(value):
-                    refuse("GroundTruth", measured.attack, "hold finite Python numbers", repr(value))
+                    refuse(measured.attack, "hold finite Python numbers", repr(value))
 
     def to_dict(self) -> dict[str, Any]:
         """The record in plain JSON types."""
@@ -104,6 +105,7 @@ class GroundTruth:
         return plain
 
     @classmethod
+    @named_in_errors
     def from_dict(cls, data: Mapping[str, Any]) -> "GroundTruth":
         """The record that `to_dict` wrote, through JSON or not.
 
@@ -117,10 +119,10 @@ class GroundTruth:
                 if not isinstance(data, Mapping)
                 else f"fields {', '.join(sorted(set(data) ^ known))} missing or unknown"
             )
-            refuse("GroundTruth.from_dict", "data", "hold exactly the fields of GroundTruth", got, "Written by another version?")
-        require_form(data, cls, "data", "GroundTruth.from_dict", "Written by another version?")
+            refuse("data", "hold exactly the fields of GroundTruth", got, "Written by another version?")
+        require_form(data, cls, "data", "Written by another version?")
         for name, form in (("agreement", [AGREEMENT]), ("ceiling", [AGREEMENT]), ("parity", OneOf(None, PARITY))):
-            require_form(data[name], form, name, "GroundTruth.from_dict", "Written by another version?")
+            require_form(data[name], form, name, "Written by another version?")
         attacks = tuple(_attack(entry) for entry in data["attacks"])
         lists = {name: tuple(data[name]) for name in ("agreement", "ceiling", "notes")}
         return cls(**(dict(data) | lists | {"attacks": attacks}))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from noshadow.arguments import renamed_attribute
-from noshadow.checks import refuse
+from noshadow.checks import named_in_errors, refuse
 from noshadow.figures.model_risk import Interval
 from noshadow.storage.forms import Count, Share, require_form
 
@@ -46,7 +46,7 @@ class GroupRisk:
     riskier: bool
     reason: str | None = None
 
-    level = renamed_attribute("GroupRisk", "level", "fnr")
+    level = renamed_attribute("level", "fnr")
 
     def to_dict(self) -> dict[str, Any]:
         """The record in plain JSON types."""
@@ -54,6 +54,7 @@ class GroupRisk:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     @classmethod
+    @named_in_errors
     def from_dict(cls, data: Mapping[str, Any]) -> "GroupRisk":
         """The record that `to_dict` wrote.
 
@@ -63,10 +64,10 @@ class GroupRisk:
         known = {_IN_FILES.get(field.name, field.name) for field in fields(cls)}
         if not isinstance(data, Mapping) or not known - {"reason"} <= set(data) <= known:
             if not isinstance(data, Mapping):
-                refuse("GroupRisk.from_dict", "data", "be a dictionary", type(data).__name__)
-            refuse("GroupRisk.from_dict", "data", "hold exactly its fields", f"{sorted(set(data) ^ known)} missing or unknown")
+                refuse("data", "be a dictionary", type(data).__name__)
+            refuse("data", "hold exactly its fields", f"{sorted(set(data) ^ known)} missing or unknown")
         named = {word: name for name, word in _IN_FILES.items()}
         data = {named.get(word, word): value for word, value in data.items()}
-        require_form(data, cls, "data", "GroupRisk.from_dict", "Written by another version?")
+        require_form(data, cls, "data", "Written by another version?")
         given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
         return cls(**given)

@@ -6,7 +6,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from noshadow.arguments import renamed_attribute
-from noshadow.checks import refuse
+from noshadow.checks import named_in_errors, refuse
 from noshadow.storage.forms import Count, Level, Share, Size, require_form
 
 Interval = tuple[float, float]
@@ -30,13 +30,14 @@ class TnrCurve:
     low: tuple[float, ...]
     high: tuple[float, ...]
 
+    @named_in_errors
     def __post_init__(self) -> None:
         lengths = {field.name: len(getattr(self, field.name)) for field in fields(self)}
         if len(set(lengths.values())) > 1:
-            refuse("TnrCurve", "levels, tnr, low and high", "have one length", f"{lengths}")
+            refuse("levels, tnr, low and high", "have one length", f"{lengths}")
         for field in fields(self):
             for value in getattr(self, field.name):
-                _require_finite_number(value, "TnrCurve", field.name)
+                _require_finite_number(value, field.name)
 
 
 @dataclass(frozen=True)
@@ -109,8 +110,9 @@ class ModelRisk:
     extrapolated: TnrCurve | None = None
     notes: tuple[str, ...] = ()
 
-    references = renamed_attribute("ModelRisk", "references", "reference_models")
+    references = renamed_attribute("references", "reference_models")
 
+    @named_in_errors
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
@@ -119,8 +121,9 @@ class ModelRisk:
             if field.name.endswith("_interval"):
                 _require_interval(value, field.name)
             else:
-                _require_finite_number(value, "ModelRisk", field.name)
+                _require_finite_number(value, field.name)
 
+    @named_in_errors
     def to_dict(self) -> dict[str, Any]:
         """Return the record in plain JSON types.
 
@@ -129,6 +132,7 @@ class ModelRisk:
         return {_IN_FILES.get(field.name, field.name): _plain(getattr(self, field.name)) for field in fields(self)}
 
     @classmethod
+    @named_in_errors
     def from_dict(cls, data: Mapping[str, Any]) -> "ModelRisk":
         """The record that `to_dict` wrote.
 
@@ -138,7 +142,7 @@ class ModelRisk:
         _require_keys(data, cls, "data")
         named = {word: name for name, word in _IN_FILES.items()}
         data = {named.get(word, word): value for word, value in data.items()}
-        require_form(data, cls, "model_risk", "ModelRisk.from_dict", "Written by another version?")
+        require_form(data, cls, "model_risk", "Written by another version?")
         given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
         for name in ("curve", "extrapolated"):
             if name == "curve" or data.get(name) is not None:
@@ -172,26 +176,26 @@ def _plain(value: Any) -> Any:
 
 def _require_keys(data: object, record: type, argument: str) -> None:
     if not isinstance(data, Mapping):
-        refuse("ModelRisk.from_dict", argument, "be a dictionary", type(data).__name__)
+        refuse(argument, "be a dictionary", type(data).__name__)
     known = {_IN_FILES.get(field.name, field.name) for field in fields(record)}
     # Fields with a default came later: an older folder does not have them.
     needed = {_IN_FILES.get(field.name, field.name) for field in fields(record) if field.default is MISSING}
     missing, unknown = sorted(needed - set(data)), sorted(set(data) - known)
     if missing or unknown:
         got = "; ".join(f"{what} {', '.join(names)}" for what, names in (("missing", missing), ("unknown", unknown)) if names)
-        refuse("ModelRisk.from_dict", argument, f"hold exactly the fields of {record.__name__}", got, "Written by another version?")
+        refuse(argument, f"hold exactly the fields of {record.__name__}", got, "Written by another version?")
 
 
 def _require_interval(value: object, name: str) -> None:
     if not isinstance(value, tuple) or len(value) != 2:
-        refuse("ModelRisk", name, "be a (low, high) pair", repr(value))
+        refuse(name, "be a (low, high) pair", repr(value))
     for end in value:
-        _require_finite_number(end, "ModelRisk", name)
+        _require_finite_number(end, name)
     if value[0] > value[1]:
-        refuse("ModelRisk", name, "have low ≤ high", repr(value))
+        refuse(name, "have low ≤ high", repr(value))
 
 
-def _require_finite_number(value: object, owner: str, name: str) -> None:
+def _require_finite_number(value: object, name: str) -> None:
     # NumPy scalars are refused too: they would not survive strict JSON.
     if type(value) not in (int, float) or not math.isfinite(value):  # type: ignore[arg-type]
-        refuse(owner, name, "be a finite Python number", repr(value))
+        refuse(name, "be a finite Python number", repr(value))

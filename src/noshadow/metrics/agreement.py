@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 
-from noshadow.checks import Array, NotApplicable, refuse, require_number, require_same_length
+from noshadow.checks import Array, NotApplicable, named_in_errors, refuse, require_number, require_same_length, said
 from noshadow.metrics.inputs import places, score_sample
 
 
+@named_in_errors
 def spearman(truth: object, score: object) -> float:
     """Spearman rank correlation of a score with the truth it should rank.
 
@@ -32,14 +33,14 @@ def spearman(truth: object, score: object) -> float:
         >>> spearman([1.0, 2.0, 3.0], [10.0, 30.0, 20.0])
         0.5
     """
-    true = score_sample(truth, "spearman", "truth")
-    scored = score_sample(score, "spearman", "score")
-    n = require_same_length("spearman", truth=true, score=scored)
+    true = score_sample(truth, "truth")
+    scored = score_sample(score, "score")
+    n = require_same_length(truth=true, score=scored)
     if n < 2:
-        refuse("spearman", "truth and score", "hold at least two records", str(n))
+        refuse("truth and score", "hold at least two records", str(n))
     for argument, values in (("truth", true), ("score", scored)):
         if (values == values[0]).all():
-            raise NotApplicable(f"spearman: {argument} is constant over {n} records, so it ranks nothing and has no correlation.")
+            raise NotApplicable(said(f"{argument} is constant over {n} records, so it ranks nothing and has no correlation."))
     return rank_correlation(true, scored)
 
 
@@ -56,6 +57,7 @@ def rank_correlation(first: Array, second: Array) -> float:
     return float(np.clip(a @ b / scale, -1.0, 1.0)) if scale > 0 else math.nan
 
 
+@named_in_errors
 def top_recall(truth: object, score: object, *, top: float = 0.01, keep: float = 0.05) -> float:
     """Share of the truly riskiest records that a score keeps.
 
@@ -85,10 +87,11 @@ def top_recall(truth: object, score: object, *, top: float = 0.01, keep: float =
         >>> top_recall([9.0, 8.0, 1.0, 0.0], [7.0, 5.0, 5.0, 0.0], top=0.5, keep=0.5)
         0.75
     """
-    shared, wanted, _ = _shared_places(truth, score, top, keep, "top_recall")
+    shared, wanted, _ = _shared_places(truth, score, top, keep)
     return shared / wanted
 
 
+@named_in_errors
 def top_precision(truth: object, score: object, *, top: float = 0.01, keep: float = 0.01) -> float:
     """Share of the records named by a score that are truly among the riskiest.
 
@@ -118,17 +121,17 @@ def top_precision(truth: object, score: object, *, top: float = 0.01, keep: floa
         >>> top_precision([9.0, 8.0, 1.0, 0.0], [7.0, 5.0, 5.0, 0.0], top=0.5, keep=0.25)
         1.0
     """
-    shared, _, named = _shared_places(truth, score, top, keep, "top_precision")
+    shared, _, named = _shared_places(truth, score, top, keep)
     return shared / named
 
 
-def _shared_places(truth: object, score: object, top: object, keep: object, owner: str) -> tuple[float, int, int]:
+def _shared_places(truth: object, score: object, top: object, keep: object) -> tuple[float, int, int]:
     """Expected |T ∩ S|, |T| and |S|."""
-    true = score_sample(truth, owner, "truth")
-    scored = score_sample(score, owner, "score")
-    n = require_same_length(owner, truth=true, score=scored)
-    wanted = places(require_number(top, owner, "top", low=0, high=1, low_open=True), n)
-    kept = places(require_number(keep, owner, "keep", low=0, high=1, low_open=True), n)
+    true = score_sample(truth, "truth")
+    scored = score_sample(score, "score")
+    n = require_same_length(truth=true, score=scored)
+    wanted = places(require_number(top, "top", low=0, high=1, low_open=True), n)
+    kept = places(require_number(keep, "keep", low=0, high=1, low_open=True), n)
     return float(_top_probability(true, wanted) @ _top_probability(scored, kept)), wanted, kept
 
 

@@ -10,25 +10,25 @@ from noshadow.checks import Array, as_array, numeric_array, refuse
 RELATIVE_SLACK = 1e-12
 
 
-def loss_sample(value: object, owner: str, argument: str) -> Array:
+def loss_sample(value: object, argument: str) -> Array:
     """Finite losses, float64 (n,), n ≥ 1."""
-    losses = numeric_array(value, owner, argument, ndim=1).astype(np.float64)
+    losses = numeric_array(value, argument, ndim=1).astype(np.float64)
     if len(losses) == 0:
-        refuse(owner, argument, "hold at least one loss", "an empty array")
+        refuse(argument, "hold at least one loss", "an empty array")
     return losses
 
 
-def score_sample(value: object, owner: str, argument: str, *, least: int = 1) -> Array:
+def score_sample(value: object, argument: str, *, least: int = 1) -> Array:
     """Scores without NaN, infinities allowed, float64 (n,), n ≥ `least`."""
-    array = as_array(value, owner, argument)
+    array = as_array(value, argument)
     if array.ndim != 1 or array.dtype.kind not in "biuf" or len(array) == 0:
-        refuse(owner, argument, "be a 1-dimensional numeric array with at least one entry", f"shape {array.shape}, dtype {array.dtype}")
+        refuse(argument, "be a 1-dimensional numeric array with at least one entry", f"shape {array.shape}, dtype {array.dtype}")
     if len(array) < least:
-        refuse(owner, argument, f"hold at least {least} scores", str(len(array)))
+        refuse(argument, f"hold at least {least} scores", str(len(array)))
     scores = array.astype(np.float64)
     missing = np.isnan(scores)
     if missing.any():
-        refuse(owner, argument, "not hold NaN", f"{int(missing.sum())}, the first at index {int(missing.argmax())}", "Drop those records.")
+        refuse(argument, "not hold NaN", f"{int(missing.sum())}, the first at index {int(missing.argmax())}", "Drop those records.")
     return scores
 
 

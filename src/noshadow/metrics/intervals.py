@@ -6,13 +6,14 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import betaincinv, expit, logit, ndtri, stdtrit
 
-from noshadow.checks import Array, numeric_array, refuse, require_number, require_same_length, require_whole, whole_seed
+from noshadow.checks import Array, named_in_errors, numeric_array, refuse, require_number, require_same_length, require_whole, whole_seed
 from noshadow.metrics.inputs import score_sample
 from noshadow.metrics.rates import resolved_budget, tpr_at_fpr, twice_counts_below
 
 Interval = tuple[float, float]
 
 
+@named_in_errors
 def clopper_pearson(successes: int, trials: int, *, level: float = 0.95) -> Interval:
     """Exact (Clopper–Pearson) confidence interval of a binomial share.
 
@@ -39,14 +40,15 @@ def clopper_pearson(successes: int, trials: int, *, level: float = 0.95) -> Inte
         >>> low, round(high, 4)
         (0.0, 0.3085)
     """
-    n = require_whole(trials, "clopper_pearson", "trials", low=1)
-    k = require_whole(successes, "clopper_pearson", "successes", low=0)
+    n = require_whole(trials, "trials", low=1)
+    k = require_whole(successes, "successes", low=0)
     if k > n:
-        refuse("clopper_pearson", "successes", f"be at most trials ({n})", str(k))
-    low, high = _beta_ends(np.array([float(k)]), np.array([float(n)]), _outside(level, "clopper_pearson"))[0]
+        refuse("successes", f"be at most trials ({n})", str(k))
+    low, high = _beta_ends(np.array([float(k)]), np.array([float(n)]), _outside(level))[0]
     return float(low), float(high)
 
 
+@named_in_errors
 def share_intervals(shares: object, trials: object, *, level: float = 0.95) -> Array:
     """Clopper–Pearson intervals of many shares whose effective number of trials need not be whole.
 
@@ -77,16 +79,17 @@ def share_intervals(shares: object, trials: object, *, level: float = 0.95) -> A
         array([[0.    , 0.3085],
                [0.4281, 0.9451]])
     """
-    share = numeric_array(shares, "share_intervals", "shares", ndim=1).astype(np.float64)
-    count = numeric_array(trials, "share_intervals", "trials", ndim=1).astype(np.float64)
-    n = require_same_length("share_intervals", shares=share, trials=count)
+    share = numeric_array(shares, "shares", ndim=1).astype(np.float64)
+    count = numeric_array(trials, "trials", ndim=1).astype(np.float64)
+    n = require_same_length(shares=share, trials=count)
     if n and not (share.min() >= 0 and share.max() <= 1):
-        refuse("share_intervals", "shares", "be fractions in [0, 1]", f"minimum {share.min():g}, maximum {share.max():g}")
+        refuse("shares", "be fractions in [0, 1]", f"minimum {share.min():g}, maximum {share.max():g}")
     if n and not count.min() >= 1:
-        refuse("share_intervals", "trials", "be ≥ 1", f"{count.min():g} at index {int(count.argmin())}")
-    return _beta_ends(share * count, count, _outside(level, "share_intervals"))
+        refuse("trials", "be ≥ 1", f"{count.min():g} at index {int(count.argmin())}")
+    return _beta_ends(share * count, count, _outside(level))
 
 
+@named_in_errors
 def auc_interval(member_scores: object, nonmember_scores: object, *, level: float = 0.95) -> Interval:
     """Confidence interval of an attack's AUC: DeLong's variance, normal on the logit scale.
 
@@ -124,9 +127,9 @@ def auc_interval(member_scores: object, nonmember_scores: object, *, level: floa
         >>> round(low, 3), round(high, 3)
         (0.438, 0.997)
     """
-    members = score_sample(member_scores, "auc_interval", "member_scores", least=2)
-    nonmembers = score_sample(nonmember_scores, "auc_interval", "nonmember_scores", least=2)
-    outside = _outside(level, "auc_interval")
+    members = score_sample(member_scores, "member_scores", least=2)
+    nonmembers = score_sample(nonmember_scores, "nonmember_scores", least=2)
+    outside = _outside(level)
     below = twice_counts_below(np.sort(nonmembers), members)
     above = 2 * len(members) - twice_counts_below(np.sort(members), nonmembers)
     area = int(below.sum(dtype=np.int64)) / (2 * len(members) * len(nonmembers))
@@ -138,6 +141,7 @@ def auc_interval(member_scores: object, nonmember_scores: object, *, level: floa
     return float(expit(logit(area) - reach)), float(expit(logit(area) + reach))
 
 
+@named_in_errors
 def tpr_interval(
     member_scores: object, nonmember_scores: object, fpr: float, *, level: float = 0.95, resamples: int = 2000, seed: int = 0
 ) -> Interval:
@@ -181,12 +185,12 @@ def tpr_interval(
         >>> tpr_interval(members, nonmembers, fpr=0.1)
         (0.49, 0.72)
     """
-    members = np.sort(score_sample(member_scores, "tpr_interval", "member_scores"))
-    nonmembers = np.sort(score_sample(nonmember_scores, "tpr_interval", "nonmember_scores"))
-    allowed, n = resolved_budget(fpr, len(nonmembers), "tpr_interval", "fpr", "non-members"), len(nonmembers)
-    outside = _outside(level, "tpr_interval")
-    rounds = require_whole(resamples, "tpr_interval", "resamples", low=100)
-    rng = np.random.default_rng(whole_seed(seed, "tpr_interval"))
+    members = np.sort(score_sample(member_scores, "member_scores"))
+    nonmembers = np.sort(score_sample(nonmember_scores, "nonmember_scores"))
+    allowed, n = resolved_budget(fpr, len(nonmembers), "fpr", "non-members"), len(nonmembers)
+    outside = _outside(level)
+    rounds = require_whole(resamples, "resamples", low=100)
+    rng = np.random.default_rng(whole_seed(seed))
     if allowed == n:
         return 1.0, 1.0
     found = round(tpr_at_fpr(members, nonmembers, fpr) * len(members))
@@ -229,9 +233,9 @@ def resampled_intervals(statistic: Callable[[Array], Array], n: int, *, resample
     return np.where(undefined == resamples, np.nan, ends), undefined
 
 
-def _outside(level: object, owner: str) -> float:
+def _outside(level: object) -> float:
     """The probability left out at each end."""
-    return (1 - require_number(level, owner, "level", low=0, high=1, low_open=True, high_open=True)) / 2
+    return (1 - require_number(level, "level", low=0, high=1, low_open=True, high_open=True)) / 2
 
 
 def _beta_ends(successes: Array, trials: Array, outside: float) -> Array:

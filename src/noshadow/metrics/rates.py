@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 
-from noshadow.checks import Array, refuse, require_number
+from noshadow.checks import Array, named_in_errors, refuse, require_number
 from noshadow.metrics.inputs import RELATIVE_SLACK, loss_sample, score_sample
 
 
+@named_in_errors
 def tpr_at_fpr(member_scores: object, nonmember_scores: object, fpr: float) -> float:
     """Largest true-positive rate of an attack whose false-positive rate is at most `fpr`.
 
@@ -36,14 +37,15 @@ def tpr_at_fpr(member_scores: object, nonmember_scores: object, fpr: float) -> f
         >>> tpr_at_fpr([3.0, 2.0, 1.0, 0.0], [2.5, 1.5, 0.5, -1.0], fpr=0.25)
         0.5
     """
-    members = score_sample(member_scores, "tpr_at_fpr", "member_scores")
-    nonmembers = score_sample(nonmember_scores, "tpr_at_fpr", "nonmember_scores")
-    allowed = resolved_budget(fpr, len(nonmembers), "tpr_at_fpr", "fpr", "non-members")
+    members = score_sample(member_scores, "member_scores")
+    nonmembers = score_sample(nonmember_scores, "nonmember_scores")
+    allowed = resolved_budget(fpr, len(nonmembers), "fpr", "non-members")
     if allowed == len(nonmembers):
         return 1.0
     return float(np.mean(members > value_with_at_most_above(nonmembers, allowed)))
 
 
+@named_in_errors
 def tnr_at_fnr(member_losses: object, nonmember_losses: object, fnr: float) -> float:
     """True-negative rate of the loss attack when it misses at most a share `fnr` of the members.
 
@@ -70,12 +72,13 @@ def tnr_at_fnr(member_losses: object, nonmember_losses: object, fnr: float) -> f
         >>> tnr_at_fnr([0.1, 0.2, 0.3, 5.0], [0.2, 0.4, 2.0, 6.0], fnr=0.25)
         0.75
     """
-    members = loss_sample(member_losses, "tnr_at_fnr", "member_losses")
-    nonmembers = loss_sample(nonmember_losses, "tnr_at_fnr", "nonmember_losses")
-    allowed = resolved_budget(fnr, len(members), "tnr_at_fnr", "fnr", "members")
+    members = loss_sample(member_losses, "member_losses")
+    nonmembers = loss_sample(nonmember_losses, "nonmember_losses")
+    allowed = resolved_budget(fnr, len(members), "fnr", "members")
     return float(np.mean(nonmembers > value_with_at_most_above(members, allowed)))
 
 
+@named_in_errors
 def loss_threshold(member_losses: object, fnr: float) -> float:
     """Threshold τ of the loss attack at false-negative rate `fnr`.
 
@@ -99,11 +102,12 @@ def loss_threshold(member_losses: object, fnr: float) -> float:
         >>> loss_threshold([0.1, 0.2, 0.3, 5.0], fnr=0.25)
         0.3
     """
-    members = loss_sample(member_losses, "loss_threshold", "member_losses")
-    allowed = resolved_budget(fnr, len(members), "loss_threshold", "fnr", "members")
+    members = loss_sample(member_losses, "member_losses")
+    allowed = resolved_budget(fnr, len(members), "fnr", "members")
     return value_with_at_most_above(members, allowed)
 
 
+@named_in_errors
 def loss_auc(member_losses: object, nonmember_losses: object) -> float:
     """Area under the ROC curve of the loss attack, P(L_in < L_out) + ½ P(L_in = L_out).
 
@@ -125,11 +129,12 @@ def loss_auc(member_losses: object, nonmember_losses: object) -> float:
         >>> loss_auc([0.1, 0.2], [0.2, 0.3])
         0.875
     """
-    members = loss_sample(member_losses, "loss_auc", "member_losses")
-    nonmembers = loss_sample(nonmember_losses, "loss_auc", "nonmember_losses")
+    members = loss_sample(member_losses, "member_losses")
+    nonmembers = loss_sample(nonmember_losses, "nonmember_losses")
     return _share_of_pairs_in_order(members, nonmembers)
 
 
+@named_in_errors
 def auc(member_scores: object, nonmember_scores: object) -> float:
     """Area under the ROC curve of an attack's scores, P(S_in > S_out) + ½ P(S_in = S_out).
 
@@ -151,8 +156,8 @@ def auc(member_scores: object, nonmember_scores: object) -> float:
         >>> auc([0.3, 0.2], [0.2, 0.1])
         0.875
     """
-    members = score_sample(member_scores, "auc", "member_scores")
-    nonmembers = score_sample(nonmember_scores, "auc", "nonmember_scores")
+    members = score_sample(member_scores, "member_scores")
+    nonmembers = score_sample(nonmember_scores, "nonmember_scores")
     return _share_of_pairs_in_order(nonmembers, members)
 
 
@@ -175,13 +180,13 @@ def error_budget(rate: float, records: int) -> int:
     return min(math.floor(rate * records * (1 + RELATIVE_SLACK)), records)
 
 
-def resolved_budget(rate: object, records: int, owner: str, argument: str, of: str) -> int:
+def resolved_budget(rate: object, records: int, argument: str, of: str) -> int:
     """`error_budget` of a level that the records can resolve, at least 1."""
-    level = require_number(rate, owner, argument, low=0, high=1, low_open=True)
+    level = require_number(rate, argument, low=0, high=1, low_open=True)
     budget = error_budget(level, records)
     if budget == 0:
         rule = f"be at least {1 / records}, the smallest level that {records} {of} resolve"
-        refuse(owner, argument, rule, f"{level:g}", f"Raise {argument} or give more {of}.")
+        refuse(argument, rule, f"{level:g}", f"Raise {argument} or give more {of}.")
     return budget
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import pandas as pd
 
-from noshadow.checks import Array, require_number, require_same_length, require_whole, whole_seed
+from noshadow.checks import Array, named_in_errors, require_number, require_same_length, require_whole, whole_seed
 from noshadow.metrics.inputs import score_sample
 from noshadow.metrics.intervals import mean_intervals, resampled_intervals, share_intervals
 from noshadow.metrics.ranking import Metric, agreement, ranking
@@ -21,6 +21,7 @@ STEPPED_UP = "spearman, both halves"
 NULLABLE = ("top", "keep", "value", "low", "high")
 
 
+@named_in_errors
 def agreement_table(
     truths: Sequence[Vectors],
     scores: Sequence[Vectors],
@@ -77,9 +78,8 @@ def agreement_table(
         >>> table.loc[0, ["attack", "score", "metric", "value"]].tolist()
         ['lira', 'loo', 'spearman', 1.0]
     """
-    owner = "agreement_table"
-    plan = _plan(recalls, level, resamples, seed, owner)
-    attacks, judged, targets = ranked_targets({"truths": truths, "scores": scores}, owner)
+    plan = _plan(recalls, level, resamples, seed)
+    attacks, judged, targets = ranked_targets({"truths": truths, "scores": scores})
 
     def compared(target: Target, counts: Array) -> Array:
         return agreement(target.first, target.second, plan.metrics, counts)
@@ -93,6 +93,7 @@ def agreement_table(
     return _frame(rows)
 
 
+@named_in_errors
 def noise_ceiling(
     first: object,
     second: object,
@@ -143,10 +144,9 @@ def noise_ceiling(
         >>> table[["metric", "value"]].values.tolist()
         [['spearman', 0.5], ['spearman, both halves', 0.6666666666666666]]
     """
-    owner = "noise_ceiling"
-    plan = _plan(recalls, level, resamples, seed, owner)
-    halves = {name: score_sample(half, owner, name, least=2) for name, half in (("first", first), ("second", second))}
-    target = Target((ranking(halves["first"]),), (ranking(halves["second"]),), require_same_length(owner, **halves))
+    plan = _plan(recalls, level, resamples, seed)
+    halves = {name: score_sample(half, name, least=2) for name, half in (("first", first), ("second", second))}
+    target = Target((ranking(halves["first"]),), (ranking(halves["second"]),), require_same_length(**halves))
 
     def both_ways(target: Target, counts: Array) -> Array:
         there, back = ((target.first, target.second), (target.second, target.first))
@@ -189,12 +189,12 @@ class _Estimate:
     note: str
 
 
-def _plan(recalls: Sequence[tuple[float, float]], level: float, resamples: int, seed: int, owner: str) -> _Plan:
+def _plan(recalls: Sequence[tuple[float, float]], level: float, resamples: int, seed: int) -> _Plan:
     return _Plan(
-        metrics=compared_metrics(recalls, owner),
-        level=require_number(level, owner, "level", low=0, high=1, low_open=True, high_open=True),
-        resamples=require_whole(resamples, owner, "resamples", low=100),
-        seed=whole_seed(seed, owner),
+        metrics=compared_metrics(recalls),
+        level=require_number(level, "level", low=0, high=1, low_open=True, high_open=True),
+        resamples=require_whole(resamples, "resamples", low=100),
+        seed=whole_seed(seed),
     )
 
 

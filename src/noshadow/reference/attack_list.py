@@ -12,7 +12,7 @@ import numpy as np
 
 from noshadow.attacks import attack_success, lira_scores, loss_scores, rmia_scores
 from noshadow.attacks.shokri import shokri_scores, shokri_success
-from noshadow.checks import Array, InputError
+from noshadow.checks import Array, InputError, unnamed
 from noshadow.outcomes import Absent, not_applicable
 from noshadow.reference.rmia_probabilities import probabilities_of, reference_probabilities
 from noshadow.reference.store import References
@@ -203,7 +203,7 @@ def _shokri_over_models(scene: Scene, rows: slice) -> OverModels | Absent:
             progress=False,
         )
     except InputError as error:
-        return not_applicable(error)
+        return not_applicable(unnamed(error))
     return OverModels({"shokri_success": found.success}, found.model_auc, None)
 
 

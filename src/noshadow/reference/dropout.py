@@ -6,7 +6,7 @@ Masks are the same whether one model is trained at a time or many at once.
 import torch
 from torch import Tensor, nn
 
-from noshadow.checks import require_number
+from noshadow.checks import named_in_errors, require_number
 
 # Odd constants with well-mixed bits, as signed 32-bit numbers: the golden ratio's bits and two
 # multipliers of an avalanche hash.
@@ -44,9 +44,10 @@ class SeededDropout(nn.Module):
     key: Tensor
     step: Tensor
 
+    @named_in_errors
     def __init__(self, p: float = 0.5) -> None:
         super().__init__()
-        self.p = require_number(p, "SeededDropout", "p", low=0, high=1, high_open=True)
+        self.p = require_number(p, "p", low=0, high=1, high_open=True)
         self.register_buffer("key", torch.randint(2**31 - 1, (), dtype=torch.int32))
         self.register_buffer("step", torch.zeros((), dtype=torch.int32))
 

@@ -47,17 +47,17 @@ def create_folder(
         write_npz(partial / RECORDS, {"seeds": drawn.seeds, **records})
         written = {"membership": file_sha256(partial / MEMBERSHIP), "records": file_sha256(partial / RECORDS)}
         content = strict_json(manifest | {"hashes": manifest["hashes"] | written})
-        stamped = read_manifest(content, path, "train_references")
+        stamped = read_manifest(content, path)
         if target is not None:
             write_safetensors(partial / TARGET, target[0], {"plan": plan_digest(stamped), "task": target[1], "model": "target"})
         write_private(partial / PLAN, [content])
     return stamped
 
 
-def require_own_folder(path: Path, owner: str) -> bool:
+def require_own_folder(path: Path) -> bool:
     """Tell whether the folder already holds an experiment, and refuse anything else in it."""
     if path.exists() and not path.is_dir():
-        refuse(owner, "folder", "be a folder", f"the file '{path}'")
+        refuse("folder", "be a folder", f"the file '{path}'")
     held = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
     foreign = [name for name in held if name not in OWN_NAMES and not UNFINISHED.match(name)]
     for name, pattern in INSIDE.items():
@@ -65,11 +65,11 @@ def require_own_folder(path: Path, owner: str) -> bool:
         foreign += [f"{name}/{entry}" for entry in inner if not pattern.fullmatch(entry) and not UNFINISHED.match(entry)]
     if foreign or (held and PLAN not in held):
         listed = ", ".join((foreign or held)[:8])
-        refuse(owner, "folder", "not exist yet, or hold reference models and nothing else", f"'{path}' with {listed}", "Choose another.")
+        refuse("folder", "not exist yet, or hold reference models and nothing else", f"'{path}' with {listed}", "Choose another.")
     return bool(held)
 
 
-def resumed_manifest(path: Path, here: Mapping[str, Any], owner: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+def resumed_manifest(path: Path, here: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The stored plan, which must be the one asked for now, and notes on what changed beside it."""
-    there = opened_manifest(path, owner)
-    return there, require_same_plan(there, here, owner)
+    there = opened_manifest(path)
+    return there, require_same_plan(there, here)

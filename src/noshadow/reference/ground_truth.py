@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from noshadow.arguments import PROGRESS
-from noshadow.checks import Array, refuse
+from noshadow.checks import Array, named_in_errors, refuse
 from noshadow.columns import named
 from noshadow.joins import Held, Join, held_by, join, loss_floor, require_agreement
 from noshadow.losses import hard_labels
@@ -31,6 +31,7 @@ RANKED_TRUTHS = named(truth=True)
 SOURCE = "reference models"
 
 
+@named_in_errors
 def ground_truth(
     references: References,
     audit: Audit | None = None,
@@ -101,9 +102,10 @@ def _require_attackable(references: References) -> None:
     if folded or models < BALANCED_FROM:
         got = f"{models} models, each without one fold of the training records" if folded else f"{models}"
         hint = "Train some with train_references(…, models=64) (noshadow reference train)."
-        refuse("ground_truth", "references", f"hold at least {BALANCED_FROM} models on random parts of all records", got, hint)
+        refuse("references", f"hold at least {BALANCED_FROM} models on random parts of all records", got, hint)
 
 
+@named_in_errors
 def with_ground_truth(audit: Audit, references: References, **options: Any) -> Audit:
     """Add the attacks' columns to the audit's record table, and the agreement beside it.
 
@@ -127,25 +129,23 @@ def audited_rows(audit: Audit, references: References) -> tuple[Array, tuple[str
         InputError: the audit is of another model or other records: by its weights, ids, targets or
             losses.
     """
-    owner = "reference score"
     expected, given = references.weights_sha256, audit.provenance.get("hashes", {}).get("weights")
     if expected and given and expected != given:
-        refuse(owner, "audit", "be of the model these references were trained for", f"weights {given[:12]}, not {expected[:12]}")
+        refuse("audit", "be of the model these references were trained for", f"weights {given[:12]}, not {expected[:12]}")
     ours = held_by(audit.records, losses=True)
-    found, members, unknown = joined_members(references, ours, owner)
+    found, members, unknown = joined_members(references, ours)
     if unknown:
-        refuse(owner, "audit", f"hold the {len(members)} training records of the reference set", unknown, "Give both the same ids.")
+        refuse("audit", f"hold the {len(members)} training records of the reference set", unknown, "Give both the same ids.")
     hint = "Are the rows in another order? Audit the model on the data that the references were trained on, or give both the same ids."
-    notes = require_agreement(found, owner, "audit", "the reference set's target", hint)
+    notes = require_agreement(found, "audit", "the reference set's target", hint)
     return members[found.second], notes
 
 
-def joined_members(references: References, ours: Held, owner: str) -> tuple[Join, Array, str]:
+def joined_members(references: References, ours: Held) -> tuple[Join, Array, str]:
     """Join records with the training records of the target of a reference set.
 
     Args:
-        references: the set. ours: what an audit says about its records. owner: the function named
-            in error messages.
+        references: the set. ours: what an audit says about its records.
 
     Returns:
         The join; the rows of the target's training records in the pool; and, where the two do not
@@ -158,7 +158,7 @@ def joined_members(references: References, ours: Held, owner: str) -> tuple[Join
         hard_labels(targets) if references.task == "classification" else targets,
         None if references.target is None else np.asarray(references.target.loss)[members],
     )
-    found = join(ours, theirs, owner, floor=loss_floor(targets, references.task))
+    found = join(ours, theirs, floor=loss_floor(targets, references.task))
     unknown = np.delete(ours.ids, found.first)
     if not len(unknown) and len(ours.ids) == len(members):
         return found, members, ""

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from noshadow.checks import Array, NumericalError, as_array, refuse, users_code, whole_seed
+from noshadow.checks import Array, NumericalError, as_array, refuse, said, users_code, whole_seed
 from noshadow.reference.schedules import Schedule, schedule_factors
 
 OPTIMISERS: dict[str, type[torch.optim.Optimizer]] = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
@@ -91,14 +91,14 @@ def fresh_module(build: Callable[[], nn.Module], seed: int, dtype: torch.dtype) 
 
     The caller's generator is left alone.
     """
-    with torch.random.fork_rng(devices=[]), users_code("Recipe", "build must make a module without arguments"):
+    with torch.random.fork_rng(devices=[]), users_code("build must make a module without arguments"):
         # Only the CPU's generator: torch.manual_seed would reach those of other devices too.
         torch.default_generator.manual_seed(seed)
         module: object = build()
     if not isinstance(module, nn.Module):
-        refuse("Recipe", "build", "return a torch.nn.Module", type(module).__name__)
+        refuse("build", "return a torch.nn.Module", type(module).__name__)
     if not any(parameter.requires_grad for parameter in module.parameters()):
-        refuse("Recipe", "build", "return a module with parameters to train", type(module).__name__)
+        refuse("build", "return a module with parameters to train", type(module).__name__)
     return module.to(dtype).train()
 
 
@@ -135,43 +135,43 @@ def mean_loss(outputs: Tensor, targets: Tensor, task: str) -> Tensor:
 def output_rows(outputs: object, rows: int) -> Tensor:
     """A module's outputs as (rows, m); one number per record becomes a column."""
     if not isinstance(outputs, Tensor):
-        refuse("Recipe", "build", "return a module that gives a tensor", type(outputs).__name__)
+        refuse("build", "return a module that gives a tensor", type(outputs).__name__)
     table = outputs[:, None] if outputs.ndim == 1 else outputs
     if table.ndim != 2 or len(table) != rows:
-        refuse("Recipe", "build", f"return a module that gives one row of outputs a record ({rows})", f"shape {tuple(outputs.shape)}")
+        refuse("build", f"return a module that gives one row of outputs a record ({rows})", f"shape {tuple(outputs.shape)}")
     return table
 
 
-def training_rows(indices: object, job: TrainingSetup, owner: str) -> Tensor:
+def training_rows(indices: object, job: TrainingSetup) -> Tensor:
     """Check row numbers of the pool to train on, int64 (n,).
 
     They must be in range, none twice, and enough for one batch.
     """
-    rows = as_array(indices, owner, "indices")
+    rows = as_array(indices, "indices")
     if rows.ndim != 1 or rows.dtype.kind not in "iu":
         got = f"dtype {rows.dtype} and shape {rows.shape}"
-        refuse(owner, "indices", "be a 1-dimensional array of row numbers", got, "Of a mask, take np.flatnonzero.")
+        refuse("indices", "be a 1-dimensional array of row numbers", got, "Of a mask, take np.flatnonzero.")
     if len(rows) == 0:
-        refuse(owner, "indices", "hold at least one row", "none")
+        refuse("indices", "hold at least one row", "none")
     if int(rows.min()) < 0 or int(rows.max()) >= len(job.x):
-        refuse(owner, "indices", f"lie in 0 … {len(job.x) - 1}", f"{rows.min()} to {rows.max()}")
+        refuse("indices", f"lie in 0 … {len(job.x) - 1}", f"{rows.min()} to {rows.max()}")
     values, counts = np.unique(rows, return_counts=True)
     if len(values) < len(rows):
-        refuse(owner, "indices", "name each row once", f"row {values[counts.argmax()]} {counts.max()} times")
+        refuse("indices", "name each row once", f"row {values[counts.argmax()]} {counts.max()} times")
     if not job.batches(len(rows)):
-        refuse(owner, "indices", f"fill one batch of {job.batch_size} with drop_last", f"{len(rows)} rows")
+        refuse("indices", f"fill one batch of {job.batch_size} with drop_last", f"{len(rows)} rows")
     return torch.from_numpy(rows.astype(np.int64))
 
 
-def training_seed(seed: object, owner: str) -> int:
+def training_seed(seed: object) -> int:
     """Check a model's seed.
 
     Seeds that agree in their lowest 32 bits are one to torch's generator, so larger ones are
     refused.
     """
-    whole = whole_seed(seed, owner)
+    whole = whole_seed(seed)
     if whole >= 2**32:
-        refuse(owner, "seed", "be < 2³², all that torch's generator reads", whole)
+        refuse("seed", "be < 2³², all that torch's generator reads", whole)
     return whole
 
 
@@ -179,4 +179,4 @@ def require_still_finite(finite: Array, positions: Sequence[int], epoch: int) ->
     """Stop at the epoch in which a model's parameters, and so its loss, stopped being finite."""
     if not finite.all():
         model = positions[int(np.argmin(finite))]
-        raise NumericalError(f"Recipe: the training loss of model {model} must stay finite; it became NaN in epoch {epoch}. Lower lr.")
+        raise NumericalError(said(f"the training loss of model {model} must stay finite; it became NaN in epoch {epoch}. Lower lr."))

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from noshadow.checks import InputError, refuse
+from noshadow.checks import InputError, refuse, said
 from noshadow.reference.queries import query_name
 from noshadow.reference.work import ReferenceJob, TrainsMany
 from noshadow.storage.digests import sha256
@@ -22,12 +22,12 @@ DERIVED = ("hashes.membership", "hashes.records")
 DIFFERENCES_NAMED = 12
 
 
-def plain_settings(settings: object, owner: str) -> Any:
+def plain_settings(settings: object) -> Any:
     """Settings as JSON holds them, so that those read back compare equal."""
     try:
         return json.loads(strict_json(settings))
     except (TypeError, ValueError) as error:
-        raise InputError(f"{owner}: settings must be plain numbers, text, lists and dicts; got {error}.") from error
+        raise InputError(said(f"settings must be plain numbers, text, lists and dicts; got {error}.")) from error
 
 
 def source_digest(train_fn: Callable[..., Any]) -> str | None:
@@ -62,7 +62,7 @@ def job_manifest(
         settings: of a train_fn that is a function. weights: digest of the target's, None without
             one.
     """
-    reading, owner = job.reading, job.reading.owner
+    reading = job.reading
     own: dict[str, Any] = job.train_fn.settings() if isinstance(job.train_fn, TrainsMany) else {}
     return {
         "format": FORMAT,
@@ -72,7 +72,7 @@ def job_manifest(
         "task": reading.task,
         "train": {
             "function": function_name(job.train_fn),
-            "settings": plain_settings(own | dict(settings or {}), owner),
+            "settings": plain_settings(own | dict(settings or {})),
             "threads": job.threads,
         }
         | engine,
@@ -99,19 +99,19 @@ def plan_digest(manifest: Mapping[str, Any]) -> str:
     return sha256(strict_json({name: value for name, value in manifest.items() if name not in NOTED}))
 
 
-def read_manifest(content: bytes, place: object, owner: str) -> dict[str, Any]:
+def read_manifest(content: bytes, place: object) -> dict[str, Any]:
     """plan.json parsed strictly; another format or anything but an object is refused."""
     try:
         manifest = parsed_json(content)
     except ValueError as error:
-        raise InputError(f"{owner}: plan.json must be JSON; got '{place}' ({error}).") from error
+        raise InputError(said(f"plan.json must be JSON; got '{place}' ({error}).")) from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         got = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__
-        refuse(owner, "folder", f"hold a plan of format {FORMAT}", got, "Train the reference models again with this version.")
+        refuse("folder", f"hold a plan of format {FORMAT}", got, "Train the reference models again with this version.")
     return manifest
 
 
-def require_same_plan(there: Mapping[str, Any], here: Mapping[str, Any], owner: str) -> tuple[str, ...]:
+def require_same_plan(there: Mapping[str, Any], here: Mapping[str, Any]) -> tuple[str, ...]:
     """Note what changed without changing the experiment, and refuse anything else by name.
 
     Raises:
@@ -126,7 +126,7 @@ def require_same_plan(there: Mapping[str, Any], here: Mapping[str, Any], owner: 
     if differing:
         more = f"; and {len(differing) - DIFFERENCES_NAMED} more" if len(differing) > DIFFERENCES_NAMED else ""
         got = f"other values ({'; '.join(differing[:DIFFERENCES_NAMED])}{more})"
-        refuse(owner, "folder", "hold the same experiment", got, "Use the same arguments and data, or another folder.")
+        refuse("folder", "hold the same experiment", got, "Use the same arguments and data, or another folder.")
     changed = [
         f"{name.removeprefix('versions.')} {old.get(name)} → {new.get(name)}"
         for name in sorted(old | new)

@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from noshadow.checks import InputError
+from noshadow.checks import InputError, said
 from noshadow.progress import tracked
 from noshadow.reference.folder import INSIDE
 from noshadow.reference.manifest import FORMAT, plan_digest
@@ -22,7 +22,7 @@ Form = tuple[str, dict[str, tuple[int, ...]]]
 
 
 def write_outcomes(
-    path: Path, stored: Mapping[str, Any], stream: Iterator[Outcome], *, total: int, workers: int, progress: bool, owner: str
+    path: Path, stored: Mapping[str, Any], stream: Iterator[Outcome], *, total: int, workers: int, progress: bool
 ) -> tuple[str, ...]:
     """Write each model when it arrives, and return notes on how the models were read.
 
@@ -32,7 +32,7 @@ def write_outcomes(
         path: the experiment's folder. stored: its plan. stream: outcomes in any order. total: how
             many.
         workers: noted in each file, for estimates of the time left.
-        progress: draw a bar on a terminal. owner: the function named in error messages.
+        progress: draw a bar on a terminal.
 
     Raises:
         InputError: models failed, or the disk is full; what is written stays.
@@ -40,7 +40,7 @@ def write_outcomes(
     models, failed = stored["plan"]["models"], {}
     notes: set[str] = set()
     described = {"format": str(FORMAT), "plan": plan_digest(stored), "engine": stored["train"]["engine"], "workers": str(workers)}
-    form = _known_form(path, stored, owner)
+    form = _known_form(path, stored)
     what = "Training models without each fold" if "design" in stored["plan"] else "Training reference models"
     bar = tracked(stream, what, total=total, show=progress)
     with closing(stream), closing(bar) as outcomes:  # type: ignore[type-var]
@@ -51,7 +51,7 @@ def write_outcomes(
                 form = form or here
                 text = "" if here == form else f"Its outputs differ in form from the other models': {_told(form)} → {_told(here)}."
             report = path / "failures" / f"{outcome.number:05d}.txt"
-            with disk(path, models, owner):
+            with disk(path, models):
                 if outcome.arrays is None or text:
                     failed[outcome.number] = text.splitlines()[0]
                     write_private(report, [text.encode()])
@@ -66,12 +66,12 @@ def write_outcomes(
                     report.unlink(missing_ok=True)
                     notes |= set(outcome.notes)
     if failed:
-        raise InputError(_failures(path, models, failed, owner))
+        raise InputError(_failures(path, models, failed))
     return tuple(sorted(notes))
 
 
 @contextmanager
-def disk(path: Path, models: int, owner: str) -> Iterator[None]:
+def disk(path: Path, models: int) -> Iterator[None]:
     """Say in one sentence what the disk refused, and how many models are safe."""
     try:
         yield
@@ -79,10 +79,12 @@ def disk(path: Path, models: int, owner: str) -> Iterator[None]:
         if error.errno in NO_ROOM:
             kept = len(list((path / "models").glob("[0-9]*.safetensors"))) if path.is_dir() else 0
             raise InputError(
-                f"{owner}: folder must have room for the models; got '{path}' where the disk is full. "
-                f"Clear some and run again when there is room: {kept} of {models} models are kept."
+                said(
+                    f"folder must have room for the models; got '{path}' where the disk is full. "
+                    f"Clear some and run again when there is room: {kept} of {models} models are kept."
+                )
             ) from error
-        raise InputError(f"{owner}: folder must be writable; got '{path}' ({error}). Choose another place.") from error
+        raise InputError(said(f"folder must be writable; got '{path}' ({error}). Choose another place.")) from error
 
 
 def remove_unfinished(path: Path) -> None:
@@ -97,12 +99,12 @@ def remove_unfinished(path: Path) -> None:
                     entry.unlink()
 
 
-def _known_form(path: Path, stored: Mapping[str, Any], owner: str) -> Form | None:
+def _known_form(path: Path, stored: Mapping[str, Any]) -> Form | None:
     """Find the task and shapes that every model must have.
 
     They are those of the target, or of the first model that is there.
     """
-    there = target_layout(path, stored, owner) or next(iter(whole_models(path, stored).values()), None)
+    there = target_layout(path, stored) or next(iter(whole_models(path, stored).values()), None)
     return None if there is None else _form(there.metadata.get("task", ""), {name: place[1] for name, place in there.places.items()})
 
 
@@ -114,10 +116,10 @@ def _told(form: Form) -> str:
     return f"{form[0]} with " + ", ".join(f"{name} {shape}" for name, shape in form[1].items())
 
 
-def _failures(path: Path, models: int, failed: Mapping[int, str], owner: str) -> str:
+def _failures(path: Path, models: int, failed: Mapping[int, str]) -> str:
     named = [f"model {number}: {failed[number].rstrip('.')}" for number in sorted(failed)[:FAILURES_NAMED]]
     more = f"; and {len(failed) - FAILURES_NAMED} more" if len(failed) > FAILURES_NAMED else ""
-    return (
-        f"{owner}: train_fn must train every model; got {len(failed)} of {models} that failed ({'; '.join(named)}{more}). "
+    return said(
+        f"train_fn must train every model; got {len(failed)} of {models} that failed ({'; '.join(named)}{more}). "
         f"Tracebacks are in '{path / 'failures'}'; all others are kept, and running again tries these once more."
     )

@@ -37,7 +37,7 @@ def trained_module(job: TrainingSetup, indices: Tensor, seed: int, *, observe: O
                 rows = order[start:stop]
                 optimiser.param_groups[0]["lr"] = next(rates)
                 optimiser.zero_grad()
-                with users_code("Recipe", FORWARD_RULE):
+                with users_code(FORWARD_RULE):
                     outputs = output_rows(module(job.x.index_select(0, rows)), len(rows))
                     mean_loss(outputs, job.y.index_select(0, rows), job.task).backward()  # type: ignore[no-untyped-call]
                 optimiser.step()
@@ -52,7 +52,7 @@ def _eval_outputs(module: nn.Module, x: Tensor) -> Tensor:
     """(1, n, m) outputs in eval mode, from which the module returns to training mode."""
     module.eval()
     try:
-        with torch.no_grad(), users_code("Recipe", "the module must predict records of the pool"):
+        with torch.no_grad(), users_code("the module must predict records of the pool"):
             return output_rows(module(x), len(x))[None]
     finally:
         module.train()

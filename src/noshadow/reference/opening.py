@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from noshadow.checks import TASKS, Array, InputError, refuse
+from noshadow.checks import TASKS, Array, InputError, refuse, said
 from noshadow.reference.manifest import plan_digest, read_manifest
 from noshadow.reference.plan import BALANCED_FROM, Plan
 from noshadow.signals import record_ids
@@ -38,39 +38,39 @@ PLAN_FORM = Keys(
 )
 
 
-def opened_manifest(path: Path, owner: str) -> dict[str, Any]:
+def opened_manifest(path: Path) -> dict[str, Any]:
     """Read the plan of an existing experiment.
 
     Its numbers of models and records must be those of its membership.
     """
     if not (path / PLAN).is_file():
-        refuse(owner, "folder", f"hold reference models ({PLAN})", f"'{path}'")
+        refuse("folder", f"hold reference models ({PLAN})", f"'{path}'")
     try:
-        manifest = read_manifest((path / PLAN).read_bytes(), path, owner)
+        manifest = read_manifest((path / PLAN).read_bytes(), path)
     except OSError as error:
-        raise InputError(f"{owner}: folder must be readable; got '{path}' ({error}).") from error
-    require_form(manifest, PLAN_FORM, "", owner, AGAIN)
+        raise InputError(said(f"folder must be readable; got '{path}' ({error}).")) from error
+    require_form(manifest, PLAN_FORM, "", AGAIN)
     # Everything below walks over the models: their number is taken from what is there, not from
     # what is claimed.
-    for name, there in zip(("models", "records"), _membership(path, owner).shape, strict=True):
+    for name, there in zip(("models", "records"), _membership(path).shape, strict=True):
         if manifest["plan"][name] != there:
-            refuse(owner, f"plan.{name}", f"be the {there} {name} of {MEMBERSHIP}", manifest["plan"][name], AGAIN)
+            refuse(f"plan.{name}", f"be the {there} {name} of {MEMBERSHIP}", manifest["plan"][name], AGAIN)
     return manifest
 
 
-def stored_plan(path: Path, manifest: Mapping[str, Any], owner: str) -> tuple[Plan, dict[str, Array]]:
+def stored_plan(path: Path, manifest: Mapping[str, Any]) -> tuple[Plan, dict[str, Array]]:
     """Read membership (memory-mapped) with the seeds, and ids, targets and member.
 
     Altered files are refused.
     """
     for name, file in (("membership", MEMBERSHIP), ("records", RECORDS)):
-        if not (path / file).is_file() or _sha256(path / file, owner) != manifest["hashes"][name]:
-            refuse(owner, "folder", "be as it was written", f"'{path}' with {file} missing or altered", AGAIN)
+        if not (path / file).is_file() or _sha256(path / file) != manifest["hashes"][name]:
+            refuse("folder", "be as it was written", f"'{path}' with {file} missing or altered", AGAIN)
     arguments = manifest["plan"]
-    membership = _membership(path, owner)
-    counts = _require_models_with_both_sides(membership, owner)
-    records = _records(path, arguments["models"], arguments["records"], owner)
-    _require_sides(counts, arguments["models"], records["member"] if "design" in arguments else None, owner)
+    membership = _membership(path)
+    counts = _require_models_with_both_sides(membership)
+    records = _records(path, arguments["models"], arguments["records"])
+    _require_sides(counts, arguments["models"], records["member"] if "design" in arguments else None)
     return Plan(membership, records.pop("seeds"), arguments["fraction"], arguments["seed"]), records
 
 
@@ -96,7 +96,7 @@ def whole_models(folder: Path, manifest: Mapping[str, Any]) -> dict[int, Layout]
     return found
 
 
-def target_layout(folder: Path, manifest: Mapping[str, Any], owner: str) -> Layout | None:
+def target_layout(folder: Path, manifest: Mapping[str, Any]) -> Layout | None:
     """Find where the target's arrays are; None without a target.
 
     A damaged file, or that of another plan, is refused.
@@ -107,38 +107,32 @@ def target_layout(folder: Path, manifest: Mapping[str, Any], owner: str) -> Layo
     try:
         there = layout(path)
     except (OSError, ValueError) as error:
-        raise InputError(f"{owner}: {TARGET} must be whole; got '{folder}' ({reason_of(error)}). {AGAIN}") from error
+        raise InputError(said(f"{TARGET} must be whole; got '{folder}' ({reason_of(error)}). {AGAIN}")) from error
     own = there.metadata.get("plan") == plan_digest(manifest) and there.metadata.get("task") in TASKS
     if not own or not _fits(there, manifest["plan"]["records"]):
-        refuse(owner, TARGET, "belong to this plan", f"another in '{folder}'", AGAIN)
+        refuse(TARGET, "belong to this plan", f"another in '{folder}'", AGAIN)
     return there
 
 
-def require_one_form(models: Mapping[int, Layout], target: Layout | None, drawn: Plan, manifest: Mapping[str, Any], owner: str) -> str:
+def require_one_form(models: Mapping[int, Layout], target: Layout | None, drawn: Plan, manifest: Mapping[str, Any]) -> str:
     """The task of all models, which must leave arrays of one form behind, as the target does."""
     forms = {_form(there) for there in (*models.values(), *(() if target is None else (target,)))}
     if len(forms) != 1:
         told = sorted(f"{task} with statistic {statistic}, outputs {outputs}" for task, statistic, outputs in forms)
-        refuse(
-            owner,
-            "models",
-            "be of one task and form",
-            "; ".join(told[:3]),
-            "Train again in another folder with train_references(…, task=…).",
-        )
+        refuse("models", "be of one task and form", "; ".join(told[:3]), "Train again in another folder with train_references(…, task=…).")
     ((task, statistic, outputs),) = forms
     if manifest["signals"]["keep_outputs"] and outputs is None:
-        refuse(owner, "models", "hold the outputs that the plan says were kept", "none", AGAIN)
+        refuse("models", "hold the outputs that the plan says were kept", "none", AGAIN)
     queries = 1 + len(manifest["signals"]["queries"])
     if queries > 1 and statistic[1:] != (queries,):
-        refuse(owner, "statistic", f"have a column for each of {queries} queries", f"shape {statistic}", AGAIN)
+        refuse("statistic", f"have a column for each of {queries} queries", f"shape {statistic}", AGAIN)
     if task != "regression" and queries == 1 and len(statistic) > 1:
-        refuse(owner, "statistic", "be one number per record", f"shape {statistic}", AGAIN)
+        refuse("statistic", "be one number per record", f"shape {statistic}", AGAIN)
     for number, there in models.items():
         own = (drawn.records,), (int(drawn.membership[number].sum()),)
         wrong = [name for name, place in there.places.items() if name.startswith(EXTRA) and (place[1] not in own or place[0] == "bool")]
         if wrong:
-            refuse(owner, wrong[0], "have one number per record, or per member of its model", f"{there.places[wrong[0]]}", AGAIN)
+            refuse(wrong[0], "have one number per record, or per member of its model", f"{there.places[wrong[0]]}", AGAIN)
     return task
 
 
@@ -147,25 +141,25 @@ def _form(there: Layout) -> tuple[str, tuple[int, ...], tuple[int, ...] | None]:
     return there.metadata["task"], there.places["statistic"][1], None if outputs is None else outputs[1]
 
 
-def require_finite_rows(array: Array, name: str, place: object, owner: str) -> None:
+def require_finite_rows(array: Array, name: str, place: object) -> None:
     """Refuse NaN and infinity in what a model left behind."""
     if array.dtype.kind == "f" and not bool(np.isfinite(array).all()):
-        refuse(owner, name, "be finite", f"{int((~np.isfinite(array)).sum())} NaN or infinite values in {place}", AGAIN)
+        refuse(name, "be finite", f"{int((~np.isfinite(array)).sum())} NaN or infinite values in {place}", AGAIN)
 
 
-def _membership(path: Path, owner: str) -> Array:
+def _membership(path: Path) -> Array:
     try:
         membership = mapped_npy(path / MEMBERSHIP)
     except FileNotFoundError:
-        refuse(owner, "folder", "be as it was written", f"'{path}' with {MEMBERSHIP} missing or altered", AGAIN)
+        refuse("folder", "be as it was written", f"'{path}' with {MEMBERSHIP} missing or altered", AGAIN)
     except (OSError, ValueError) as error:
-        raise InputError(f"{owner}: {MEMBERSHIP} must be a plain array; got '{path}' ({reason_of(error)}). {AGAIN}") from error
+        raise InputError(said(f"{MEMBERSHIP} must be a plain array; got '{path}' ({reason_of(error)}). {AGAIN}")) from error
     if membership.dtype != bool or membership.ndim != 2:
-        refuse(owner, MEMBERSHIP, "hold true or false, models by records", f"shape {membership.shape} of {membership.dtype}", AGAIN)
+        refuse(MEMBERSHIP, "hold true or false, models by records", f"shape {membership.shape} of {membership.dtype}", AGAIN)
     return membership
 
 
-def _require_models_with_both_sides(membership: Array, owner: str) -> Array:
+def _require_models_with_both_sides(membership: Array) -> Array:
     """Number of models of each record, (n,).
 
     Bytes that are no truth values are refused, and a model that was trained on all records or none.
@@ -175,15 +169,15 @@ def _require_models_with_both_sides(membership: Array, owner: str) -> Array:
     for number in range(models):
         row = np.asarray(membership[number]).view(np.uint8)
         if int(row.max(initial=0)) > 1:
-            refuse(owner, MEMBERSHIP, "hold true or false", f"{int(row.max())} in model {number}", AGAIN)
+            refuse(MEMBERSHIP, "hold true or false", f"{int(row.max())} in model {number}", AGAIN)
         counts += row
         sizes[number] = row.sum()
     if not models or not records or sizes.min() < 1 or sizes.max() >= records:
-        refuse(owner, MEMBERSHIP, "put every record in some of the models and leave it out of others", "one on one side only", AGAIN)
+        refuse(MEMBERSHIP, "put every record in some of the models and leave it out of others", "one on one side only", AGAIN)
     return counts
 
 
-def _require_sides(counts: Array, models: int, folded: Array | None, owner: str) -> None:
+def _require_sides(counts: Array, models: int, folded: Array | None) -> None:
     """Refuse records on a side where the design of the plan does not put them.
 
     Args:
@@ -193,29 +187,29 @@ def _require_sides(counts: Array, models: int, folded: Array | None, owner: str)
     """
     if folded is not None:
         if not np.array_equal(counts, np.where(folded, models - 1, 0)):
-            refuse(owner, MEMBERSHIP, "leave each training record out of one fold's model, and test records out of all", "others", AGAIN)
+            refuse(MEMBERSHIP, "leave each training record out of one fold's model, and test records out of all", "others", AGAIN)
     elif models >= BALANCED_FROM and (counts.min() < 1 or counts.max() >= models):
-        refuse(owner, MEMBERSHIP, "put every record in some of the models and leave it out of others", "one on one side only", AGAIN)
+        refuse(MEMBERSHIP, "put every record in some of the models and leave it out of others", "one on one side only", AGAIN)
 
 
-def _records(path: Path, models: int, n: int, owner: str) -> dict[str, Array]:
+def _records(path: Path, models: int, n: int) -> dict[str, Array]:
     try:
         with (path / RECORDS).open("rb") as file:
             held = npz_arrays(file, (path / RECORDS).stat().st_size)
     except (OSError, ValueError) as error:
-        raise InputError(f"{owner}: {RECORDS} must hold plain arrays; got '{path}' ({reason_of(error)}). {AGAIN}") from error
+        raise InputError(said(f"{RECORDS} must hold plain arrays; got '{path}' ({reason_of(error)}). {AGAIN}")) from error
     expected = {"seeds": ("iu", (models,)), "ids": ("iuU", (n,)), "member": ("b", (n,)), "targets": ("biuf", None)}
     for name, (kinds, shape) in expected.items():
         array = held.get(name)
         if array is None or array.dtype.kind not in kinds or (shape is not None and array.shape != shape):
             got = "none" if array is None else f"shape {array.shape} of {array.dtype}"
-            refuse(owner, f"{RECORDS}, {name}", f"have one entry per {'model' if name == 'seeds' else 'record'}", got, AGAIN)
+            refuse(f"{RECORDS}, {name}", f"have one entry per {'model' if name == 'seeds' else 'record'}", got, AGAIN)
     targets = held["targets"]
     if targets.ndim not in (1, 2) or len(targets) != n or not bool(np.isfinite(targets).all()):
-        refuse(owner, f"{RECORDS}, targets", "hold one finite row per record", f"shape {targets.shape}", AGAIN)
+        refuse(f"{RECORDS}, targets", "hold one finite row per record", f"shape {targets.shape}", AGAIN)
     if not held["member"].any():
-        refuse(owner, f"{RECORDS}, member", "name the target's training records", "none", AGAIN)
-    record_ids(held["ids"], n, owner)
+        refuse(f"{RECORDS}, member", "name the target's training records", "none", AGAIN)
+    record_ids(held["ids"], n)
     return {name: held[name] for name in expected}
 
 
@@ -242,8 +236,8 @@ def _fits(there: Layout, n: int) -> bool:
     return True
 
 
-def _sha256(path: Path, owner: str) -> str:
+def _sha256(path: Path) -> str:
     try:
         return file_sha256(path)
     except OSError as error:
-        raise InputError(f"{owner}: folder must be readable; got '{path}' ({error}).") from error
+        raise InputError(said(f"folder must be readable; got '{path}' ({error}).")) from error

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from noshadow.checks import Array, refuse, require_number, require_whole, whole_seed
+from noshadow.checks import Array, named_in_errors, refuse, require_number, require_whole, whole_seed
 
 # Two complementary halves give one margin per side and record, from which no spread can be told
 # , and d′ needs two on each side; independent halves give a quarter of the records two.
@@ -53,6 +53,7 @@ class Plan:
         return np.flatnonzero(self.membership[model])
 
 
+@named_in_errors
 def plan(records: int, *, models: int = 64, fraction: float = 0.5, seed: int = 0) -> Plan:
     """Random membership of records in reference models, balanced from four models on.
 
@@ -82,7 +83,7 @@ def plan(records: int, *, models: int = 64, fraction: float = 0.5, seed: int = 0
         >>> drawn.membership.sum(0).tolist(), drawn.membership.sum(1).tolist()
         ([4, 4, 4, 4, 4, 4, 4, 4, 4, 4], [5, 5, 5, 5, 5, 5, 5, 5])
     """
-    n, r, share, number = checked_arguments(records, models, fraction, seed, "plan")
+    n, r, share, number = checked_arguments(records, models, fraction, seed)
     of_membership, of_seeds = _streams(number)
     membership = (_independent if r < BALANCED_FROM else _balanced)(n, r, share, of_membership)
     return Plan(membership, _model_seeds(r, of_seeds), share, number)
@@ -108,7 +109,7 @@ def fold_plan(train: int, test: int, *, folds: int, seed: int = 0) -> Plan:
         >>> drawn.membership.sum(0).tolist(), drawn.membership.sum(1).tolist()
         ([2, 2, 2, 2, 2, 2, 0, 0], [4, 4, 4])
     """
-    members, unseen, k, number = checked_folds(train, test, folds, seed, "fold_plan", "folds")
+    members, unseen, k, number = checked_folds(train, test, folds, seed, "folds")
     of_folds, of_seeds = _streams(number)
     fold = np.empty(members, dtype=np.int64)
     fold[of_folds.permutation(members)] = np.arange(members) % k
@@ -122,16 +123,16 @@ def fold_fraction(train: int, test: int, folds: int) -> float:
     return train * (folds - 1) / (folds * (train + test))
 
 
-def checked_folds(train: object, test: object, folds: object, seed: object, owner: str, argument: str) -> tuple[int, int, int, int]:
+def checked_folds(train: object, test: object, folds: object, seed: object, argument: str) -> tuple[int, int, int, int]:
     """Turn the arguments of a fold plan into plain numbers (train, test, folds, seed).
 
-    `argument` is what the number of folds is called where `owner` takes it.
+    `argument` is what the number of folds is called in messages.
     """
-    members, unseen = require_whole(train, owner, "train", low=1), require_whole(test, owner, "test", low=0)
-    k = require_whole(folds, owner, argument, low=2)
+    members, unseen = require_whole(train, "train", low=1), require_whole(test, "test", low=0)
+    k = require_whole(folds, argument, low=2)
     if k > members:
-        refuse(owner, argument, f"be at most the {members} training records, each in one fold", k)
-    return members, unseen, k, whole_seed(seed, owner)
+        refuse(argument, f"be at most the {members} training records, each in one fold", k)
+    return members, unseen, k, whole_seed(seed)
 
 
 def _streams(seed: int) -> tuple[np.random.Generator, np.random.Generator]:
@@ -163,24 +164,24 @@ def _balanced(n: int, r: int, share: float, rng: np.random.Generator) -> Array:
     return membership
 
 
-def checked_arguments(records: object, models: object, fraction: object, seed: object, owner: str) -> tuple[int, int, float, int]:
+def checked_arguments(records: object, models: object, fraction: object, seed: object) -> tuple[int, int, float, int]:
     """Turn the arguments of a plan into plain numbers (n, r, fraction, seed).
 
     Arguments for which no plan exists are refused.
     """
-    n, r = require_whole(records, owner, "records", low=1), require_whole(models, owner, "models", low=1)
-    share = require_number(fraction, owner, "fraction", low=0, high=1, low_open=True, high_open=True)
+    n, r = require_whole(records, "records", low=1), require_whole(models, "models", low=1)
+    share = require_number(fraction, "fraction", low=0, high=1, low_open=True, high_open=True)
     if r < BALANCED_FROM:
         if not 0 < round(share * n) < n:
-            refuse(owner, "records", f"leave each model records with and without it at fraction {share:g}", n)
-        return n, r, share, whole_seed(seed, owner)
+            refuse("records", f"leave each model records with and without it at fraction {share:g}", n)
+        return n, r, share, whole_seed(seed)
     total = round(share * n * r)
     if total < n or -(-total // n) >= r:
         rule = f"put every record in at least one of {r} models and leave it out of one"
-        refuse(owner, "fraction", rule, f"{share:g}", f"Choose it between {1 / r:.3g} and {1 - 1 / r:.3g}, or more models.")
+        refuse("fraction", rule, f"{share:g}", f"Choose it between {1 / r:.3g} and {1 - 1 / r:.3g}, or more models.")
     if total < r:
-        refuse(owner, "records", f"give each model at least one at fraction {share:g}", n)
-    return n, r, share, whole_seed(seed, owner)
+        refuse("records", f"give each model at least one at fraction {share:g}", n)
+    return n, r, share, whole_seed(seed)
 
 
 def _fill(membership: Array, total: int, order: Array, rng: np.random.Generator) -> None:

@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.sparse import issparse
 from torch import Tensor
 
-from noshadow.checks import Array, InputError, as_array, refuse, require_choice, require_same_length
+from noshadow.checks import Array, InputError, as_array, refuse, require_choice, require_same_length, said, unnamed
 from noshadow.signals import Signals
 from noshadow.storage.digests import add_array, array_form, ids_sha256
 from noshadow.views.loading import records_of
@@ -58,7 +58,7 @@ class _Split(NamedTuple):
     notes: tuple[str, ...]
 
 
-def record_pool(train: object, test: object, *, pool: str, ids: object, owner: str) -> Pool:
+def record_pool(train: object, test: object, *, pool: str, ids: object) -> Pool:
     """Read and hash the records; models are trained on halves of them.
 
     Args:
@@ -67,26 +67,25 @@ def record_pool(train: object, test: object, *, pool: str, ids: object, owner: s
         pool: "all" for the records of both, "train" for those of `train` alone.
         ids: (n,) unique ids of all records, or of those of `train`; None: a data frame's index, the
             rows behind a Subset, or 0 … n − 1.
-        owner: the function named in error messages.
 
     Cost: one pass over the data; memory that of the targets and one batch.
     """
-    require_choice(pool, ("all", "train"), owner, "pool")
+    require_choice(pool, ("all", "train"), "pool")
     if train is None:
-        refuse(owner, "train", "hold the target's training records", "None")
+        refuse("train", "hold the target's training records", "None")
     if pool == "all" and test is None:
-        refuse(owner, "test", "be given with pool='all'", "None", "Pass pool='train' to use the training records alone.")
+        refuse("test", "be given with pool='all'", "None", "Pass pool='train' to use the training records alone.")
     given = (train,) if pool == "train" else (train, test)
     digest = hashlib.sha256()
     found = []
     for argument, data in zip(("train", "test"), given, strict=False):
         digest.update(f"|{argument}|".encode())
-        found.append(_split(data, owner, argument, digest))
+        found.append(_split(data, argument, digest))
     shapes = {split.targets.shape[1:] for split in found}
     if len(shapes) > 1:
-        refuse(owner, "train and test", "have targets of the same form", f"shapes {', '.join(str(s.targets.shape) for s in found)}")
+        refuse("train and test", "have targets of the same form", f"shapes {', '.join(str(s.targets.shape) for s in found)}")
     targets, notes = _numbered(np.concatenate([split.targets for split in found]))
-    identifiers, id_notes = _ids(ids, found, owner)
+    identifiers, id_notes = _ids(ids, found)
     return Pool(
         splits=given,
         counts=tuple(len(split.targets) for split in found),
@@ -97,41 +96,41 @@ def record_pool(train: object, test: object, *, pool: str, ids: object, owner: s
     )
 
 
-def _split(data: object, owner: str, argument: str, digest: Any) -> _Split:
+def _split(data: object, argument: str, digest: Any) -> _Split:
     if isinstance(data, (tuple, list)) and len(data) == 2:
         inputs, y = data
-        y, notes = paired_targets(inputs, y, owner, argument)
-        labels = as_array(y, owner, f"{argument} y") if isinstance(y, Tensor) else np.asarray(y)
+        y, notes = paired_targets(inputs, y, argument)
+        labels = as_array(y, f"{argument} y") if isinstance(y, Tensor) else np.asarray(y)
         if labels.dtype == object:
             labels = labels.astype(str)
         parts = inputs.items() if isinstance(inputs, Mapping) else enumerate(inputs if isinstance(inputs, tuple) else (inputs,))
         for name, part in parts:
             rows = part.shape[0] if hasattr(part, "shape") else len(part)
-            require_same_length(owner, X=range(rows), y=range(len(labels) if labels.ndim else 0))
+            require_same_length(X=range(rows), y=range(len(labels) if labels.ndim else 0))
             digest.update(f"|{name}|".encode())
-            _hash_inputs(part, owner, argument, digest)
-        return _Split(_hashed_targets(labels, owner, argument, digest), index_ids(inputs), notes)
-    records = records_of(data, owner, argument, seed=0)
+            _hash_inputs(part, argument, digest)
+        return _Split(_hashed_targets(labels, argument, digest), index_ids(inputs), notes)
+    records = records_of(data, argument, seed=0)
     targets = []
-    for step in walked(records, BATCH, owner=owner, argument=argument):
+    for step in walked(records, BATCH, argument=argument):
         for name, part in (*enumerate(step.inputs.args), *step.inputs.kwargs.items()):
             digest.update(f"|{name}|".encode())
-            _hash_inputs(part, owner, argument, digest)
+            _hash_inputs(part, argument, digest)
         targets.append(step.targets)
     if not targets:
-        refuse(owner, argument, "hold at least one record", "none")
+        refuse(argument, "hold at least one record", "none")
     ids = None if records.rows is None else np.array(records.rows)
-    return _Split(_hashed_targets(np.concatenate(targets), owner, argument, digest), ids, records.notes)
+    return _Split(_hashed_targets(np.concatenate(targets), argument, digest), ids, records.notes)
 
 
-def _hashed_targets(targets: Array, owner: str, argument: str, digest: Any) -> Array:
+def _hashed_targets(targets: Array, argument: str, digest: Any) -> Array:
     if targets.ndim not in (1, 2) or len(targets) == 0:
-        refuse(owner, f"{argument} targets", "be one number or one row a record", f"shape {targets.shape}")
+        refuse(f"{argument} targets", "be one number or one row a record", f"shape {targets.shape}")
     _hash_array(targets, digest)
     return targets[:, 0] if targets.ndim == 2 and targets.shape[1] == 1 else targets
 
 
-def _hash_inputs(part: object, owner: str, argument: str, digest: Any) -> None:
+def _hash_inputs(part: object, argument: str, digest: Any) -> None:
     if hasattr(part, "iloc"):
         frame: Any = part.to_frame() if hasattr(part, "to_frame") and not hasattr(part, "columns") else part
         digest.update(repr([(str(name), str(dtype)) for name, dtype in frame.dtypes.items()]).encode())
@@ -141,22 +140,22 @@ def _hash_inputs(part: object, owner: str, argument: str, digest: Any) -> None:
         for array in (rows.tocsr().data, rows.tocsr().indices, rows.tocsr().indptr):
             _hash_array(array, digest)
     elif isinstance(part, (Tensor, np.ndarray, int, float)):
-        _hash_array(as_array(part, owner, f"{argument} inputs") if isinstance(part, Tensor) else np.asarray(part), digest)
+        _hash_array(as_array(part, f"{argument} inputs") if isinstance(part, Tensor) else np.asarray(part), digest)
     elif isinstance(part, Mapping):
         for name, value in part.items():
             digest.update(f"|{name}|".encode())
-            _hash_inputs(value, owner, argument, digest)
+            _hash_inputs(value, argument, digest)
     elif isinstance(part, Iterable) and not isinstance(part, (str, bytes)):
         held = list(part)
         if all(isinstance(value, (int, float, str)) for value in held):
             _hash_array(np.asarray(held), digest)
         else:
             for value in held:
-                _hash_inputs(value, owner, argument, digest)
+                _hash_inputs(value, argument, digest)
     else:
         # Strings and None; an object's repr would hold its address.
         if part is not None and not isinstance(part, (str, bytes)):
-            refuse(owner, argument, "hold arrays, tensors, numbers or text", f"an input of type {type(part).__name__}")
+            refuse(argument, "hold arrays, tensors, numbers or text", f"an input of type {type(part).__name__}")
         digest.update(repr(part).encode())
 
 
@@ -180,7 +179,7 @@ def _numbered(targets: Array) -> tuple[Array, tuple[str, ...]]:
     return numbers.astype(np.int64), (f"Labels are numbered in the order of their names: {listed}.",)
 
 
-def _ids(ids: object, splits: Sequence[_Split], owner: str) -> tuple[Array, tuple[str, ...]]:
+def _ids(ids: object, splits: Sequence[_Split]) -> tuple[Array, tuple[str, ...]]:
     """Return the ids given, or the training records' own, as an audit takes them.
 
     The other records keep their own ids where these are not taken yet.
@@ -188,25 +187,24 @@ def _ids(ids: object, splits: Sequence[_Split], owner: str) -> tuple[Array, tupl
     n, first = sum(len(split.targets) for split in splits), splits[0]
     own, other = first.ids, None if len(splits) == 1 else splits[1].ids
     if isinstance(ids, Sized) and len(ids) == len(first.targets):
-        own, other = _checked_ids(ids, len(ids), owner), None
+        own, other = _checked_ids(ids, len(ids)), None
     elif ids is not None:
-        return _checked_ids(ids, n, owner), ()
+        return _checked_ids(ids, n), ()
     if own is None or len(own) == n:
-        return np.arange(n) if own is None else _checked_ids(own, n, owner), ()
+        return np.arange(n) if own is None else _checked_ids(own, n), ()
     if other is not None and other.dtype.kind == own.dtype.kind and len(np.unique(np.concatenate([own, other]))) == n:
-        return _checked_ids(np.concatenate([own, other]), n, owner), ()
+        return _checked_ids(np.concatenate([own, other]), n), ()
     fresh = np.arange(n - len(own))
     if own.dtype.kind in "iu":
-        return _checked_ids(np.concatenate([own, fresh + own.max() + 1]), n, owner), (
-            f"Test records are numbered from {own.max() + 1} on.",
-        )
+        return _checked_ids(np.concatenate([own, fresh + own.max() + 1]), n), (f"Test records are numbered from {own.max() + 1} on.",)
     named = np.array([f"test-{row}" for row in fresh])
-    return _checked_ids(np.concatenate([own.astype(str), named]), n, owner), ("Test records are named test-0, test-1, ….",)
+    return _checked_ids(np.concatenate([own.astype(str), named]), n), ("Test records are named test-0, test-1, ….",)
 
 
-def _checked_ids(ids: object, n: int, owner: str) -> Array:
+def _checked_ids(ids: object, n: int) -> Array:
     try:
         return Signals(None, np.zeros(n), np.zeros(n), ids).ids
     except InputError as error:
-        reason = str(error).removeprefix("Signals: ")
-        raise InputError(f"{owner}: ids are for all {n} records of the pool, train before test, or for those of train; {reason}") from error
+        raise InputError(
+            said(f"ids are for all {n} records of the pool, train before test, or for those of train; {unnamed(error)}")
+        ) from error

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from noshadow.checks import (
     Array,
     InputError,
+    named_in_errors,
     numeric_array,
     refuse,
     require_choice,
@@ -23,6 +24,7 @@ from noshadow.checks import (
     require_same_length,
     require_whole,
     resolved_task,
+    said,
     users_code,
 )
 from noshadow.losses import task_targets
@@ -32,7 +34,6 @@ from noshadow.reference.schedules import Schedule, require_schedule
 from noshadow.reference.snapshots import Observer, observed, recorder, traced_records
 from noshadow.reference.vectorised import reason_not_vectorisable, trained_modules
 
-OWNER = "Recipe"
 PROBE_RECORDS = 8
 BETAS, EPS = (0.9, 0.999), 1e-8
 
@@ -111,17 +112,18 @@ class Recipe:
     stop: int | None = None
     outputs: int = field(init=False, repr=False)
 
+    @named_in_errors
     def __post_init__(self) -> None:
         _require_optimiser(self)
         milestones = require_schedule(self.schedule, epochs=self.epochs, warmup=self.warmup, milestones=self.milestones, gamma=self.gamma)
         x = _pool_inputs(self.x)
-        y = numeric_array(self.y, OWNER, "y", ndim=(1, 2))
-        n = require_same_length(OWNER, x=x.numpy(), y=y)
+        y = numeric_array(self.y, "y", ndim=(1, 2))
+        n = require_same_length(x=x.numpy(), y=y)
         # Only the shape of the outputs matters to the checks of the targets.
         outputs = np.broadcast_to(0.0, (n, _probed_outputs(self.build, x)))
-        task = resolved_task(self.task, outputs, y, OWNER)
-        require_output_columns(outputs, task, OWNER)
-        targets = torch.from_numpy(task_targets(outputs, y, task, OWNER))
+        task = resolved_task(self.task, outputs, y)
+        require_output_columns(outputs, task)
+        targets = torch.from_numpy(task_targets(outputs, y, task))
         settled = {"x": x, "y": targets.to(x.dtype) if targets.is_floating_point() else targets, "task": task}
         for name, value in (settled | {"milestones": milestones, "outputs": outputs.shape[1]}).items():
             object.__setattr__(self, name, value)
@@ -137,6 +139,7 @@ class Recipe:
     def train_one(self, indices: object, seed: int, *, traces: None = None, on_epoch: Observer | None = None) -> nn.Module: ...
     @overload
     def train_one(self, indices: object, seed: int, *, traces: object, on_epoch: Observer | None = None) -> tuple[nn.Module, Array]: ...
+    @named_in_errors
     def train_one(
         self, indices: object, seed: int, *, traces: object = None, on_epoch: Observer | None = None
     ) -> nn.Module | tuple[nn.Module, Array]:
@@ -162,7 +165,7 @@ class Recipe:
                 NumericalError: the loss became NaN.
         """
         job = self._job()
-        rows, number = training_rows(indices, job, OWNER), training_seed(seed, OWNER)
+        rows, number = training_rows(indices, job), training_seed(seed)
         observe, losses = _observer(job, 1, traces, on_epoch)
         module = trained_module(job, rows, number, observe=observe)
         return module if losses is None else (module, losses[0])
@@ -187,6 +190,7 @@ class Recipe:
         on_epoch: Observer | None = None,
         stack: int | str = "auto",
     ) -> tuple[list[nn.Module], Array]: ...
+    @named_in_errors
     def train_many(
         self,
         indices_list: Sequence[object],
@@ -230,14 +234,15 @@ class Recipe:
         """
         job = self._job()
         rows, numbers = _many(indices_list, seeds, job)
-        size = None if stack == "auto" else require_whole(stack, "Recipe.train_many", "stack", low=1)
+        size = None if stack == "auto" else require_whole(stack, "stack", low=1)
         reason = reason_not_vectorisable(job)
         if reason is not None:
-            raise InputError(f"Recipe.train_many: build must make a module that can be stacked; got {reason}. Train it one by one.")
+            raise InputError(said(f"build must make a module that can be stacked; got {reason}. Train it one by one."))
         observe, losses = _observer(job, len(rows), traces_on, on_epoch)
         modules = trained_modules(job, rows, numbers, observe=observe, stack=size)
         return modules if losses is None else (modules, losses)
 
+    @named_in_errors
     def vectorisable(self) -> str | None:
         """Why `train_many` cannot train this module, in a few words; None when it can.
 
@@ -267,37 +272,37 @@ class Recipe:
 
 def _require_optimiser(recipe: Recipe) -> None:
     if not callable(recipe.build):
-        refuse(OWNER, "build", "be callable without arguments", type(recipe.build).__name__, "Pass a function that makes the module.")
+        refuse("build", "be callable without arguments", type(recipe.build).__name__, "Pass a function that makes the module.")
     for name in ("epochs", "batch_size"):
-        require_whole(getattr(recipe, name), OWNER, name, low=1)
-    if recipe.stop is not None and require_whole(recipe.stop, OWNER, "stop", low=1) > recipe.epochs:
-        refuse(OWNER, "stop", f"be one of the {recipe.epochs} epochs", recipe.stop)
+        require_whole(getattr(recipe, name), name, low=1)
+    if recipe.stop is not None and require_whole(recipe.stop, "stop", low=1) > recipe.epochs:
+        refuse("stop", f"be one of the {recipe.epochs} epochs", recipe.stop)
     for name in ("nesterov", "drop_last", "shuffle"):
         if not isinstance(getattr(recipe, name), bool):
-            refuse(OWNER, name, "be True or False", repr(getattr(recipe, name)))
-    require_choice(recipe.optimizer, tuple(OPTIMISERS), OWNER, "optimizer")
-    require_number(recipe.lr, OWNER, "lr", low=0, low_open=True)
-    require_number(recipe.weight_decay, OWNER, "weight_decay", low=0)
-    require_number(recipe.momentum, OWNER, "momentum", low=0, high=1, high_open=True)
-    require_number(recipe.eps, OWNER, "eps", low=0, low_open=True)
+            refuse(name, "be True or False", repr(getattr(recipe, name)))
+    require_choice(recipe.optimizer, tuple(OPTIMISERS), "optimizer")
+    require_number(recipe.lr, "lr", low=0, low_open=True)
+    require_number(recipe.weight_decay, "weight_decay", low=0)
+    require_number(recipe.momentum, "momentum", low=0, high=1, high_open=True)
+    require_number(recipe.eps, "eps", low=0, low_open=True)
     if not isinstance(recipe.betas, (tuple, list)) or len(recipe.betas) != 2:
-        refuse(OWNER, "betas", "be a pair of numbers", repr(recipe.betas))
+        refuse("betas", "be a pair of numbers", repr(recipe.betas))
     for beta in recipe.betas:
-        require_number(beta, OWNER, "betas", low=0, high=1, high_open=True)
+        require_number(beta, "betas", low=0, high=1, high_open=True)
     adaptive = recipe.optimizer != "sgd"
     if adaptive and (recipe.momentum or recipe.nesterov):
-        refuse(OWNER, "momentum and nesterov", "be left out with Adam and AdamW", f"optimizer={recipe.optimizer!r}", "Set betas instead.")
+        refuse("momentum and nesterov", "be left out with Adam and AdamW", f"optimizer={recipe.optimizer!r}", "Set betas instead.")
     if not adaptive and (tuple(recipe.betas) != BETAS or recipe.eps != EPS):
-        refuse(OWNER, "betas and eps", "be left out with SGD", f"betas={recipe.betas}, eps={recipe.eps:g}", "Set momentum instead.")
+        refuse("betas and eps", "be left out with SGD", f"betas={recipe.betas}, eps={recipe.eps:g}", "Set momentum instead.")
     if recipe.nesterov and not recipe.momentum:
-        refuse(OWNER, "nesterov", "come with momentum > 0", "momentum=0")
+        refuse("nesterov", "come with momentum > 0", "momentum=0")
 
 
 def _pool_inputs(x: object) -> Tensor:
     """Inputs as a float tensor that shares the caller's memory where it can."""
-    array = numeric_array(x, OWNER, "x", ndim=(2, 3, 4, 5))
+    array = numeric_array(x, "x", ndim=(2, 3, 4, 5))
     if len(array) == 0:
-        refuse(OWNER, "x", "hold at least one record", "none")
+        refuse("x", "hold at least one record", "none")
     # Read-only arrays are copied: torch has no read-only tensors.
     return torch.from_numpy(np.require(array, np.float64 if array.dtype == np.float64 else np.float32, ["C", "W"]))
 
@@ -305,15 +310,14 @@ def _pool_inputs(x: object) -> Tensor:
 def _probed_outputs(build: Callable[[], nn.Module], x: Tensor) -> int:
     """Number of outputs of the module, from a few records in eval mode."""
     module, few = fresh_module(build, 0, x.dtype).eval(), x[:PROBE_RECORDS]
-    with torch.no_grad(), users_code(OWNER, "build must make a module that takes rows of x"):
+    with torch.no_grad(), users_code("build must make a module that takes rows of x"):
         return output_rows(module(few), len(few)).shape[1]
 
 
 def _many(indices_list: Sequence[object], seeds: Sequence[int], job: TrainingSetup) -> tuple[list[Tensor], list[int]]:
-    owner = "Recipe.train_many"
     if len(indices_list) != len(seeds) or len(seeds) == 0:
-        refuse(owner, "indices_list and seeds", "have one entry a model, at least one", f"lengths {len(indices_list)} and {len(seeds)}")
-    return [training_rows(rows, job, owner) for rows in indices_list], [training_seed(seed, owner) for seed in seeds]
+        refuse("indices_list and seeds", "have one entry a model, at least one", f"lengths {len(indices_list)} and {len(seeds)}")
+    return [training_rows(rows, job) for rows in indices_list], [training_seed(seed) for seed in seeds]
 
 
 def _observer(job: TrainingSetup, models: int, traces: object, on_epoch: Observer | None) -> tuple[Observer, Array | None]:
@@ -321,7 +325,7 @@ def _observer(job: TrainingSetup, models: int, traces: object, on_epoch: Observe
     observers = [] if on_epoch is None else [on_epoch]
     if traces is None:
         return observed(observers), None
-    records = traced_records(traces, job, OWNER)
+    records = traced_records(traces, job)
     losses = np.empty((models, len(records.x), job.last_epoch + 1))
     return observed([recorder(losses, records, job.task), *observers]), losses
 

@@ -34,7 +34,6 @@ class Reading:
     keep_outputs: bool = True
     batch_size: int = BATCH_SIZE
     device: object = None
-    owner: str = "train_references"
     output: str | int = "auto"
     output_scale: str = "auto"
 
@@ -56,7 +55,7 @@ def record_arrays(model: object, pool: Pool, reading: Reading) -> tuple[dict[str
             could be logits or probabilities.
     """
     outputs, task, notes = pool_outputs(model, pool, reading)
-    targets = task_targets(outputs, pool.targets, task, reading.owner)
+    targets = task_targets(outputs, pool.targets, task)
     columns = [_statistic(outputs, targets, task)]
     for query in reading.queries:
         asked, _, _ = pool_outputs(model, pool, reading, transform=query)
@@ -75,17 +74,17 @@ def require_one_statistic(pool: Pool, reading: Reading) -> None:
     Both would share one axis.
     """
     if reading.task == "auto":
-        require_one_label(pool.targets, reading.owner)
+        require_one_label(pool.targets)
     several = pool.targets.ndim == 2 and (reading.task == "regression" or (reading.task == "auto" and pool.targets.dtype.kind == "f"))
     if reading.queries and several:
         got = f"{len(reading.queries)} beside {pool.targets.shape[1]} outputs"
-        refuse(reading.owner, "queries", "be empty in a regression with several outputs", got)
+        refuse("queries", "be empty in a regression with several outputs", got)
 
 
 def pool_losses(model: object, pool: Pool, reading: Reading) -> Array:
     """Loss of every record under a model in eval mode, float64 (n,): one column of a loss trace."""
     outputs, task, _ = pool_outputs(model, pool, reading)
-    return record_losses(outputs, task_targets(outputs, pool.targets, task, reading.owner), task)
+    return record_losses(outputs, task_targets(outputs, pool.targets, task), task)
 
 
 def pool_outputs(
@@ -95,21 +94,21 @@ def pool_outputs(
 
     With them come the task they settle, and notes on how they were read.
     """
-    owner, as_arrays = reading.owner, reader_of(model) is None
+    as_arrays = reader_of(model) is None
     if as_arrays:
         if transform is not None:
-            refuse(owner, "train_fn", "return a model when there are queries", f"{type(model).__name__}", "We ask it for each query.")
-        outputs, settled = _given_outputs(model, len(pool), owner), "auto"
+            refuse("train_fn", "return a model when there are queries", f"{type(model).__name__}", "We ask it for each query.")
+        outputs, settled = _given_outputs(model, len(pool)), "auto"
     else:
         outputs, settled = _collected(model, pool, reading, transform)
     if settled == "auto":
-        task = resolved_task(reading.task, outputs, pool.targets, owner)
+        task = resolved_task(reading.task, outputs, pool.targets)
     elif reading.task in ("auto", settled):
         task = settled
     else:
-        refuse(owner, "task", f"be 'auto' or '{settled}' for this {type(model).__name__}", repr(reading.task))
-    require_output_columns(outputs, task, owner)
-    if as_arrays and settled_scale([Part(outputs, pool.targets)], task, reading.output_scale, owner).given == "probabilities":
+        refuse("task", f"be 'auto' or '{settled}' for this {type(model).__name__}", repr(reading.task))
+    require_output_columns(outputs, task)
+    if as_arrays and settled_scale([Part(outputs, pool.targets)], task, reading.output_scale).given == "probabilities":
         return logits_of([outputs], task)[0][0], task, (TAKEN_BY_LOG,)
     return outputs, task, ()
 
@@ -118,23 +117,23 @@ def _collected(model: object, pool: Pool, reading: Reading, transform: Callable[
     blocks: list[Array] = []
     start, settled = 0, "auto"
     for data, count in zip(pool.splits, pool.counts, strict=True):
-        options = {name: getattr(reading, name) for name in ("task", "batch_size", "device", "owner", "output")}
+        options = {name: getattr(reading, name) for name in ("task", "batch_size", "device", "output")}
         signals, settled = collect_outputs(model, data, transform=transform, **options)
         if not np.array_equal(signals.targets, pool.targets[start : start + count]):
             hint = "Number the classes 0 … m − 1, and let no transform change a target from pass to pass."
-            refuse(reading.owner, "targets", "be the same for every model", "others from this model's view of the data", hint)
+            refuse("targets", "be the same for every model", "others from this model's view of the data", hint)
         blocks.append(signals.outputs)
         start += count
     return np.concatenate(blocks) if len(blocks) > 1 else blocks[0], settled
 
 
-def _given_outputs(value: object, n: int, owner: str) -> Array:
+def _given_outputs(value: object, n: int) -> Array:
     if not isinstance(value, (np.ndarray, Tensor, list, tuple)):
         got = f"the class {value.__name__}" if isinstance(value, type) else f"an object of type {type(value).__name__}"
-        refuse(owner, "train_fn", RETURNED, got)
-    array = as_array(value, owner, "outputs returned by train_fn")
+        refuse("train_fn", RETURNED, got)
+    array = as_array(value, "outputs returned by train_fn")
     if array.ndim not in (1, 2) or len(array) != n:
-        refuse(owner, "train_fn", f"{RETURNED} ({n}, m), members or not", f"an array of shape {array.shape}")
+        refuse("train_fn", f"{RETURNED} ({n}, m), members or not", f"an array of shape {array.shape}")
     return Signals(None, array, np.zeros(n)).outputs
 
 

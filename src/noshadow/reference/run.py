@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from noshadow.arguments import BATCH_SIZE, PROGRESS
-from noshadow.checks import Array, require_choice
+from noshadow.checks import Array, named_in_errors, require_choice
 from noshadow.output_scale import SCALES
 from noshadow.reference.folder import create_folder, require_own_folder, resumed_manifest
 from noshadow.reference.manifest import job_manifest
@@ -22,7 +22,6 @@ from noshadow.reference.recorded import Reading, record_arrays, require_one_stat
 from noshadow.reference.store import References, load_references, with_notes
 from noshadow.reference.training import (
     FRACTION,
-    OWNER,
     STACK,
     Drawing,
     Training,
@@ -35,9 +34,10 @@ from noshadow.reference.work import Outcome, ReferenceJob, ReferenceTask, packed
 from noshadow.views import weights_sha256
 from noshadow.workers import ReadyWorkers, Wording, WorkerOptions, ready_workers, surviving_results
 
-WORDING = Wording(OWNER, "train_fn, extra, queries and data", "train", "trained", "model", "what is done is kept")
+WORDING = Wording("train_fn, extra, queries and data", "train", "trained", "model", "what is done is kept")
 
 
+@named_in_errors
 def train_references(
     folder: str | Path,
     train_fn: Callable[..., Any],
@@ -137,18 +137,18 @@ def train_references(
     path = Path(folder)
     require_arguments(train_fn, traces, workers, threads=threads, attempts=attempts, batch_size=batch_size, extra_models=extra_models)
     training = Training(train_fn, chosen_engine(train_fn, engine, stack), traces, extra, extra_models, settings)
-    require_choice(output_scale, SCALES, OWNER, "output_scale")
-    reading = Reading(task, checked_queries(queries, OWNER), keep_outputs, batch_size, device, OWNER, output, output_scale)
-    with disk(path, models, OWNER):
-        resumes = require_own_folder(path, OWNER)
-    records = record_pool(train, test, pool=pool, ids=ids, owner=OWNER)
+    require_choice(output_scale, SCALES, "output_scale")
+    reading = Reading(task, checked_queries(queries), keep_outputs, batch_size, device, output, output_scale)
+    with disk(path, models):
+        resumes = require_own_folder(path)
+    records = record_pool(train, test, pool=pool, ids=ids)
     require_one_statistic(records, reading)
     require_same_records(train_fn, records)
     drawing = checked_drawing(records, models, fraction, seed, pool, design)
     options = WorkerOptions(backend, workers, threads, address, attempts)
     target = None if model is None else _target(model, records, reading)
     job = training.job(records, reading, threads)
-    with disk(path, drawing.models, OWNER):
+    with disk(path, drawing.models):
         opened = _opened(path, job, training, drawing, target, resumes=resumes)
     notes = _trained(path, opened, job, options, progress=progress)
     remove_unfinished(path)
@@ -199,12 +199,12 @@ def _opened(path: Path, job: ReferenceJob, training: Training, drawing: Drawing,
         weights=weights,
     )
     if resumes:
-        stored, resumed = resumed_manifest(path, manifest, OWNER)
+        stored, resumed = resumed_manifest(path, manifest)
         notes = resumed + notes
     else:
         columns = {"ids": job.pool.ids, "targets": job.pool.targets, "member": job.pool.member}
         stored = create_folder(path, manifest, drawing.drawn(), columns, None if target is None else (target.arrays, target.task))
-    drawn, _ = stored_plan(path, stored, OWNER)
+    drawn, _ = stored_plan(path, stored)
     return _Opened(stored, _tasks(drawn, whole_models(path, stored), training.engine.stack), notes)
 
 
@@ -215,7 +215,7 @@ def _trained(path: Path, opened: _Opened, job: ReferenceJob, options: WorkerOpti
     with ready_workers(options, WORDING) as ready:
         stream = _outcomes(ready, job, opened.tasks, options.attempts)
         total = sum(len(task.wanted) for task in opened.tasks)
-        read = write_outcomes(path, opened.stored, stream, total=total, workers=ready.workers, progress=progress, owner=OWNER)
+        read = write_outcomes(path, opened.stored, stream, total=total, workers=ready.workers, progress=progress)
         return tuple(dict.fromkeys((*opened.notes, *read, *ready.notes)))
 
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from noshadow.checks import InputError, refuse, require_choice, require_number, require_whole
+from noshadow.checks import InputError, refuse, require_choice, require_number, require_whole, said
 
 Schedule = str | Callable[[int, int], float]
 NAMES = ("constant", "cosine", "linear", "step")
@@ -64,23 +64,23 @@ def _users_factor(schedule: Callable[[int, int], float], step: int, total: int) 
     try:
         factor = schedule(step, total)
     except Exception as error:
-        raise InputError(f"Recipe: {rule}; got {type(error).__name__} ({error}) at step {step} of {total}.") from error
+        raise InputError(said(f"{rule}; got {type(error).__name__} ({error}) at step {step} of {total}.")) from error
     if isinstance(factor, bool) or not isinstance(factor, (int, float, np.integer, np.floating)) or not 0 <= factor < math.inf:
-        raise InputError(f"Recipe: {rule}; got {factor!r} at step {step} of {total}.")
+        raise InputError(said(f"{rule}; got {factor!r} at step {step} of {total}."))
     return float(factor)
 
 
 def require_schedule(schedule: object, *, epochs: int, warmup: object, milestones: object, gamma: object) -> tuple[int, ...]:
     """The schedule's own arguments, checked; returns the milestones."""
     if not callable(schedule):
-        require_choice(schedule, NAMES, "Recipe", "schedule")
-    require_number(warmup, "Recipe", "warmup", low=0, high=1, high_open=True)
-    require_number(gamma, "Recipe", "gamma", low=0, low_open=True)
+        require_choice(schedule, NAMES, "schedule")
+    require_number(warmup, "warmup", low=0, high=1, high_open=True)
+    require_number(gamma, "gamma", low=0, low_open=True)
     if not isinstance(milestones, (tuple, list)):
-        refuse("Recipe", "milestones", "be a tuple of epochs", repr(milestones))
-    reached = tuple(require_whole(epoch, "Recipe", "milestones", low=1) for epoch in milestones)
+        refuse("milestones", "be a tuple of epochs", repr(milestones))
+    reached = tuple(require_whole(epoch, "milestones", low=1) for epoch in milestones)
     if any(late >= later for late, later in pairwise((*reached, epochs))):
-        refuse("Recipe", "milestones", f"rise and stay below the number of epochs ({epochs})", repr(reached))
+        refuse("milestones", f"rise and stay below the number of epochs ({epochs})", repr(reached))
     if (schedule == "step") != bool(reached):
-        refuse("Recipe", "milestones", "be given with schedule='step' and only then", f"{reached} with schedule={schedule!r}")
+        refuse("milestones", "be given with schedule='step' and only then", f"{reached} with schedule={schedule!r}")
     return reached

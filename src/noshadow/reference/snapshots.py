@@ -41,7 +41,7 @@ class TracedRecords:
     y: Array
 
 
-def traced_records(records: object, job: TrainingSetup, owner: str) -> TracedRecords:
+def traced_records(records: object, job: TrainingSetup) -> TracedRecords:
     """Return the records named by True or by row numbers, or given as (x, y).
 
     True names the whole pool, and row numbers are those of the pool.
@@ -49,23 +49,23 @@ def traced_records(records: object, job: TrainingSetup, owner: str) -> TracedRec
     if records is True:
         return TracedRecords(job.x, job.y.numpy())
     if isinstance(records, tuple) and len(records) == 2:
-        return _given_records(records[0], records[1], job, owner)
-    rows = as_array(records, owner, "traces")
+        return _given_records(records[0], records[1], job)
+    rows = as_array(records, "traces")
     if rows.ndim != 1 or rows.dtype.kind not in "iu" or len(rows) == 0 or rows.min() < 0 or rows.max() >= len(job.x):
-        refuse(owner, "traces", f"be True, row numbers in 0 … {len(job.x) - 1}, or a pair (x, y)", repr(records)[:60])
+        refuse("traces", f"be True, row numbers in 0 … {len(job.x) - 1}, or a pair (x, y)", repr(records)[:60])
     chosen = torch.from_numpy(rows.astype(np.int64))
     return TracedRecords(job.x[chosen], job.y[chosen].numpy())
 
 
-def _given_records(x: object, y: object, job: TrainingSetup, owner: str) -> TracedRecords:
-    inputs = numeric_array(x, owner, "traced x", ndim=job.x.ndim)
-    targets = numeric_array(y, owner, "traced y", ndim=(1, 2))
-    rows = require_same_length(owner, x=inputs, y=targets)
+def _given_records(x: object, y: object, job: TrainingSetup) -> TracedRecords:
+    inputs = numeric_array(x, "traced x", ndim=job.x.ndim)
+    targets = numeric_array(y, "traced y", ndim=(1, 2))
+    rows = require_same_length(x=inputs, y=targets)
     if rows == 0 or inputs.shape[1:] != tuple(job.x.shape[1:]):
-        refuse(owner, "traced x", f"hold records of shape {tuple(job.x.shape[1:])}", f"shape {inputs.shape}")
+        refuse("traced x", f"hold records of shape {tuple(job.x.shape[1:])}", f"shape {inputs.shape}")
     # Only the shape of the outputs matters to the check of the targets.
     shape = np.broadcast_to(0.0, (rows, job.outputs))
-    return TracedRecords(torch.from_numpy(floating(inputs)).to(job.x.dtype), task_targets(shape, targets, job.task, owner))
+    return TracedRecords(torch.from_numpy(floating(inputs)).to(job.x.dtype), task_targets(shape, targets, job.task))
 
 
 def snapshot_losses(snapshot: Snapshot, records: TracedRecords, task: str) -> Array:

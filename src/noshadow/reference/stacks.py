@@ -43,7 +43,7 @@ class Stack:
 
         base.eval()
         try:
-            with torch.no_grad(), users_code("Recipe", "the module must predict records of the pool"):
+            with torch.no_grad(), users_code("the module must predict records of the pool"):
                 outputs: Tensor = torch.vmap(predict)(self.parameters, self.constants)
         finally:
             base.train()
@@ -106,5 +106,5 @@ def _tensors_by_name(modules: Sequence[nn.Module], *, trainable: bool) -> dict[s
     odd = next((own for own in shapes if own != shapes[0]), None)
     if odd is not None:
         name = next(name for name in (odd | shapes[0]) if odd.get(name) != shapes[0].get(name))
-        refuse("Recipe.train_many", "build", "make the same architecture every time", f"modules that differ in '{name}'")
+        refuse("build", "make the same architecture every time", f"modules that differ in '{name}'")
     return {name: [own[name].detach() for own in named] for name in named[0]}

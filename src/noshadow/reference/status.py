@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from noshadow.checks import named_in_errors
 from noshadow.reference.opening import opened_manifest, whole_models
 
 
@@ -38,6 +39,7 @@ class Status:
         return not self.missing
 
 
+@named_in_errors
 def status(folder: str | Path) -> Status:
     """Planned, done, failed and missing models of a folder, also while another process trains them.
 
@@ -50,7 +52,7 @@ def status(folder: str | Path) -> Status:
     Cost: the header of each model's file.
     """
     path = Path(folder)
-    manifest = opened_manifest(path, "status")
+    manifest = opened_manifest(path)
     done = whole_models(path, manifest)
     missing = tuple(number for number in range(manifest["plan"]["models"]) if number not in done)
     failed = []

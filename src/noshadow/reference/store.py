@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from noshadow.checks import Array, InputError, refuse
+from noshadow.checks import Array, InputError, named_in_errors, refuse, said
 from noshadow.reference.manifest import plan_digest
 from noshadow.reference.opening import (
     EXTRA,
@@ -124,6 +124,7 @@ class References:
         return self.plan.membership
 
     @cached_property
+    @named_in_errors
     def statistic(self) -> Array:
         """Return margins or signed residuals, (r, n), float64 and memory-mapped.
 
@@ -132,11 +133,13 @@ class References:
         return _stacked(self, "statistic")
 
     @cached_property
+    @named_in_errors
     def loss(self) -> Array:
         """(r, n) losses, float64, memory-mapped."""
         return _stacked(self, "loss")
 
     @cached_property
+    @named_in_errors
     def correct(self) -> Array | None:
         """(r, n) bool, memory-mapped; None in a regression."""
         return None if self.task == "regression" else _stacked(self, "correct")
@@ -147,6 +150,7 @@ class References:
         return ("plain", *self.describe["signals"]["queries"])
 
     @property
+    @named_in_errors
     def residuals(self) -> int:
         """Number of residuals a record has in a regression; 1 otherwise."""
         several = self.task == "regression" and len(self.queries) == 1 and self.statistic.ndim == 3
@@ -173,14 +177,17 @@ class References:
         """(r,) seconds that training and reading each model took, of one worker."""
         return np.array([float(self.model(number).layout.metadata["seconds"]) for number in range(self.plan.models)])
 
+    @named_in_errors
     def model(self, number: int) -> Recorded:
         """The arrays of one model."""
         return Recorded(_layout(self, model_path(self.folder, number)))
 
+    @named_in_errors
     def outputs(self, model: int) -> Array:
         """(n, m) outputs of one model, memory-mapped."""
         return self._kept(self.model(model).outputs, "outputs", "keep_outputs=True")
 
+    @named_in_errors
     def traces(self, model: int) -> Array:
         """Return the losses (n, epochs + 1) of every record during the training of one model.
 
@@ -188,6 +195,7 @@ class References:
         """
         return self._kept(self.model(model).traces, "traces", "traces=True")
 
+    @named_in_errors
     def extra(self, model: int) -> dict[str, Array]:
         """Return further columns of one model.
 
@@ -196,17 +204,19 @@ class References:
         return self.model(model).extra
 
     @cached_property
+    @named_in_errors
     def target(self) -> Recorded | None:
         """The target's own arrays, or None when no target was given."""
         there = self.headers.get(self.folder / TARGET)
         if there is None or not there.is_current:
-            there = target_layout(self.folder, self.describe, "References")
+            there = target_layout(self.folder, self.describe)
         if there is None:
             return None
         for name in ("statistic", "loss"):
-            require_finite_rows(there.array(name), name, there.path.name, "References")
+            require_finite_rows(there.array(name), name, there.path.name)
         return Recorded(there)
 
+    @named_in_errors
     def parity(self) -> dict[str, Any] | None:
         """Put mean losses of the target beside those of the reference models, see `loss_parity`.
 
@@ -227,10 +237,11 @@ class References:
 
     def _kept(self, found: Array | None, name: str, option: str) -> Array:
         if found is None:
-            refuse("References", name, f"have been recorded ({option})", f"none in '{self.folder}'", "Train again in another folder.")
+            refuse(name, f"have been recorded ({option})", f"none in '{self.folder}'", "Train again in another folder.")
         return found
 
 
+@named_in_errors
 def load_references(folder: str | Path) -> References:
     """A complete set of reference models from its folder.
 
@@ -242,18 +253,18 @@ def load_references(folder: str | Path) -> References:
 
     Cost: reads membership once for its digest; everything else is mapped when used.
     """
-    owner, path = "load_references", Path(folder)
-    manifest = opened_manifest(path, owner)
+    path = Path(folder)
+    manifest = opened_manifest(path)
     done = whole_models(path, manifest)
     models = manifest["plan"]["models"]
     if len(done) < models:
         missing = sorted(set(range(models)) - set(done))
         listed = ", ".join(map(str, missing[:8])) + (", …" if len(missing) > 8 else "")
         hint = "Run train_references (noshadow reference train) again with the same arguments: it trains only what is missing."
-        refuse(owner, "folder", f"hold all {models} models of its plan", f"{len(done)} of {models} (missing: {listed})", hint)
-    drawn, records = stored_plan(path, manifest, owner)
-    target = target_layout(path, manifest, owner)
-    task = require_one_form(done, target, drawn, manifest, owner)
+        refuse("folder", f"hold all {models} models of its plan", f"{len(done)} of {models} (missing: {listed})", hint)
+    drawn, records = stored_plan(path, manifest)
+    target = target_layout(path, manifest)
+    task = require_one_form(done, target, drawn, manifest)
     headers = {there.path: there for there in (*done.values(), *(() if target is None else (target,)))}
     own = records["ids"], records["targets"], records["member"]
     return References(path, manifest, drawn, *own, task, tuple(manifest["notes"]), headers)
@@ -283,7 +294,7 @@ def _stacked(references: References, name: str) -> Array:
                 stale.unlink()
             write_npy(target, first.dtype, (models, *first.shape), rows)
         except OSError as error:
-            raise InputError(f"References: folder must have room for stacked/{target.name}; got '{folder}' ({error}).") from error
+            raise InputError(said(f"folder must have room for stacked/{target.name}; got '{folder}' ({error}).")) from error
     return mapped_npy(target)
 
 
@@ -305,12 +316,12 @@ def _layout(references: References, path: Path) -> Layout:
         references.headers[path] = layout(path)
         return references.headers[path]
     except (OSError, ValueError) as error:
-        raise InputError(f"References: folder must be as it was loaded; got '{path}' ({reason_of(error)}). Load it again.") from error
+        raise InputError(said(f"folder must be as it was loaded; got '{path}' ({reason_of(error)}). Load it again.")) from error
 
 
 def _row(references: References, path: Path, name: str, like: Array) -> Array:
     row = _layout(references, path).array(name)
     if row.shape != like.shape or row.dtype != like.dtype:
-        refuse("References", name, f"have the form {like.shape} of the first model", f"{row.shape} in {path.name}")
-    require_finite_rows(row, name, path.name, "References")
+        refuse(name, f"have the form {like.shape} of the first model", f"{row.shape} in {path.name}")
+    require_finite_rows(row, name, path.name)
     return row

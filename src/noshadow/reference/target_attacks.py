@@ -29,9 +29,7 @@ def resolved_levels(references: References, asked: float | Sequence[float] | Non
     rates = (asked,) if isinstance(asked, (int, float)) else tuple(asked)
     for level in rates:
         if not 0 < level < 1 or error_budget(level, fewest) == 0:
-            refuse(
-                "reference score", "fpr", f"lie between {1 / fewest:.3g}, the least that {fewest} non-members resolve, and 1", f"{level:g}"
-            )
+            refuse("fpr", f"lie between {1 / fewest:.3g}, the least that {fewest} non-members resolve, and 1", f"{level:g}")
     return rates
 
 

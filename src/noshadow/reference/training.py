@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from noshadow.checks import InputError, as_array, refuse, require_choice, require_whole
+from noshadow.checks import InputError, as_array, refuse, require_choice, require_whole, said
 from noshadow.reference.manifest import function_name
 from noshadow.reference.plan import Plan, checked_arguments, checked_folds, fold_fraction, fold_plan, plan
 from noshadow.reference.pool import Pool
 from noshadow.reference.recorded import Reading
 from noshadow.reference.work import ReferenceJob, TrainsMany
 
-OWNER = "train_references"
 DESIGNS = ("halves", "folds")
 FRACTION = 0.5
 ENGINES = ("auto", "one-by-one", "vectorised")
@@ -84,14 +83,14 @@ class Drawing:
 
 def checked_drawing(records: Pool, models: object, fraction: object, seed: object, pool: str, design: str) -> Drawing:
     """Arguments of the plan as plain numbers; those without a plan are refused."""
-    require_choice(design, DESIGNS, OWNER, "design")
+    require_choice(design, DESIGNS, "design")
     train, test = records.counts[0], sum(records.counts[1:])
     if design == "halves":
-        _, r, share, number = checked_arguments(train + test, models, fraction, seed, OWNER)
+        _, r, share, number = checked_arguments(train + test, models, fraction, seed)
         return Drawing(train, test, r, share, number, pool, design)
     if fraction != FRACTION:
-        refuse(OWNER, "fraction", "be left out with design='folds', whose models have all records but one fold", fraction)
-    train, test, r, number = checked_folds(train, test, models, seed, OWNER, "models")
+        refuse("fraction", "be left out with design='folds', whose models have all records but one fold", fraction)
+    train, test, r, number = checked_folds(train, test, models, seed, "models")
     return Drawing(train, test, r, fold_fraction(train, test, r), number, pool, design)
 
 
@@ -101,18 +100,18 @@ def require_arguments(train_fn: object, traces: bool, workers: object, **whole: 
     `whole` holds the counts by name.
     """
     if not callable(train_fn):
-        refuse(OWNER, "train_fn", "be callable as train_fn(indices, seed)", type(train_fn).__name__)
+        refuse("train_fn", "be callable as train_fn(indices, seed)", type(train_fn).__name__)
     for name, value in whole.items():
-        require_whole(value, OWNER, name, low=0 if name == "extra_models" else 1)
+        require_whole(value, name, low=0 if name == "extra_models" else 1)
     if workers is not None:
-        require_whole(workers, OWNER, "workers", low=1)
+        require_whole(workers, "workers", low=1)
     if traces and not isinstance(train_fn, TrainsMany):
         try:
             inspect.signature(train_fn).bind(None, None, record=None)
         except TypeError as error:
             rule = "take a third argument 'record' when traces=True"
             hint = "Call record(model) before training and after each epoch."
-            raise InputError(f"{OWNER}: train_fn must {rule}; got {function_name(train_fn)} ({error}). {hint}") from error
+            raise InputError(said(f"train_fn must {rule}; got {function_name(train_fn)} ({error}). {hint}")) from error
         except ValueError:
             return  # a callable without a readable signature: the call itself will tell
 
@@ -123,22 +122,22 @@ def require_same_records(train_fn: object, records: Pool) -> None:
         return
     count = train_fn.settings().get("records", len(records))
     if count != len(records):
-        refuse(OWNER, "train_fn", f"hold the {len(records)} records of the pool, train before test", f"a Recipe of {count}")
+        refuse("train_fn", f"hold the {len(records)} records of the pool, train before test", f"a Recipe of {count}")
     held = getattr(train_fn, "y", None)
-    own = None if held is None else as_array(held, OWNER, "train_fn.y")
+    own = None if held is None else as_array(held, "train_fn.y")
     if own is not None and own.size == records.targets.size and not np.allclose(own.ravel(), records.targets.ravel(), rtol=1e-5):
-        refuse(OWNER, "train_fn", "hold the targets of the pool in its order, train before test", "a Recipe with others")
+        refuse("train_fn", "hold the targets of the pool in its order, train before test", "a Recipe with others")
 
 
 def chosen_engine(train_fn: object, engine: str, stack: int) -> Engine:
     """The engine asked for, or the fastest that this training allows."""
-    require_choice(engine, ENGINES, OWNER, "engine")
-    require_whole(stack, OWNER, "stack", low=1)
+    require_choice(engine, ENGINES, "engine")
+    require_whole(stack, "stack", low=1)
     if engine == "one-by-one":
         return Engine(engine, None, "")
     reason = train_fn.vectorisable() if isinstance(train_fn, TrainsMany) else "train_fn trains one model at a time; a Recipe trains several"
     if reason is None:
         return Engine("vectorised", stack, "")
     if engine == "vectorised":
-        refuse(OWNER, "engine", "be 'auto' or 'one-by-one' here", "'vectorised'", f"{reason[:1].upper()}{reason[1:].rstrip('.')}.")
+        refuse("engine", "be 'auto' or 'one-by-one' here", "'vectorised'", f"{reason[:1].upper()}{reason[1:].rstrip('.')}.")
     return Engine("one-by-one", None, f"Models are trained one by one: {reason.rstrip('.')}.")

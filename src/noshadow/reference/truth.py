@@ -49,7 +49,7 @@ def record_truth(references: References, options: AttackOptions, *, levels: Sequ
     """
     if references.task == "regression" and options.variant == "offline":
         rule = "be 'online' in a regression, whose signed residual has no member-like side and whose densities are no probabilities"
-        refuse("ground_truth", "variant", rule, "'offline'")
+        refuse("variant", rule, "'offline'")
     scene = Scene(references, options, levels, progress)
     results = {attack.name: attack.over_models(scene, EVERY_MODEL) for attack in ATTACKS}
     found = {name: result for name, result in results.items() if isinstance(result, OverModels)}

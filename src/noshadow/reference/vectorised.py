@@ -125,7 +125,7 @@ def vmapped_step(job: TrainingSetup, stack: Stack) -> Step:
         torch.index_select(job.x, 0, chosen, out=spaces[batch])
         x = spaces[batch].view(models, batch, *job.x.shape[1:])
         y = job.y.index_select(0, chosen).view(models, batch, *job.y.shape[1:])
-        with users_code("Recipe.train_many", FORWARD_RULE):
+        with users_code(FORWARD_RULE):
             losses = torch.vmap(loss)(stack.parameters, stack.constants, x, y)
             gradients = torch.autograd.grad(losses.sum(), leaves, allow_unused=True)
         for leaf, gradient in zip(leaves, gradients, strict=True):

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import torch
 
-from noshadow.checks import Array, InputError, numeric_array, refuse
+from noshadow.checks import Array, InputError, numeric_array, open_to_names, refuse
 from noshadow.reference.pool import Pool
 from noshadow.reference.recorded import Reading, pool_losses, record_arrays
 from noshadow.workers import alone_in_process
@@ -98,7 +98,8 @@ def task_outcomes(job: ReferenceJob, task: ReferenceTask) -> tuple[int, list[Out
     started = time.perf_counter()
     with alone_in_process(job.threads), _seeded(task.seeds[0]):
         try:
-            models = _models(job, members, task.seeds)
+            with open_to_names():
+                models = _models(job, members, task.seeds)
         except (Exception, SystemExit) as error:
             text, seconds = _failure(error), (time.perf_counter() - started) / len(members)
             return task.number, [
@@ -130,7 +131,7 @@ def _models(job: ReferenceJob, members: Sequence[Array], seeds: Sequence[int]) -
     model = job.train_fn(indices, seed, record=lambda model: columns.append(pool_losses(model, job.pool, job.reading)))
     if len(columns) < 2:
         rule = "call record(model) before training and after each epoch when traces=True"
-        refuse(job.reading.owner, "train_fn", rule, f"{len(columns)} calls")
+        refuse("train_fn", rule, f"{len(columns)} calls")
     return [(model, np.stack(columns, axis=1))]
 
 
@@ -139,31 +140,33 @@ def _read(job: ReferenceJob, number: int, seed: int, indices: Array, model: obje
     try:
         arrays, task, notes = record_arrays(model, job.pool, job.reading)
         if traces is not None:
-            arrays["loss_traces"] = _checked_traces(traces, len(job.pool), job.reading.owner)
+            arrays["loss_traces"] = _checked_traces(traces, len(job.pool))
         if job.extra is not None and number < job.extra_models:
-            arrays |= _extra_arrays(job.extra(model, indices, seed), indices, job)
+            with open_to_names():
+                found = job.extra(model, indices, seed)
+            arrays |= _extra_arrays(found, indices, job)
     except (Exception, SystemExit) as error:
         return Outcome(number, seed, seconds + time.perf_counter() - started, failure=_failure(error))
     return Outcome(number, seed, seconds + time.perf_counter() - started, arrays, task, notes=notes)
 
 
-def _checked_traces(traces: object, n: int, owner: str) -> Array:
-    array = numeric_array(traces, owner, "traces", ndim=2)
+def _checked_traces(traces: object, n: int) -> Array:
+    array = numeric_array(traces, "traces", ndim=2)
     if len(array) != n:
-        refuse(owner, "traces", f"have one row for each of the {n} records of the pool", f"shape {array.shape}")
+        refuse("traces", f"have one row for each of the {n} records of the pool", f"shape {array.shape}")
     return array.astype(np.float64)
 
 
 def _extra_arrays(found: object, indices: Array, job: ReferenceJob) -> dict[str, Array]:
-    owner, n = job.reading.owner, len(job.pool)
+    n = len(job.pool)
     if not isinstance(found, Mapping):
-        refuse(owner, "extra", "return a dict of arrays", type(found).__name__)
+        refuse("extra", "return a dict of arrays", type(found).__name__)
     arrays = {}
     for name, value in found.items():
         array = np.asarray(value)
         if array.dtype.kind not in "biuf" or array.shape not in ((n,), (len(indices),)):
             rule = f"return numeric arrays over all {n} records or the model's {len(indices)}"
-            refuse(owner, "extra", rule, f"{name!r} of shape {array.shape}, dtype {array.dtype}")
+            refuse("extra", rule, f"{name!r} of shape {array.shape}, dtype {array.dtype}")
         arrays[f"extra.{name}"] = array
     return arrays
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from noshadow._compare import Change, Comparison, Mover
-from noshadow.checks import refuse
+from noshadow.checks import named_in_errors, refuse
 from noshadow.report.findings_section import finding_rows
 from noshadow.report.formats import figure, interval, number, sentence, timestamp
 from noshadow.report.rendering import rendered
@@ -15,6 +15,7 @@ _ROWS = 100
 _SHORT_HASH = 12
 
 
+@named_in_errors
 def write_comparison(comparison: Comparison, path: str | Path) -> Path:
     """Write a comparison as one HTML file that opens anywhere.
 
@@ -39,8 +40,8 @@ def write_comparison(comparison: Comparison, path: str | Path) -> Path:
         noshadow.errors.InputError: write_comparison: comparison must be a Comparison; got str. Make one with noshadow.compare.
     """  # noqa: W505 - doctest compares the message on one line
     if not isinstance(comparison, Comparison):
-        refuse("write_comparison", "comparison", "be a Comparison", type(comparison).__name__, "Make one with noshadow.compare.")
-    return write_file(path, rendered("comparison.html.j2", _page(comparison)), "write_comparison")
+        refuse("comparison", "be a Comparison", type(comparison).__name__, "Make one with noshadow.compare.")
+    return write_file(path, rendered("comparison.html.j2", _page(comparison)))
 
 
 def _page(comparison: Comparison) -> dict[str, Any]:

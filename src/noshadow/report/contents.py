@@ -17,7 +17,6 @@ from noshadow.report.record_data import risk_order
 from noshadow.report.thumbnails import LONGEST_SIDE, black_and_white, channels_last, thumbnail
 from noshadow.results import Audit
 
-OWNER = "write_report"
 ARGUMENT = "show_records"
 TOP = 100
 MOST_CHARACTERS = 500
@@ -68,7 +67,7 @@ def shown_contents(given: object, audit: Audit, *, ids: object = None, top: int 
         InputError: not contents, another number of entries than records, ids that are not the
             audit's.
     """
-    most = require_whole(top, OWNER, "show_top", low=1)
+    most = require_whole(top, "show_top", low=1)
     given, ids = _without_ids(given, ids, audit)
     kind, values = _recognised(given)
     places = _places(ids, len(values), audit)
@@ -92,20 +91,20 @@ def _without_ids(given: object, ids: object, audit: Audit) -> tuple[object, obje
     named = isinstance(given, pd.DataFrame) and _ID in given
     if named or given.index.name == _ID:
         if ids is not None:
-            refuse(OWNER, "show_ids", "be None for a table with ids of its own", type(ids).__name__, "Leave one of the two out.")
+            refuse("show_ids", "be None for a table with ids of its own", type(ids).__name__, "Leave one of the two out.")
         return (given.drop(columns=_ID), given[_ID]) if isinstance(given, pd.DataFrame) and named else (given, given.index)
     if ids is not None:
         return given, ids
     names = [str(name) for name in given.columns] if isinstance(given, pd.DataFrame) else []
     alike = next((name for name in names if name.strip().lower() in (_ID, "ids")), None)
     if alike is not None:
-        refuse(OWNER, ARGUMENT, f"call its column of ids '{_ID}'", f"'{_cut(alike, _LONGEST_FIELD)}'", "Rename it, or pass show_ids=.")
+        refuse(ARGUMENT, f"call its column of ids '{_ID}'", f"'{_cut(alike, _LONGEST_FIELD)}'", "Rename it, or pass show_ids=.")
     if isinstance(given.index, pd.RangeIndex) or not len(given):
         return given, None
     if set(map(str, given.index)) != set(map(str, audit.records["id"])):
         got = f"one from '{_cut(str(given.index[0]), _LONGEST_FIELD)}'"
         hint = f"Call the index '{_ID}' if it holds the ids; reset_index(drop=True) if the order is that of the training data."
-        refuse(OWNER, ARGUMENT, "have an index of row numbers or of the audit's ids", got, hint)
+        refuse(ARGUMENT, "have an index of row numbers or of the audit's ids", got, hint)
     return given, given.index
 
 
@@ -116,7 +115,7 @@ def _recognised(given: Any) -> tuple[str, Any]:
     """
     if isinstance(given, pd.DataFrame):
         if given.shape[1] == 0:
-            refuse(OWNER, ARGUMENT, "have a column beside 'id'", "none")
+            refuse(ARGUMENT, "have a column beside 'id'", "none")
         texts = [given[name] for name in given.columns[:1] if given.shape[1] == 1 and _are_texts(given[name])]
         return ("texts", texts[0].tolist()) if texts else ("rows", given)
     listed = isinstance(given, (list, tuple, pd.Series)) or (isinstance(given, np.ndarray) and given.ndim > 0)
@@ -124,19 +123,19 @@ def _recognised(given: Any) -> tuple[str, Any]:
         texts = list(given)
         odd = next((place for place, text in enumerate(texts) if not isinstance(text, str)), None)
         if odd is not None:
-            refuse(OWNER, ARGUMENT, "hold texts only", f"{type(texts[odd]).__name__} at index {odd}")
+            refuse(ARGUMENT, "hold texts only", f"{type(texts[odd]).__name__} at index {odd}")
         return "texts", texts
     if isinstance(given, (bool, str, bytes, dict, set)):
-        refuse(OWNER, ARGUMENT, _RULE, type(given).__name__, "An audit holds no contents: hand them over.")
-    array = as_array(given, OWNER, ARGUMENT)
+        refuse(ARGUMENT, _RULE, type(given).__name__, "An audit holds no contents: hand them over.")
+    array = as_array(given, ARGUMENT)
     if array.dtype.kind == "V":
-        refuse(OWNER, ARGUMENT, _RULE, f"dtype {array.dtype}")
+        refuse(ARGUMENT, _RULE, f"dtype {array.dtype}")
     if array.ndim == 2 and array.shape[1]:
         return "rows", pd.DataFrame(array, columns=[f"column {k}" for k in range(array.shape[1])])
     if array.ndim not in (3, 4):
         got = f"shape {array.shape}" if array.ndim else type(given).__name__
-        refuse(OWNER, ARGUMENT, _RULE, got, "An audit holds no contents: hand them over.")
-    return "images", channels_last(array, OWNER, ARGUMENT)
+        refuse(ARGUMENT, _RULE, got, "An audit holds no contents: hand them over.")
+    return "images", channels_last(array, ARGUMENT)
 
 
 def _first(given: Any) -> object:
@@ -151,24 +150,24 @@ def _places(ids: Any, count: int, audit: Audit) -> Array:
     """Where the contents of each record of the audit stand."""
     n = len(audit.records)
     if count != n:
-        refuse(OWNER, ARGUMENT, f"hold one entry for each of the audit's {n} records", f"{count}", "Hand over the training data whole.")
+        refuse(ARGUMENT, f"hold one entry for each of the audit's {n} records", f"{count}", "Hand over the training data whole.")
     if ids is None:
         return np.arange(n)
     if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable) or (isinstance(ids, np.ndarray) and ids.ndim != 1):
         got = f"shape {ids.shape}" if isinstance(ids, np.ndarray) else type(ids).__name__
-        refuse(OWNER, "show_ids", "be a sequence of record ids", got)
+        refuse("show_ids", "be a sequence of record ids", got)
     names = [str(identifier) for identifier in ids]
-    require_same_length(OWNER, show_records=range(count), show_ids=names)
+    require_same_length(show_records=range(count), show_ids=names)
     place_of = {name: place for place, name in enumerate(names)}
     if len(place_of) < n:
         name, times = Counter(names).most_common(1)[0]
-        refuse(OWNER, "ids of the contents", "be unique", f"'{_cut(name, _LONGEST_FIELD)}' {times} times")
+        refuse("ids of the contents", "be unique", f"'{_cut(name, _LONGEST_FIELD)}' {times} times")
     wanted = [str(identifier) for identifier in audit.records["id"]]
     unknown = sorted(set(names) - set(wanted))
     if unknown:
         examples = [_cut(name, _LONGEST_FIELD) for name in (unknown[0], wanted[0])]
         got = f"{len(unknown)} that the audit does not know, such as '{examples[0]}' where it has '{examples[1]}'"
-        refuse(OWNER, "ids of the contents", "be the audit's", got, "Hand over the records that the model was trained on.")
+        refuse("ids of the contents", "be the audit's", got, "Hand over the records that the model was trained on.")
     return np.array([place_of[name] for name in wanted], dtype=np.int64)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from noshadow.checks import refuse
+from noshadow.checks import named_in_errors, refuse
 from noshadow.report.charts import NARROW, WIDE, loss_bins, loss_chart
 from noshadow.report.formats import figure, interval, number, out_of_a_hundred, sentence, timestamp
 from noshadow.report.lood_charts import auc_chart, leak_map, scatter_charts, sweep_chart
@@ -20,6 +20,7 @@ _SHORT_HASH = 12
 _ROUNDING = float(np.finfo(np.float64).eps)
 
 
+@named_in_errors
 def write_lood_report(found: LoodAudit, path: str | Path) -> Path:
     """Write a leave-one-out audit as one HTML file that opens anywhere.
 
@@ -41,8 +42,8 @@ def write_lood_report(found: LoodAudit, path: str | Path) -> Path:
     Cost: milliseconds; at most 3,000 points are drawn in a map.
     """
     if not isinstance(found, LoodAudit):
-        refuse("write_lood_report", "found", "be a LoodAudit", type(found).__name__, "Read a folder with noshadow.load_lood first.")
-    return write_file(path, rendered("lood.html.j2", lood_page(found)), "write_lood_report")
+        refuse("found", "be a LoodAudit", type(found).__name__, "Read a folder with noshadow.load_lood first.")
+    return write_file(path, rendered("lood.html.j2", lood_page(found)))
 
 
 def lood_page(found: LoodAudit) -> dict[str, Any]:

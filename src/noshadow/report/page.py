@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from noshadow.checks import Array, refuse
+from noshadow.checks import Array, named_in_errors, refuse
 from noshadow.limits import FAR_FROM_MINIMUM, FEW_MEMBERS
 from noshadow.metrics import error_budget
 from noshadow.outcomes import not_applicable
@@ -20,10 +20,9 @@ from noshadow.report.formats import at_most_one_in, figure, interval, number, ou
 from noshadow.report.ground_truth import ground_truth_section
 from noshadow.report.group_bars import groups_section
 from noshadow.report.lood_section import lood_provenance, lood_section
-from noshadow.report.page_script import page_script
 from noshadow.report.predictions import measured_beside_predicted
 from noshadow.report.record_data import RecordData, record_data
-from noshadow.report.rendering import flat_rows, rendered
+from noshadow.report.rendering import flat_rows, page_script, rendered
 from noshadow.report.score_agreement import score_agreement
 from noshadow.report.tail_chart import tail_section
 from noshadow.report.top_records import ROWS, top_records
@@ -33,6 +32,7 @@ _SHORT_HASH = 12
 _UNITS = {"regression": "squared error"}
 
 
+@named_in_errors
 def write_report(audit: Audit, path: str | Path, *, show_records: object = None, show_ids: object = None, show_top: int = TOP) -> Path:
     """Write the audit as one HTML file that opens anywhere.
 
@@ -73,12 +73,12 @@ def write_report(audit: Audit, path: str | Path, *, show_records: object = None,
         noshadow.errors.InputError: write_report: audit must be an Audit; got str. Read a folder with noshadow.load first.
     """  # noqa: W505 - doctest compares the message on one line
     if not isinstance(audit, Audit):
-        refuse("write_report", "audit", "be an Audit", type(audit).__name__, "Read a folder with noshadow.load first.")
+        refuse("audit", "be an Audit", type(audit).__name__, "Read a folder with noshadow.load first.")
     asked = show_records is not None and show_records is not False
     if show_ids is not None and not asked:
-        refuse("write_report", "show_ids", "come with show_records", "ids alone")
+        refuse("show_ids", "come with show_records", "ids alone")
     contents = shown_contents(show_records, audit, ids=show_ids, top=show_top) if asked else None
-    return write_file(path, rendered("report.html.j2", page(audit, contents)), "write_report")
+    return write_file(path, rendered("report.html.j2", page(audit, contents)))
 
 
 def page(audit: Audit, contents: ShownContents | None = None) -> dict[str, Any]:

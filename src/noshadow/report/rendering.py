@@ -1,12 +1,18 @@
-"""Templates → bytes of a page, everything escaped."""
+"""Templates → bytes of a page, everything escaped, with the one script that may run in it."""
 
+import base64
 import functools
+import hashlib
 from collections.abc import Mapping
+from importlib import resources
 from typing import Any
 
 import jinja2
+from markupsafe import Markup
 
 from noshadow.report.formats import shown
+
+_SCRIPTS = ("theme.js", "records_data.js", "records_contents.js", "records_table.js", "records_map.js", "records_explorer.js")
 
 
 def rendered(template: str, content: Mapping[str, Any]) -> bytes:
@@ -40,3 +46,16 @@ def flat_rows(content: Mapping[str, Any]) -> list[tuple[str, str]]:
         else:
             rows.append((words, "none" if value is None else str(value)))
     return rows
+
+
+def page_script() -> dict[str, Markup]:
+    """The page's own script as one text, and its SHA-256 for the Content-Security-Policy.
+
+    It is the only script that the policy lets run.
+    """
+    folder = resources.files("noshadow.report") / "templates"
+    parts = [(folder / name).read_text(encoding="utf8") for name in _SCRIPTS]
+    text = '\n(() => {\n"use strict";\n' + "".join(parts) + "})();\n"
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    # Both are the package's own words; no text of an audit is in them.
+    return {"text": Markup(text), "hash": Markup(f"sha256-{digest}")}

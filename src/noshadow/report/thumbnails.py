@@ -14,7 +14,7 @@ _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _GREY, _COLOUR = 0, 2
 
 
-def channels_last(images: Array, owner: str, argument: str) -> Array:
+def channels_last(images: Array, argument: str) -> Array:
     """Return (n, h, w) or (n, h, w, c) with c of 1 or 3, from either order of axes.
 
     Images are refused where the shape does not settle the order.
@@ -25,15 +25,15 @@ def channels_last(images: Array, owner: str, argument: str) -> Array:
         first, last = images.shape[1] in _CHANNELS, images.shape[3] in _CHANNELS
         if first == last:
             rule = "have 1 or 3 channels in their second or their last axis, not in both"
-            refuse(owner, f"images in {argument}", rule, f"shape {images.shape}", "Convert them to (n, h, w, 3).")
+            refuse(f"images in {argument}", rule, f"shape {images.shape}", "Convert them to (n, h, w, 3).")
         made = images if last else np.moveaxis(images, 1, 3)
     if 0 in made.shape[1:]:
-        refuse(owner, f"images in {argument}", "have at least one pixel", f"shape {images.shape}")
+        refuse(f"images in {argument}", "have at least one pixel", f"shape {images.shape}")
     if made.dtype.kind not in "biuf":
-        refuse(owner, f"images in {argument}", "be of bytes, integers or floats", f"dtype {made.dtype}")
-    require_finite(made, owner, f"images in {argument}")
+        refuse(f"images in {argument}", "be of bytes, integers or floats", f"dtype {made.dtype}")
+    require_finite(made, f"images in {argument}")
     if made.dtype.kind == "f":
-        require_squarable(made, owner, f"images in {argument}")
+        require_squarable(made, f"images in {argument}")
     return made
 
 

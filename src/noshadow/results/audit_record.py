@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from noshadow._findings import findings
-from noshadow.checks import Array, InputError, refuse, require_choice
+from noshadow.checks import Array, InputError, named_in_errors, refuse, require_choice, said
 from noshadow.columns import COLUMNS, TASKS, column, named, ranking_order
 from noshadow.figures import Evidence, EvidenceEntry, Finding, GroundTruth, GroupRisk, ModelRisk
 from noshadow.results.folder import AUDIT, read_folder, write_folder
@@ -20,7 +20,6 @@ from noshadow.storage.numpy_files import npz_arrays
 from noshadow.storage.reasons import reason_of
 
 FORMAT = 1
-OWNER = "load"
 SHARES = named(kind="share")
 LOOD_COLUMNS = named(source="lood")
 
@@ -72,6 +71,7 @@ class Audit:
     group_risk: tuple[GroupRisk, ...] = ()
     evidence: tuple[EvidenceEntry, ...] = ()
 
+    @named_in_errors
     def with_evidence(self, *evidence: Evidence) -> "Audit":
         """The audit with what further sources say about its records.
 
@@ -93,6 +93,7 @@ class Audit:
         found = _ranked(found)
         return replace(found, findings=findings(found))
 
+    @named_in_errors
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write the audit folder: `audit.json`, `records.parquet`, `losses.npz`, all or nothing.
 
@@ -105,8 +106,9 @@ class Audit:
         losses = io.BytesIO()
         np.savez(losses, member=self.member_losses, nonmember=self.nonmember_losses)
         files = {"records.parquet": self.records.to_parquet(index=False), "losses.npz": losses.getvalue()}
-        return write_folder(folder, self.manifest(), files, overwrite=overwrite, owner="Audit.save")
+        return write_folder(folder, self.manifest(), files, overwrite=overwrite)
 
+    @named_in_errors
     def manifest(self) -> dict[str, Any]:
         """The content of `audit.json` but for the digests of the other files."""
         drawn = {} if self.findings is None else {"findings": [finding.to_dict() for finding in self.findings]}
@@ -128,30 +130,31 @@ class Audit:
         return content | drawn | truth | listed
 
 
+@named_in_errors
 def load(folder: str | Path) -> Audit:
     """Read an audit folder back; model and data are not needed.
 
     Raises:
         InputError: not an audit, of another format, or altered since it was written.
     """
-    manifest, files = read_folder(folder, OWNER, form=FORMAT, names=AUDIT.files)
-    require_form(manifest, AUDIT_FORM, "", OWNER, f"{AUDIT.again}.")
-    require_choice(manifest["task"], TASKS, OWNER, "task")
+    manifest, files = read_folder(folder, form=FORMAT, names=AUDIT.files)
+    require_form(manifest, AUDIT_FORM, "", f"{AUDIT.again}.")
+    require_choice(manifest["task"], TASKS, "task")
     member, nonmember = _losses(files["losses.npz"], manifest["records"]["count"])
-    records = record_table(files["records.parquet"], manifest["records"], OWNER, AUDIT.again)
+    records = record_table(files["records.parquet"], manifest["records"], AUDIT.again)
     targets = target_columns(records)
     classes = ("target",) if manifest["task"] in ("classification", "binary") else ()
-    require_shares(records, SHARES, OWNER, AUDIT.again)
+    require_shares(records, SHARES, AUDIT.again)
     if manifest["provenance"].get("lood") is not None:
         _require_lood_columns(records)
-    require_numbers(records, ("loss", *dict.fromkeys((*targets, *classes))), OWNER, AUDIT.again)
-    require_ranks(records, manifest["ranked_by"], OWNER, AUDIT.again)
+    require_numbers(records, ("loss", *dict.fromkeys((*targets, *classes))), AUDIT.again)
+    require_ranks(records, manifest["ranked_by"], AUDIT.again)
     _require_rows_named(manifest["provenance"].get("inputs", {}), len(records))
     risk, truth, drawn = manifest["model_risk"], manifest.get("ground_truth"), manifest.get("findings")
     measured = None if risk is None else ModelRisk.from_dict(risk)
     if measured is not None and (measured.n_members, measured.n_nonmembers) != (len(member), len(nonmember)):
         got = f"{measured.n_members} and {measured.n_nonmembers} beside {len(member)} and {len(nonmember)}"
-        refuse(OWNER, "model_risk", "count the losses that are there", got, f"{AUDIT.again}.")
+        refuse("model_risk", "count the losses that are there", got, f"{AUDIT.again}.")
     return Audit(
         records=records,
         model_risk=measured,
@@ -173,18 +176,17 @@ def load(folder: str | Path) -> Audit:
 
 def _with_one(audit: Audit, evidence: Evidence) -> Audit:
     """Put one source's columns, absences, notes and stamp in place of what it wrote before."""
-    owner = "Audit.with_evidence"
     if not isinstance(evidence, Evidence):
-        refuse(owner, "evidence", "be Evidence", type(evidence).__name__)
+        refuse("evidence", "be Evidence", type(evidence).__name__)
     for name, values in evidence.columns.items():
         if len(values) != len(audit.records):
-            refuse(owner, name, f"have one value for each of {len(audit.records)} records", f"{len(values)}")
+            refuse(name, f"have one value for each of {len(audit.records)} records", f"{len(values)}")
     held = next((entry for entry in audit.evidence if entry.source == evidence.source), None)
     written = {*named(source=evidence.source), *(() if held is None else held.columns)}
     kept = audit.records.drop(columns=[name for name in audit.records if name in written])
     taken = sorted(set(evidence.columns) & set(kept.columns))
     if taken:
-        refuse(owner, "evidence", "write columns of its own", f"{', '.join(taken)} of another source")
+        refuse("evidence", "write columns of its own", f"{', '.join(taken)} of another source")
     absent = {name: why for name, why in audit.not_applicable.items() if held is None or name not in held.absent}
     notes = [note for note in audit.notes if held is None or note not in held.notes]
     seconds = {} if evidence.seconds is None else {f"{evidence.source.replace(' ', '_')}_seconds": evidence.seconds}
@@ -223,7 +225,7 @@ def _entries(listed: Any, records: pd.DataFrame) -> tuple[EvidenceEntry, ...]:
     entries = tuple(EvidenceEntry.from_dict(entry) for entry in listed)
     written = [name for entry in entries for name in entry.columns]
     if len(set(written)) < len(written) or not set(written) <= set(records.columns):
-        refuse(OWNER, "evidence", "name columns that are there, each once", ", ".join(written), f"{AUDIT.again}.")
+        refuse("evidence", "name columns that are there, each once", ", ".join(written), f"{AUDIT.again}.")
     return entries
 
 
@@ -231,7 +233,7 @@ def _require_rows_named(inputs: dict[str, Any], count: int) -> None:
     """Rows of records that a fact of the reading names are rows of the table."""
     rows = (inputs.get("head_outputs") or {}).get("train_rows", [])
     if rows and max(rows) >= count:
-        refuse(OWNER, "provenance.inputs.head_outputs.train_rows", f"be rows of {count} records", f"{max(rows)}", f"{AUDIT.again}.")
+        refuse("provenance.inputs.head_outputs.train_rows", f"be rows of {count} records", f"{max(rows)}", f"{AUDIT.again}.")
 
 
 def _require_lood_columns(records: pd.DataFrame) -> None:
@@ -241,7 +243,7 @@ def _require_lood_columns(records: pd.DataFrame) -> None:
     """
     known = records[list(LOOD_COLUMNS)].notna().to_numpy() if set(LOOD_COLUMNS) <= set(records.columns) else np.zeros((1, 3), bool)
     if not known.any() or (known.any(1) != known.all(1)).any():
-        refuse(OWNER, "records.parquet", f"have the columns {', '.join(LOOD_COLUMNS)} of some records", "others", f"{AUDIT.again}.")
+        refuse("records.parquet", f"have the columns {', '.join(LOOD_COLUMNS)} of some records", "others", f"{AUDIT.again}.")
 
 
 def _losses(content: bytes, members: int) -> tuple[Array, Array]:
@@ -249,13 +251,13 @@ def _losses(content: bytes, members: int) -> tuple[Array, Array]:
     try:
         held = npz_arrays(io.BytesIO(content), len(content))
     except ValueError as error:
-        raise InputError(f"{OWNER}: losses.npz must hold plain arrays; got {reason_of(error)}. {AUDIT.again}.") from error
+        raise InputError(said(f"losses.npz must hold plain arrays; got {reason_of(error)}. {AUDIT.again}.")) from error
     if set(held) != {"member", "nonmember"}:
-        refuse(OWNER, "losses.npz", "hold member and nonmember", ", ".join(sorted(held)) or "nothing", f"{AUDIT.again}.")
+        refuse("losses.npz", "hold member and nonmember", ", ".join(sorted(held)) or "nothing", f"{AUDIT.again}.")
     for name, losses in held.items():
         if losses.ndim != 1 or losses.dtype != np.float64 or bool(np.isnan(losses).any()):
             got = f"shape {losses.shape} of {losses.dtype}" + (" with NaN" if losses.dtype.kind == "f" and np.isnan(losses).any() else "")
-            refuse(OWNER, f"{name} losses", "be float64 numbers, one a record", got, f"{AUDIT.again}.")
+            refuse(f"{name} losses", "be float64 numbers, one a record", got, f"{AUDIT.again}.")
     if len(held["member"]) != members:
-        refuse(OWNER, "losses.npz", f"hold one loss for each of {members} records", f"{len(held['member'])}", f"{AUDIT.again}.")
+        refuse("losses.npz", f"hold one loss for each of {members} records", f"{len(held['member'])}", f"{AUDIT.again}.")
     return held["member"], held["nonmember"]

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from noshadow.checks import InputError, refuse
+from noshadow.checks import InputError, named_in_errors, refuse, said
 from noshadow.figures.model_risk import Interval
 from noshadow.storage.json_text import parsed_json
 
@@ -77,6 +77,7 @@ class Calibration:
         return target
 
     @classmethod
+    @named_in_errors
     def load(cls, path: str | Path) -> "Calibration":
         """The calibration that `save` wrote.
 
@@ -86,14 +87,15 @@ class Calibration:
         try:
             content = parsed_json(Path(path).read_bytes())
         except FileNotFoundError as error:
-            raise InputError(f"Calibration.load: path must be a file; got {path}. Write one with Calibration.save.") from error
+            raise InputError(said(f"path must be a file; got {path}. Write one with Calibration.save.")) from error
         except (OSError, TypeError) as error:
-            raise InputError(f"Calibration.load: path must be a readable file; got {path} ({error}).") from error
+            raise InputError(said(f"path must be a readable file; got {path} ({error}).")) from error
         except ValueError as error:
-            raise InputError(f"Calibration.load: path must hold JSON; got {path} ({error}).") from error
+            raise InputError(said(f"path must hold JSON; got {path} ({error}).")) from error
         return cls.from_dict(content)
 
     @classmethod
+    @named_in_errors
     def from_dict(cls, content: object) -> "Calibration":
         """The calibration of the dictionary in a file.
 
@@ -101,9 +103,9 @@ class Calibration:
             InputError: not a calibration, or of another version.
         """
         if not isinstance(content, Mapping) or "cells" not in content:
-            refuse("Calibration", "content", "be a calibration", type(content).__name__)
+            refuse("content", "be a calibration", type(content).__name__)
         if content.get("format") != FORMAT:
-            refuse("Calibration", "format", f"be {FORMAT}", repr(content.get("format")), "Written by another version of noshadow?")
+            refuse("format", f"be {FORMAT}", repr(content.get("format")), "Written by another version of noshadow?")
         given = {name: value for name, value in content.items() if name != "format"}
         try:
             cells = tuple(CalibrationCell(**{**cell, "coefficients": tuple(cell["coefficients"])}) for cell in given["cells"])
@@ -111,14 +113,14 @@ class Calibration:
             named = {name: tuple(given.get(name, ())) for name in ("predictors", "setups", "families")}
             made = cls(**(given | {"cells": cells, "domain": domain} | named))
         except (TypeError, KeyError, ValueError, AttributeError) as error:
-            raise InputError(f"Calibration: content must hold the fields of a calibration; got {error}.") from error
+            raise InputError(said(f"content must hold the fields of a calibration; got {error}.")) from error
         numbers = [value for cell in cells for value in (cell.fpr, cell.references, *cell.coefficients, cell.low, cell.high)]
         numbers += [made.level, made.offset, *(end for ends in domain.values() for end in ends)]
         if not cells or not all(type(value) in (int, float) and math.isfinite(value) for value in numbers):
-            refuse("Calibration", "cells", "hold finite numbers", f"{len(cells)} cells")
+            refuse("cells", "hold finite numbers", f"{len(cells)} cells")
         if not all(isinstance(family, str) and family for family in made.families):
-            refuse("Calibration", "families", "be names", repr(made.families))
+            refuse("families", "be names", repr(made.families))
         needed = len(made.predictors) if made.form == "linear" else 2
         if made.form not in FORMS or any(len(cell.coefficients) != needed for cell in cells):
-            refuse("Calibration", "form", f"be one of {', '.join(FORMS)} with its number of coefficients", repr(made.form))
+            refuse("form", f"be one of {', '.join(FORMS)} with its number of coefficients", repr(made.form))
         return made

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from noshadow.checks import InputError, refuse
+from noshadow.checks import InputError, called, refuse, said
 from noshadow.storage.digests import sha256
 from noshadow.storage.folders import folder_written_whole
 from noshadow.storage.json_text import parsed_json, strict_json
@@ -45,7 +45,7 @@ class FolderKind:
 AUDIT = FolderKind("an audit", "audit.json", ("records.parquet", "losses.npz"), "report.html", "Run the audit again")
 
 
-def require_writable_folder(folder: str | Path, *, overwrite: bool, owner: str, kind: FolderKind = AUDIT) -> Path:
+def require_writable_folder(folder: str | Path, *, overwrite: bool, kind: FolderKind = AUDIT) -> Path:
     """Return the path of a folder that may be created or, with `overwrite`, replaced.
 
     Where the path is a link, the result is where it leads.
@@ -58,34 +58,28 @@ def require_writable_folder(folder: str | Path, *, overwrite: bool, owner: str, 
     try:
         path = followed(path)
         if path.exists() and not path.is_dir():
-            refuse(owner, "folder", "be a folder", f"the file '{path}'")
+            refuse("folder", "be a folder", f"the file '{path}'")
         held = {entry.name: entry.is_symlink() for entry in path.iterdir()} if path.is_dir() else {}
         above = next(parent for parent in (*path.absolute().parents, path) if parent.exists())
     except OSError as error:
-        raise _unwritable(path, error, owner) from error
+        raise _unwritable(path, error) from error
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-        refuse(owner, "folder", "be writable", f"'{path}' under '{above}'", "Choose another place.")
+        refuse("folder", "be writable", f"'{path}' under '{above}'", "Choose another place.")
     own = {kind.manifest, kind.page, *kind.files}
     foreign = sorted(name for name in held.keys() - own if not name.startswith(kind.unfinished_page))
     foreign += sorted(f"the link {name}" for name, is_link in held.items() if is_link and name in own)
     if foreign or (held and kind.manifest not in held):
         got = f"'{path}' with {', '.join(foreign or sorted(held))}"
-        refuse(owner, "folder", f"not exist yet, or hold {kind.noun} and nothing else", got)
+        refuse("folder", f"not exist yet, or hold {kind.noun} and nothing else", got)
     if held and not overwrite:
         # methods are called, commands are typed
-        how = "overwrite=True" if "." in owner else "--force"
-        refuse(owner, "folder", "not exist yet", f"'{path}'", f"Choose another name, or overwrite it ({how}).")
+        how = "overwrite=True" if "." in called() else "--force"
+        refuse("folder", "not exist yet", f"'{path}'", f"Choose another name, or overwrite it ({how}).")
     return path
 
 
 def write_folder(
-    folder: str | Path,
-    manifest: Mapping[str, Any],
-    files: Mapping[str, bytes],
-    *,
-    overwrite: bool,
-    owner: str,
-    kind: FolderKind = AUDIT,
+    folder: str | Path, manifest: Mapping[str, Any], files: Mapping[str, bytes], *, overwrite: bool, kind: FolderKind = AUDIT
 ) -> Path:
     """Write files and then the manifest with their digests, and move the whole into place.
 
@@ -94,7 +88,7 @@ def write_folder(
     Where `folder` is a link, the folder it points to is written and the link stays. A run that is
     killed never leaves half an audit, see `folder_written_whole`.
     """
-    path = require_writable_folder(folder, overwrite=overwrite, owner=owner, kind=kind)
+    path = require_writable_folder(folder, overwrite=overwrite, kind=kind)
     stamped = dict(manifest) | {"files": {name: sha256(content) for name, content in files.items()}}
     stamped["files"][kind.manifest] = _own_digest(stamped)
     try:
@@ -102,13 +96,13 @@ def write_folder(
             for name, content in (*files.items(), (kind.manifest, strict_json(stamped))):
                 write_private(partial / name, [content])
     except OSError as error:
-        raise _unwritable(path, error, owner) from error
+        raise _unwritable(path, error) from error
     asked = Path(folder)
     return asked if asked.is_symlink() else path
 
 
 def read_folder(
-    folder: str | Path, owner: str, *, form: int, names: Iterable[str], kind: FolderKind = AUDIT
+    folder: str | Path, *, form: int, names: Iterable[str], kind: FolderKind = AUDIT
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Read the manifest, of format `form`, and the named files it vouches for.
 
@@ -116,46 +110,46 @@ def read_folder(
     """
     path = Path(folder)
     try:
-        manifest = _read_manifest(path, owner, kind)
+        manifest = _read_manifest(path, kind)
         contents = {name: (path / name).read_bytes() if (path / name).is_file() else None for name in names}
     except OSError as error:
-        raise InputError(f"{owner}: folder must be readable; got '{path}' ({error}).") from error
+        raise InputError(said(f"folder must be readable; got '{path}' ({error}).")) from error
     if type(manifest.get("format")) is not int or manifest["format"] != form:
-        refuse(owner, "folder", f"be of format {form}", manifest.get("format"), f"{kind.again} with this version{_newer(manifest, form)}.")
+        refuse("folder", f"be of format {form}", manifest.get("format"), f"{kind.again} with this version{_newer(manifest, form)}.")
     expected = manifest["files"]
     files = {name: content for name, content in contents.items() if content is not None and sha256(content) == expected.get(name)}
     altered = [name for name in contents if name not in files]
     altered += [kind.manifest] * (_own_digest(manifest) != expected.get(kind.manifest))
     if altered:
-        refuse(owner, "folder", "be as it was written", f"'{path}' with {', '.join(altered)} missing or altered", f"{kind.again}.")
+        refuse("folder", "be as it was written", f"'{path}' with {', '.join(altered)} missing or altered", f"{kind.again}.")
     return manifest, files
 
 
-def write_file(path: str | Path, content: bytes, owner: str) -> Path:
+def write_file(path: str | Path, content: bytes) -> Path:
     """Replace one file in one step; only its owner can read it.
 
     Where the path is a link, the file it points to is replaced.
     """
     target = Path(path)
     if target.is_dir():
-        refuse(owner, "path", "be a file", f"the folder '{target}'")
+        refuse("path", "be a file", f"the folder '{target}'")
     try:
         write_private(target, [content])
     except OSError as error:
-        raise InputError(f"{owner}: path must be writable; got '{target}' ({error}). Choose another place.") from error
+        raise InputError(said(f"path must be writable; got '{target}' ({error}). Choose another place.")) from error
     return target
 
 
-def _read_manifest(path: Path, owner: str, kind: FolderKind) -> dict[str, Any]:
+def _read_manifest(path: Path, kind: FolderKind) -> dict[str, Any]:
     name = kind.manifest
     if not (path / name).is_file():
-        refuse(owner, "folder", f"hold {kind.noun} ({name})", f"'{path}'")
+        refuse("folder", f"hold {kind.noun} ({name})", f"'{path}'")
     try:
         manifest = parsed_json((path / name).read_bytes())
     except ValueError as error:
-        raise InputError(f"{owner}: {name} must be JSON; got '{path}' ({error}). {kind.again}.") from error
+        raise InputError(said(f"{name} must be JSON; got '{path}' ({error}). {kind.again}.")) from error
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
-        refuse(owner, name, "list the files beside it", f"'{path}'", f"{kind.again}.")
+        refuse(name, "list the files beside it", f"'{path}'", f"{kind.again}.")
     return manifest
 
 
@@ -175,6 +169,6 @@ def _own_digest(manifest: Mapping[str, Any]) -> str:
     return sha256(strict_json({name: value for name, value in plain.items() if name not in ("files", "timings")}))
 
 
-def _unwritable(path: Path, error: OSError, owner: str) -> InputError:
+def _unwritable(path: Path, error: OSError) -> InputError:
     reason = "the disk is full" if error.errno == errno.ENOSPC else str(error)
-    return InputError(f"{owner}: folder must be writable; got '{path}' ({reason}). Choose another place.")
+    return InputError(said(f"folder must be writable; got '{path}' ({reason}). Choose another place."))

@@ -9,13 +9,13 @@ from typing import Any
 
 import pandas as pd
 
+from noshadow.checks import named_in_errors
 from noshadow.results.folder import FolderKind, read_folder, write_folder
 from noshadow.results.folder_forms import LOOD_FORM
 from noshadow.results.record_table import record_table, require_numbers, require_ranks, require_shares, target_columns
 from noshadow.storage.forms import require_form
 
 FORMAT = 1
-OWNER = "load_lood"
 COLUMNS = ("kl", "mean_distance", "loo_variance", "auc", "tpr", "leverage", "map_1", "map_2")
 LOOD = FolderKind("a leave-one-out audit", "lood.json", ("records.parquet",), "lood.html", "Run noshadow lood again")
 
@@ -55,6 +55,7 @@ class LoodAudit:
     provenance: dict[str, Any] = field(default_factory=dict)
     timings: dict[str, Any] = field(default_factory=dict)
 
+    @named_in_errors
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write the folder: `lood.json` and `records.parquet`, all or nothing.
 
@@ -63,7 +64,7 @@ class LoodAudit:
                 written.
         """
         files = {"records.parquet": self.records.to_parquet(index=False)}
-        return write_folder(folder, self.manifest(), files, overwrite=overwrite, owner="LoodAudit.save", kind=LOOD)
+        return write_folder(folder, self.manifest(), files, overwrite=overwrite, kind=LOOD)
 
     def manifest(self) -> dict[str, Any]:
         """The content of `lood.json` but for the digests of the files."""
@@ -83,18 +84,19 @@ class LoodAudit:
         }
 
 
+@named_in_errors
 def load_lood(folder: str | Path) -> LoodAudit:
     """Read back what `LoodAudit.save` or `noshadow lood` wrote; the data are not needed.
 
     Raises:
         InputError: not such a folder, of another format, or altered since it was written.
     """
-    manifest, files = read_folder(folder, OWNER, form=FORMAT, names=LOOD.files, kind=LOOD)
-    require_form(manifest, LOOD_FORM, "", OWNER, f"{LOOD.again}.")
-    records = record_table(files["records.parquet"], manifest["records"], OWNER, LOOD.again)
-    require_numbers(records, (*COLUMNS, *target_columns(records)), OWNER, LOOD.again)
-    require_ranks(records, "kl", OWNER, LOOD.again)
-    require_shares(records, ("auc", "tpr"), OWNER, LOOD.again)
+    manifest, files = read_folder(folder, form=FORMAT, names=LOOD.files, kind=LOOD)
+    require_form(manifest, LOOD_FORM, "", f"{LOOD.again}.")
+    records = record_table(files["records.parquet"], manifest["records"], LOOD.again)
+    require_numbers(records, (*COLUMNS, *target_columns(records)), LOOD.again)
+    require_ranks(records, "kl", LOOD.again)
+    require_shares(records, ("auc", "tpr"), LOOD.again)
     plain = ("kernel", "noise", "fpr", "summary", "conditioning", "joined", "provenance", "timings")
     return LoodAudit(
         records=records,

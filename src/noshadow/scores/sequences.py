@@ -34,7 +34,6 @@ from noshadow.scores.result import RecordScores
 from noshadow.views import TokenHead
 from noshadow.weight_decay import SEQUENCES, training_damping
 
-OWNER = "sequence_scores"
 TASK = "language-model"
 RELATIVE_DAMPING = 0.1
 NO_CURVATURE = 1e-12  # of the curvature of a head that is unsure of everything
@@ -102,7 +101,6 @@ def sequence_scores(
     class_basis: str = "auto",
     max_memory: float = MAX_MEMORY,
     progress: bool = PROGRESS,
-    owner: str = OWNER,
 ) -> RecordScores:
     """Influence, leverage and gradient norm of every sequence, by EK-FAC.
 
@@ -120,7 +118,7 @@ def sequence_scores(
         class_basis: "eigenvectors" of Σ W_t; "tokens"; "auto": eigenvectors where they fit and take
             some twenty minutes of one core at most, else tokens, with a note.
         max_memory: bytes for head, gradient, eigenvalues and eigenvectors. progress: draw bars on a
-            terminal. owner: named in errors.
+            terminal.
 
     Returns:
         RecordScores with leverage, influence (≥ 0) and gradient_norm, (n,) each; method "ekfac" or
@@ -141,17 +139,17 @@ def sequence_scores(
         eigenvalue.
     """
     started = time.perf_counter()
-    require_choice(class_basis, ("auto", "eigenvectors", "tokens"), owner, "class_basis")
+    require_choice(class_basis, ("auto", "eigenvectors", "tokens"), "class_basis")
     if not isinstance(damping, str):
-        damping = require_number(damping, owner, "damping", low=0.0, low_open=True)
+        damping = require_number(damping, "damping", low=0.0, low_open=True)
     if weight_decay is not None:
-        weight_decay = require_number(weight_decay, owner, "weight_decay", low=0.0)
+        weight_decay = require_number(weight_decay, "weight_decay", low=0.0)
     problem = _problem(head)
     n, (m, d) = len(head.starts) - 1, problem.parameters.shape
     basis, notes = _affordable_basis(problem, class_basis, max_memory)
     curvature = token_curvature(problem, basis, progress=progress)
     mean = float(curvature.eigenvalues.sum()) / max((m - 1) * d, 1)
-    settled = _resolved_damping(damping, weight_decay, n, mean, owner)
+    settled = _resolved_damping(damping, weight_decay, n, mean)
     value = settled.value
     if not settled.is_trained:
         _require_curvature(problem, mean)
@@ -256,12 +254,12 @@ def _require_curvature(problem: TokenProblem, mean: float) -> None:
         )
 
 
-def _resolved_damping(damping: float | str, weight_decay: float | None, n: int, mean: float, owner: str) -> Damping:
+def _resolved_damping(damping: float | str, weight_decay: float | None, n: int, mean: float) -> Damping:
     """λ and where it comes from."""
     if not isinstance(damping, str):
         return Damping(damping, "given", "given")
     if damping != "auto":
-        require_number(damping, owner, "damping", low=0.0, low_open=True)
+        require_number(damping, "damping", low=0.0, low_open=True)
     if weight_decay:
         known = training_damping(weight_decay, TASK, n, 1, averaged=SEQUENCES)
         assert isinstance(known, Damping)

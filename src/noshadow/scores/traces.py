@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from noshadow.checks import Array, numeric_array, refuse, require_whole
+from noshadow.checks import Array, named_in_errors, numeric_array, refuse, require_whole
 
 
+@named_in_errors
 def loss_trace_iqr(loss_traces: object) -> Array:
     """Interquartile range Q75 − Q25 of each record's loss over training, (n,) ≥ 0.
 
@@ -22,14 +23,15 @@ def loss_trace_iqr(loss_traces: object) -> Array:
         >>> loss_trace_iqr([[4.0, 3.0, 2.0, 1.0, 0.0], [1.0, 1.0, 1.0, 1.0, 1.0]]).tolist()
         [2.0, 0.0]
     """
-    traces = numeric_array(loss_traces, "loss_trace_iqr", "loss_traces", ndim=2)
+    traces = numeric_array(loss_traces, "loss_traces", ndim=2)
     if traces.shape[1] < 2:
-        refuse("loss_trace_iqr", "loss_traces", "have at least 2 columns (before training and after each epoch)", f"shape {traces.shape}")
+        refuse("loss_traces", "have at least 2 columns (before training and after each epoch)", f"shape {traces.shape}")
     low, high = np.quantile(traces.astype(np.float64), (0.25, 0.75), axis=1)
     spread: Array = high - low
     return spread
 
 
+@named_in_errors
 def early_loss(loss_traces: object, best_epoch: int) -> Array:
     """Mean of each record's losses up to and including the best recording, (n,).
 
@@ -52,9 +54,9 @@ def early_loss(loss_traces: object, best_epoch: int) -> Array:
         >>> early_loss([[4.0, 2.0, 0.0, 0.0], [1.0, 1.0, 1.0, 0.0]], best_epoch=1).tolist()
         [3.0, 1.0]
     """
-    traces = numeric_array(loss_traces, "early_loss", "loss_traces", ndim=2)
-    last = require_whole(best_epoch, "early_loss", "best_epoch", low=0)
+    traces = numeric_array(loss_traces, "loss_traces", ndim=2)
+    last = require_whole(best_epoch, "best_epoch", low=0)
     if last >= traces.shape[1]:
-        refuse("early_loss", "best_epoch", f"be below the {traces.shape[1]} recordings of loss_traces", last)
+        refuse("best_epoch", f"be below the {traces.shape[1]} recordings of loss_traces", last)
     mean: Array = traces[:, : last + 1].astype(np.float64).mean(axis=1)
     return mean

@@ -75,7 +75,7 @@ Size = Annotated[float, Within(0.0)]
 _PLAIN = {int: "a whole number", float: "a finite number", str: "text", bool: "true or false", types.NoneType: "null"}
 
 
-def require_form(value: object, form: Any, place: str, owner: str, hint: str = "") -> None:
+def require_form(value: object, form: Any, place: str, hint: str = "") -> None:
     """Refuse a JSON value that is not of a form.
 
     A form is int, float (whole numbers are floats too), str, bool, None, Any, a union, [form] for a
@@ -88,7 +88,7 @@ def require_form(value: object, form: Any, place: str, owner: str, hint: str = "
     wrong = next(_misfits(value, form, place), None)
     if wrong is not None:
         where, rule, got = wrong
-        refuse(owner, where or "the file", rule, got, hint)
+        refuse(where or "the file", rule, got, hint)
 
 
 def _misfits(value: Any, form: Any, place: str) -> Iterator[Misfit]:

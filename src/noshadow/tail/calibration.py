@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from noshadow.checks import Array, NumericalError, refuse, require_choice, require_number
+from noshadow.checks import Array, NumericalError, named_in_errors, refuse, require_choice, require_number, said
 from noshadow.results import Calibration, CalibrationCell
 from noshadow.tail.forms import FORMS, fitted_coefficients, predicted_rates
 
-OWNER = "fit_calibration"
 LEAST_SETUPS, LEAST_SETS = 6, 3
 GUARDS = ("skewness", "auc_excess")
 REQUIRED = ("setup", "data_set", "fpr", "references", "tpr")
@@ -50,6 +49,7 @@ class _Rows:
         return _Rows(x, np.bincount(place, weights=self.y) / counts, names, self.data_set[first])
 
 
+@named_in_errors
 def fit_calibration(
     table: object,
     *,
@@ -88,13 +88,13 @@ def fit_calibration(
     Cost: O(data sets²) small least-squares fits.
     Reference: [TAIL] §5, Tables 1–2 (the forms); Barber et al. 2021 (cross-conformal intervals).
     """
-    require_choice(form, FORMS, OWNER, "form")
+    require_choice(form, FORMS, "form")
     columns = (predictors,) if isinstance(predictors, str) else tuple(predictors)
     if not columns or (form != "linear" and len(columns) > 1):
-        refuse(OWNER, "predictors", "be one column, or several with form='linear'", repr(columns))
+        refuse("predictors", "be one column, or several with form='linear'", repr(columns))
     frame = _checked_table(table, columns)
-    require_number(level, OWNER, "level", low=0, high=1, low_open=True, high_open=True)
-    require_number(offset, OWNER, "offset", low=0, high=1, low_open=True)
+    require_number(level, "level", low=0, high=1, low_open=True, high_open=True)
+    require_number(offset, "offset", low=0, high=1, low_open=True)
     cells = []
     for fpr, references in sorted(set(zip(frame["fpr"].astype(float), frame["references"].astype(int), strict=True))):
         part = frame[(frame["fpr"] == fpr) & (frame["references"] == references)]
@@ -134,22 +134,17 @@ def _checked_table(table: object, columns: tuple[str, ...]) -> pd.DataFrame:
     try:
         frame: pd.DataFrame = pd.DataFrame(table)  # type: ignore[call-overload]
     except (TypeError, ValueError) as error:
-        refuse(OWNER, "table", "be a DataFrame or rows of one", f"{type(table).__name__} ({error})")
+        refuse("table", "be a DataFrame or rows of one", f"{type(table).__name__} ({error})")
     missing = [column for column in (*REQUIRED, *columns) if column not in frame]
     if missing:
-        refuse(OWNER, "table", f"have the columns {', '.join((*REQUIRED, *columns))}", f"none named {', '.join(missing)}")
+        refuse("table", f"have the columns {', '.join((*REQUIRED, *columns))}", f"none named {', '.join(missing)}")
     unnamed = frame[["setup", "data_set"]].isna().to_numpy().any(axis=1)
     if unnamed.any():
-        refuse(
-            OWNER,
-            "table",
-            "name a setup and a data set in every row",
-            f"{int(unnamed.sum())} rows without, the first {int(unnamed.argmax())}",
-        )
+        refuse("table", "name a setup and a data set in every row", f"{int(unnamed.sum())} rows without, the first {int(unnamed.argmax())}")
     if "family" in frame and not (
         frame.groupby("setup")["family"].nunique(dropna=False).eq(1).all() and frame["family"].map(_is_name).all()
     ):
-        refuse(OWNER, "table", "name one family in all rows of a setup", "several, or none")
+        refuse("table", "name one family in all rows of a setup", "several, or none")
     guards = [column for column in GUARDS if column in frame]
     numbers = list(dict.fromkeys(("fpr", "references", "tpr", *columns, *guards)))
     frame = frame.assign(**{column: pd.to_numeric(frame[column], errors="coerce") for column in numbers})
@@ -158,18 +153,18 @@ def _checked_table(table: object, columns: tuple[str, ...]) -> pd.DataFrame:
         bad = ~np.isfinite(values.to_numpy(dtype=np.float64))
         if bad.any():
             got = f"{int(bad.sum())} that are not, the first in row {int(bad.argmax())}"
-            refuse(OWNER, "table", f"hold finite numbers in {column!r}", got)
+            refuse("table", f"hold finite numbers in {column!r}", got)
     if not frame["tpr"].between(0, 1).all():
-        refuse(OWNER, "table", "hold rates in [0, 1] in 'tpr'", f"{frame['tpr'].min():g} … {frame['tpr'].max():g}")
+        refuse("table", "hold rates in [0, 1] in 'tpr'", f"{frame['tpr'].min():g} … {frame['tpr'].max():g}")
     if not frame["fpr"].between(0, 1, inclusive="neither").all():
-        refuse(OWNER, "table", "hold rates strictly between 0 and 1 in 'fpr'", f"{frame['fpr'].min():g} … {frame['fpr'].max():g}")
+        refuse("table", "hold rates strictly between 0 and 1 in 'fpr'", f"{frame['fpr'].min():g} … {frame['fpr'].max():g}")
     counts = frame["references"]
     if not ((counts >= 1) & (counts == counts.round())).all():
-        refuse(OWNER, "table", "hold whole numbers ≥ 1 in 'references'", f"{counts.min():g} … {counts.max():g}")
+        refuse("table", "hold whole numbers ≥ 1 in 'references'", f"{counts.min():g} … {counts.max():g}")
     attacks = set(zip(frame["fpr"], frame["references"], strict=True))
     if len(attacks) != frame["fpr"].nunique() * frame["references"].nunique():
         rule = "hold every number of references at every false-positive rate, between which predictions are interpolated"
-        refuse(OWNER, "table", rule, f"{len(attacks)} of {frame['fpr'].nunique() * frame['references'].nunique()} pairs")
+        refuse("table", rule, f"{len(attacks)} of {frame['fpr'].nunique() * frame['references'].nunique()} pairs")
     checked: pd.DataFrame = frame
     return checked
 
@@ -182,7 +177,7 @@ def _rows(frame: pd.DataFrame, columns: tuple[str, ...], which: str) -> _Rows:
     setups, sets = frame["setup"].nunique(), frame["data_set"].nunique()
     if setups < LEAST_SETUPS or sets < LEAST_SETS:
         rule = f"hold at least {LEAST_SETUPS} setups on {LEAST_SETS} data sets for {which}"
-        refuse(OWNER, "table", rule, f"{setups} on {sets}", "Run the attack on more of them.")
+        refuse("table", rule, f"{setups} on {sets}", "Run the attack on more of them.")
     x = frame[list(columns)].to_numpy(dtype=np.float64)
     return _Rows(x, frame["tpr"].to_numpy(dtype=np.float64), frame["setup"].to_numpy(str), frame["data_set"].to_numpy(str))
 
@@ -195,7 +190,7 @@ def _left_out(fit: _Rows, judged: _Rows, form: str) -> Array:
         own = judged.data_set == data_set
         predicted[own] = predicted_rates(form, fitted_coefficients(form, kept.x, kept.y, kept.weights), judged.x[own])
     if np.isnan(predicted).any():
-        raise NumericalError(f"{OWNER}: {int(np.isnan(predicted).sum())} predictions of left-out setups are not numbers.")
+        raise NumericalError(said(f"{int(np.isnan(predicted).sum())} predictions of left-out setups are not numbers."))
     return predicted
 
 

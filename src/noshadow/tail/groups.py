@@ -12,13 +12,12 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtr, ndtri
 
-from noshadow.checks import Array, refuse, require_number, require_same_length, require_unmasked, require_whole
+from noshadow.checks import Array, named_in_errors, refuse, require_number, require_same_length, require_unmasked, require_whole
 from noshadow.metrics import error_budget
 from noshadow.results import GroupRisk
 from noshadow.tail.losses import resolved_level, sorted_losses
 from noshadow.tail.resampling import Bootstrap, tnr_at, tnr_draws
 
-OWNER = "group_risk"
 LEAST_RECORDS = 20
 MISSING = "(missing)"
 FIGURES = ("auc", "auc_interval", "auc_difference", "auc_p", "fnr", "tnr", "tnr_interval", "tnr_difference", "tnr_p")
@@ -26,6 +25,7 @@ FIGURES = ("auc", "auc_interval", "auc_difference", "auc_p", "fnr", "tnr", "tnr_
 MISSES = 10
 
 
+@named_in_errors
 def group_risk(
     member_losses: object,
     nonmember_losses: object,
@@ -74,22 +74,22 @@ def group_risk(
         >>> [(row.group, row.riskier) for row in found]
         [('young', True), ('old', False)]
     """
-    losses = [sorted_losses(member_losses, "member_losses", OWNER)[1], sorted_losses(nonmember_losses, "nonmember_losses", OWNER)[1]]
+    losses = [sorted_losses(member_losses, "member_losses")[1], sorted_losses(nonmember_losses, "nonmember_losses")[1]]
     names = [_names(groups, which) for groups, which in ((member_groups, "member_groups"), (nonmember_groups, "nonmember_groups"))]
     for which, values, own in zip(("member", "nonmember"), losses, names, strict=True):
-        require_same_length(OWNER, **{f"{which}_losses": values, f"{which}_groups": own})
+        require_same_length(**{f"{which}_losses": values, f"{which}_groups": own})
     bootstrap = Bootstrap(
-        resamples=require_whole(resamples, OWNER, "resamples", low=100),
-        level=require_number(level, OWNER, "level", low=0, high=1, low_open=True, high_open=True),
-        seed=require_whole(seed, OWNER, "seed", low=0),
+        resamples=require_whole(resamples, "resamples", low=100),
+        level=require_number(level, "level", low=0, high=1, low_open=True, high_open=True),
+        seed=require_whole(seed, "seed", low=0),
     )
     groups = sorted({*names[0].tolist(), *names[1].tolist()})
     if len(groups) < 2:
-        refuse(OWNER, "member_groups", "name at least two groups", f"{len(groups)}", "Use model_risk for all records together.")
+        refuse("member_groups", "name at least two groups", f"{len(groups)}", "Use model_risk for all records together.")
     sides = [_Side.of(values, own, groups) for values, own in zip(losses, names, strict=True)]
     inside = np.stack([side.counts for side in sides])
     enough = (np.minimum(inside, inside.sum(1, keepdims=True) - inside) >= LEAST_RECORDS).all(0)
-    used = resolved_level(fpr, min(map(len, losses)), OWNER)
+    used = resolved_level(fpr, min(map(len, losses)))
     if enough.any():
         used = max(used, min(MISSES / int(inside[0, enough].min()), 0.5))
     rng = np.random.default_rng(bootstrap.seed)
@@ -119,21 +119,21 @@ class _Side:
 
 def _names(groups: object, argument: str) -> Array:
     if isinstance(groups, str) or not isinstance(groups, Iterable):
-        refuse(OWNER, argument, "be one name a record", repr(groups)[:60])
-    return np.array(named_groups(groups, OWNER, argument), dtype=object)
+        refuse(argument, "be one name a record", repr(groups)[:60])
+    return np.array(named_groups(groups, argument), dtype=object)
 
 
-def named_groups(groups: Iterable[object], owner: str, argument: str) -> list[str]:
+def named_groups(groups: Iterable[object], argument: str) -> list[str]:
     """Each record's group as text.
 
     1 and 1.0 are one group, and so is everything that is missing (None, NaN).
     """
-    require_unmasked(groups, owner, argument)
+    require_unmasked(groups, argument)
     held: list[Any] = groups.tolist() if hasattr(groups, "tolist") else list(groups)
     if {*map(type, held)} <= {str}:
         return held
     if any(isinstance(name, (list, tuple, np.ndarray)) for name in held):
-        refuse(owner, argument, "hold one name a record", f"{type(held[0]).__name__}s")
+        refuse(argument, "hold one name a record", f"{type(held[0]).__name__}s")
     missing = pd.isna(pd.Series(held, dtype=object)).tolist()
     whole = [isinstance(name, float) and name.is_integer() for name in held]
     return [MISSING if gone else str(int(name) if plain else name) for name, gone, plain in zip(held, missing, whole, strict=True)]

@@ -15,37 +15,37 @@ OF_ITS_LOSS = (1e-4, 1e-5)  # relative and absolute: losses may have been rounde
 Pair = tuple[Array, Array]
 
 
-def sorted_losses(value: object, argument: str, owner: str) -> tuple[Array, Array]:
+def sorted_losses(value: object, argument: str) -> tuple[Array, Array]:
     """The losses ascending, and as given; (n,) float64, finite, ≥ 0, at least two."""
-    losses = numeric_array(value, owner, argument, ndim=1).astype(np.float64)
+    losses = numeric_array(value, argument, ndim=1).astype(np.float64)
     if len(losses) < 2:
-        refuse(owner, argument, "hold at least two losses", str(len(losses)))
+        refuse(argument, "hold at least two losses", str(len(losses)))
     largest = int(losses.argmax())
     if losses[largest] > LARGEST_LOSS:
-        refuse(owner, argument, f"stay below {LARGEST_LOSS:g}", f"{losses[largest]:g} at index {largest}")
+        refuse(argument, f"stay below {LARGEST_LOSS:g}", f"{losses[largest]:g} at index {largest}")
     negative = losses < 0
     if negative.any():
         first = int(negative.argmax())
         got = f"{int(negative.sum())} negative, the first {losses[first]:g} at index {first}"
         hint = "Cross-entropies and squared errors are not; of log-densities subtract the smallest of both splits."
-        refuse(owner, argument, "hold losses ≥ 0", got, hint)
+        refuse(argument, "hold losses ≥ 0", got, hint)
     return np.sort(losses), losses
 
 
-def resolved_level(fpr: float | str, smaller: int, owner: str) -> float:
+def resolved_level(fpr: float | str, smaller: int) -> float:
     """The level asked for, or max(1e-3, 1/n) of the smaller split."""
     if isinstance(fpr, str):
         if fpr != "auto":
-            refuse(owner, "fpr", "be 'auto' or a number", repr(fpr))
+            refuse("fpr", "be 'auto' or a number", repr(fpr))
         return max(SMALLEST_AUTO_LEVEL, 1 / smaller)
-    asked = require_number(fpr, owner, "fpr", low=0, high=1, low_open=True)
+    asked = require_number(fpr, "fpr", low=0, high=1, low_open=True)
     if error_budget(asked, smaller) == 0:
         rule = f"be at least {1 / smaller}, the smallest level that {smaller} records of the smaller split resolve"
-        refuse(owner, "fpr", rule, f"{asked:g}", "Raise fpr, give more losses, or see extrapolated_tnr.")
+        refuse("fpr", rule, f"{asked:g}", "Raise fpr, give more losses, or see extrapolated_tnr.")
     return asked
 
 
-def given_margins(margins: tuple[object, object], losses: Pair, owner: str) -> Pair | None:
+def given_margins(margins: tuple[object, object], losses: Pair) -> Pair | None:
     """The margins of both samples in ascending order, or None when neither is given.
 
     Each record's margin must be that of its loss.
@@ -60,14 +60,14 @@ def given_margins(margins: tuple[object, object], losses: Pair, owner: str) -> P
     for name, value, own in zip(("member", "nonmember"), margins, losses, strict=True):
         argument = f"{name}_margins"
         if value is None:
-            refuse(owner, argument, "be given together with its counterpart", "None", "Pass both, or neither.")
-        given: Array = numeric_array(value, owner, argument, ndim=1).astype(np.float64)
-        require_same_length(owner, **{f"{name}_losses": own, argument: given})
+            refuse(argument, "be given together with its counterpart", "None", "Pass both, or neither.")
+        given: Array = numeric_array(value, argument, ndim=1).astype(np.float64)
+        require_same_length(**{f"{name}_losses": own, argument: given})
         off = ~np.isclose(np.logaddexp(0.0, -given), own, *OF_ITS_LOSS)
         if off.any():
             first = int(off.argmax())
             got = f"{int(off.sum())} that are not, the first {given[first]:g} beside the loss {own[first]:g} at index {first}"
-            refuse(owner, argument, "be the margins φ of the losses, loss = log(1 + exp(−φ)), in their order", got)
+            refuse(argument, "be the margins φ of the losses, loss = log(1 + exp(−φ)), in their order", got)
         found.append(np.sort(given))
     return found[0], found[1]
 

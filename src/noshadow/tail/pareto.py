@@ -11,7 +11,17 @@ from typing import Any
 import numpy as np
 
 from noshadow.arguments import renamed, renamed_attribute
-from noshadow.checks import Array, NumericalError, numeric_array, refuse, require_choice, require_number, require_whole
+from noshadow.checks import (
+    Array,
+    NumericalError,
+    named_in_errors,
+    numeric_array,
+    refuse,
+    require_choice,
+    require_number,
+    require_whole,
+    said,
+)
 from noshadow.metrics import error_budget
 from noshadow.results import Interval
 from noshadow.tail.losses import margins_of_losses
@@ -49,7 +59,7 @@ class TailRate:
     exceedances: int
     extrapolated: bool
 
-    level = renamed_attribute("TailRate", "level", "error_rate")
+    level = renamed_attribute("level", "error_rate")
 
 
 @dataclass(frozen=True)
@@ -81,7 +91,8 @@ class _Tails:
         return found
 
 
-@renamed("extrapolated_tnr", level="fnr", coverage="level")
+@named_in_errors
+@renamed(level="fnr", coverage="level")
 def extrapolated_tnr(
     member_losses: object,
     nonmember_losses: object,
@@ -143,23 +154,22 @@ def extrapolated_tnrs(
 
     The numbers are the same as for one rate at a time.
     """
-    require_choice(scale, SCALES, "extrapolated_tnr", "scale")
+    require_choice(scale, SCALES, "scale")
     names = ("member_losses", "nonmember_losses")
-    members, nonmembers = (
-        _sorted_sample(values, "extrapolated_tnr", name) for values, name in zip((member_losses, nonmember_losses), names, strict=True)
-    )
-    bootstrap = _bootstrap(resamples, level, seed, "extrapolated_tnr")
+    members, nonmembers = (_sorted_sample(values, name) for values, name in zip((member_losses, nonmember_losses), names, strict=True))
+    bootstrap = _bootstrap(resamples, level, seed)
     if scale == "loss":
         return _rates(members, nonmembers, rates, names, bootstrap)
     for sample, name in zip((members, nonmembers), names, strict=True):
         if sample[0] < 0:
-            refuse("extrapolated_tnr", name, "be ≥ 0 on the scale of margins", f"{sample[0]:g}", "Pass scale='loss'.")
+            refuse(name, "be ≥ 0 on the scale of margins", f"{sample[0]:g}", "Pass scale='loss'.")
     found = _rates(-margins_of_losses(members), -margins_of_losses(nonmembers), rates, names, bootstrap)
     # Back from margins: the loss at which −φ is that large.
     return [replace(rate, threshold=float(np.logaddexp(0.0, rate.threshold))) for rate in found]
 
 
-@renamed("extrapolated_tpr", coverage="level")
+@named_in_errors
+@renamed(coverage="level")
 def extrapolated_tpr(
     member_scores: object, nonmember_scores: object, fpr: float, *, resamples: int = 400, level: float = 0.95, seed: int = 0
 ) -> TailRate:
@@ -188,33 +198,26 @@ def extrapolated_tpr(
     Reference: Pickands 1975; Grimshaw 1993.
     """
     names = ("nonmember_scores", "member_scores")
-    bootstrap = _bootstrap(resamples, level, seed, "extrapolated_tpr")
-    return _rates(nonmember_scores, member_scores, (fpr,), names, bootstrap, owner="extrapolated_tpr", argument="fpr")[0]
+    bootstrap = _bootstrap(resamples, level, seed)
+    return _rates(nonmember_scores, member_scores, (fpr,), names, bootstrap, argument="fpr")[0]
 
 
-def _bootstrap(resamples: int, level: float, seed: int, owner: str) -> Bootstrap:
+def _bootstrap(resamples: int, level: float, seed: int) -> Bootstrap:
     return Bootstrap(
-        resamples=require_whole(resamples, owner, "resamples", low=100),
-        level=require_number(level, owner, "level", low=0, high=1, low_open=True, high_open=True),
-        seed=require_whole(seed, owner, "seed", low=0),
+        resamples=require_whole(resamples, "resamples", low=100),
+        level=require_number(level, "level", low=0, high=1, low_open=True, high_open=True),
+        seed=require_whole(seed, "seed", low=0),
     )
 
 
 def _rates(
-    given: object,
-    other: object,
-    rates: Sequence[float],
-    names: tuple[str, str],
-    bootstrap: Bootstrap,
-    *,
-    owner: str = "extrapolated_tnr",
-    argument: str = "fnr",
+    given: object, other: object, rates: Sequence[float], names: tuple[str, str], bootstrap: Bootstrap, *, argument: str = "fnr"
 ) -> list[TailRate]:
-    asked = [require_number(rate, owner, argument, low=0, high=1, low_open=True, high_open=True) for rate in rates]
-    first, second = (_sorted_sample(values, owner, name) for values, name in zip((given, other), names, strict=True))
+    asked = [require_number(rate, argument, low=0, high=1, low_open=True, high_open=True) for rate in rates]
+    first, second = (_sorted_sample(values, name) for values, name in zip((given, other), names, strict=True))
     rng = np.random.default_rng(bootstrap.seed)
     ends = [_with_resampled_ends(sample, bootstrap.resamples, rng) for sample in (first, second)]
-    tails = [_fitted(top, len(sample), owner, name) for top, sample, name in zip(ends, (first, second), names, strict=True)]
+    tails = [_fitted(top, len(sample), name) for top, sample, name in zip(ends, (first, second), names, strict=True)]
     state, found = rng.bit_generator.state, []
     for rate in asked:
         # As if this rate had been asked for alone.
@@ -243,12 +246,12 @@ def _rate(
     )
 
 
-def _sorted_sample(values: object, owner: str, name: str) -> Array:
-    sample = np.sort(numeric_array(values, owner, name, ndim=1).astype(np.float64))
+def _sorted_sample(values: object, name: str) -> Array:
+    sample = np.sort(numeric_array(values, name, ndim=1).astype(np.float64))
     least = math.ceil(LEAST_EXCEEDANCES / LARGEST_SHARE)
     if len(sample) < least:
         rule = f"hold at least {least} values, {LEAST_EXCEEDANCES} of them in the tail"
-        refuse(owner, name, rule, str(len(sample)), "Give more records.")
+        refuse(name, rule, str(len(sample)), "Give more records.")
     return sample
 
 
@@ -280,7 +283,7 @@ def _order_statistics(sample: Array, place: int, resamples: int, rng: np.random.
     return np.concatenate(([sample[place]], sample[np.minimum((n * uniforms).astype(np.int64), n - 1)]))
 
 
-def _fitted(ends: Array, n: int, owner: str, name: str) -> _Tails:
+def _fitted(ends: Array, n: int, name: str) -> _Tails:
     """Posterior means of shape and log scale of each row's tail.
 
     They come from Grimshaw's one-dimensional profile likelihood on a grid.
@@ -291,7 +294,7 @@ def _fitted(ends: Array, n: int, owner: str, name: str) -> _Tails:
     """
     excess = ends[:, :-1] - ends[:, -1:]
     if excess[0, 0] <= 0:
-        raise NumericalError(f"{owner}: the {excess.shape[1] + 1} largest {name} are all equal, so they show no tail.")
+        raise NumericalError(said(f"the {excess.shape[1] + 1} largest {name} are all equal, so they show no tail."))
     # A resample may draw one value only; its tail is as short as numbers get.
     largest = np.maximum(excess[:, :1], SHORTEST)
     ratio, k = excess / largest, excess.shape[1]

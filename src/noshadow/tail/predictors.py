@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from noshadow.checks import Array, as_array
+from noshadow.checks import Array, as_array, named_in_errors
 from noshadow.columns import named
 from noshadow.metrics import error_budget, loss_auc
 from noshadow.tail.losses import Pair, given_margins, margins_of_losses, sorted_losses
@@ -15,6 +15,7 @@ QUANTILES = (0.9, 0.99)
 COLUMNS = named(predicts=True)
 
 
+@named_in_errors
 def risk_predictors(
     member_losses: object,
     nonmember_losses: object,
@@ -52,10 +53,9 @@ def risk_predictors(
         0.75
     """
     (members, own), (nonmembers, others) = (
-        sorted_losses(losses, argument, "risk_predictors")
-        for losses, argument in ((member_losses, "member_losses"), (nonmember_losses, "nonmember_losses"))
+        sorted_losses(losses, argument) for losses, argument in ((member_losses, "member_losses"), (nonmember_losses, "nonmember_losses"))
     )
-    margins = given_margins((member_margins, nonmember_margins), (own, others), "risk_predictors")
+    margins = given_margins((member_margins, nonmember_margins), (own, others))
     return loss_predictors(members, nonmembers, margins) | ({} if scores is None else score_predictors(scores))
 
 
@@ -115,7 +115,7 @@ def score_predictors(scores: object) -> dict[str, float]:
     for column in COLUMNS:
         values = getattr(scores, column, None)
         if values is not None:
-            array = as_array(values, "model_risk", f"scores.{column}")
+            array = as_array(values, f"scores.{column}")
             if not np.isfinite(array).all():
                 continue
             found |= {f"{column}_q{level:g}": float(np.quantile(array, level)) for level in QUANTILES}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from noshadow.arguments import renamed
-from noshadow.checks import Array, as_array, refuse, require_number, require_same_length, require_whole
+from noshadow.checks import Array, as_array, named_in_errors, refuse, require_number, require_same_length, require_whole
 from noshadow.columns import named
 from noshadow.limits import SWAPPED_AUC
 from noshadow.metrics import error_budget, loss_auc
@@ -28,7 +28,8 @@ CURVE_RANGE = (1e-4, 0.5)
 SCORE_COLUMNS = (*named(source="losses", score=True), *named(source="scores", score=True))
 
 
-@renamed("model_risk", references="reference_models")
+@named_in_errors
+@renamed(references="reference_models")
 def model_risk(
     member_losses: object,
     nonmember_losses: object,
@@ -114,18 +115,18 @@ def model_risk(
         >>> risk.fpr, risk.threshold, risk.tnr, risk.auc
         (0.25, 0.3, 0.75, 0.71875)
     """
-    members, own = sorted_losses(member_losses, "member_losses", "model_risk")
-    nonmembers, others = sorted_losses(nonmember_losses, "nonmember_losses", "model_risk")
-    margins = given_margins((member_margins, nonmember_margins), (own, others), "model_risk")
+    members, own = sorted_losses(member_losses, "member_losses")
+    nonmembers, others = sorted_losses(nonmember_losses, "nonmember_losses")
+    margins = given_margins((member_margins, nonmember_margins), (own, others))
     sizes = (len(members), len(nonmembers))
-    used = resolved_level(fpr, min(sizes), "model_risk")
+    used = resolved_level(fpr, min(sizes))
     shares = _correct_shares(member_correct, nonmember_correct, sizes)
     _require_member_scores(scores, len(members))
-    models = require_whole(reference_models, "model_risk", "reference_models", low=1)
+    models = require_whole(reference_models, "reference_models", low=1)
     bootstrap = Bootstrap(
-        resamples=require_whole(resamples, "model_risk", "resamples", low=100),
-        level=require_number(level, "model_risk", "level", low=0, high=1, low_open=True, high_open=True),
-        seed=require_whole(seed, "model_risk", "seed", low=0),
+        resamples=require_whole(resamples, "resamples", low=100),
+        level=require_number(level, "level", low=0, high=1, low_open=True, high_open=True),
+        seed=require_whole(seed, "seed", low=0),
     )
     measured = _measured(members, nonmembers, fpr=used, correct_shares=shares, bootstrap=bootstrap)
     predicted, source = (
@@ -151,7 +152,7 @@ def model_risk(
 
 def _name(family: object) -> str | None:
     if family is not None and not (isinstance(family, str) and family):
-        refuse("model_risk", "family", "be a name or None", repr(family))
+        refuse("family", "be a name or None", repr(family))
     return family
 
 
@@ -167,12 +168,12 @@ def _predicted(
     """Predict the TPR by the caller's calibration, else by the shipped one."""
     if given is not None and not isinstance(given, Calibration):
         hint = "Read a file with Calibration.load."
-        refuse("model_risk", "calibration", "be a Calibration", type(given).__name__, hint)
+        refuse("calibration", "be a Calibration", type(given).__name__, hint)
     shown = loss_predictors(*losses, margins) | ({} if scores is None else score_predictors(scores))
     chosen = shipped_calibration() if given is None else given
     missing = sorted(name for name in chosen.predictors if name not in shown)
     if missing:
-        refuse("model_risk", "calibration", "read what is given", f"one that needs {', '.join(missing)}", "Pass scores=.")
+        refuse("calibration", "read what is given", f"one that needs {', '.join(missing)}", "Pass scores=.")
     sizes = risk.n_members, risk.n_nonmembers
     clear = risk.auc_interval[0] > 0.5 or risk.tnr_interval[0] > risk.fpr
     blurred = blurred_margins(losses[0], None if margins is None else margins[0])
@@ -279,10 +280,10 @@ def _correct_shares(member_correct: object, nonmember_correct: object, sizes: tu
     shares = []
     for (argument, value), n in zip(given.items(), sizes, strict=True):
         if value is None:
-            refuse("model_risk", argument, "be given together with its counterpart", "None", "Pass both, or neither.")
-        array = as_array(value, "model_risk", argument)
+            refuse(argument, "be given together with its counterpart", "None", "Pass both, or neither.")
+        array = as_array(value, argument)
         if array.dtype.kind != "b" or array.shape != (n,):
-            refuse("model_risk", argument, f"be {n} booleans, one for each loss", f"shape {array.shape}, dtype {array.dtype}")
+            refuse(argument, f"be {n} booleans, one for each loss", f"shape {array.shape}, dtype {array.dtype}")
         shares.append(float(array.mean()))
     return shares[0], shares[1]
 
@@ -291,7 +292,7 @@ def _require_member_scores(scores: object, n: int) -> None:
     if scores is None:
         return
     columns = {name: getattr(scores, name, None) for name in SCORE_COLUMNS}
-    given = {name: as_array(column, "model_risk", f"scores.{name}") for name, column in columns.items() if column is not None}
+    given = {name: as_array(column, f"scores.{name}") for name, column in columns.items() if column is not None}
     if not given:
-        refuse("model_risk", "scores", "be the record scores of the members", type(scores).__name__)
-    require_same_length("model_risk", member_losses=range(n), **given)
+        refuse("scores", "be the record scores of the members", type(scores).__name__)
+    require_same_length(member_losses=range(n), **given)

@@ -3,11 +3,12 @@
 import numpy as np
 from scipy import special
 
-from noshadow.checks import Array, numeric_array, refuse, require_number, require_whole
+from noshadow.checks import Array, named_in_errors, numeric_array, refuse, require_number, require_whole
 from noshadow.theory.arguments import broadcast, degrees_left, gap_inputs, numbers_within, plug_in, rates_within
 from noshadow.theory.laws import BLOCK, GAUSS_NODES, error_rates, log_chi_square_rule, standardised, threshold_deltas
 
 
+@named_in_errors
 def expected_gap(h_bar: object, error: object, *, noise_variance: object, n: float, p: float, outputs: int = 1) -> Array:
     """Expected rise of a record's squared loss when it is left out of a least-squares fit.
 
@@ -42,9 +43,8 @@ def expected_gap(h_bar: object, error: object, *, noise_variance: object, n: flo
         >>> round(float(expected_gap(3.0, 1.5, noise_variance=1.0, n=50, p=5)), 4)
         0.2919
     """
-    owner = "expected_gap"
-    h, e, v = gap_inputs(owner, h_bar, error, noise_variance, outputs)
-    nodes, mass, inverse = log_chi_square_rule(degrees_left(owner, n, p), h)
+    h, e, v = gap_inputs(h_bar, error, noise_variance, outputs)
+    nodes, mass, inverse = log_chi_square_rule(degrees_left(n, p), h)
     flat, rows = h.ravel(), max(1, BLOCK // len(nodes))
     kept, noisy = np.empty(flat.size), np.empty(flat.size)
     for start in range(0, flat.size, rows):
@@ -56,6 +56,7 @@ def expected_gap(h_bar: object, error: object, *, noise_variance: object, n: flo
     return np.asarray(e**2 * kept.reshape(h.shape) + outputs * v * noisy.reshape(h.shape))
 
 
+@named_in_errors
 def asymptotic_gap(h_bar: object, error: object, *, noise_variance: object, n: float, p: float, outputs: int = 1) -> Array:
     """Expansion of `expected_gap` to second order in 1/k: 2ε²h̄/k + (4ε²h̄ + h̄²(2qσ² − 3ε²))/k².
 
@@ -72,13 +73,13 @@ def asymptotic_gap(h_bar: object, error: object, *, noise_variance: object, n: f
         >>> round(float(asymptotic_gap(3.0, 1.5, noise_variance=1.0, n=50, p=5)), 4)
         0.2922
     """
-    owner = "asymptotic_gap"
-    h, e, v = gap_inputs(owner, h_bar, error, noise_variance, outputs)
-    k = degrees_left(owner, n, p)
+    h, e, v = gap_inputs(h_bar, error, noise_variance, outputs)
+    k = degrees_left(n, p)
     square = e**2
     return np.asarray(2 * square * h / k + (4 * square * h + h**2 * (2 * outputs * v - 3 * square)) / k**2)
 
 
+@named_in_errors
 def tradeoff(alpha: object, h_bar: object, error: object, *, noise_variance: object, n: float, p: float, outputs: int = 1) -> Array:
     """False-negative rate of the small-loss attack at false-positive rate `alpha`.
 
@@ -109,13 +110,13 @@ def tradeoff(alpha: object, h_bar: object, error: object, *, noise_variance: obj
         >>> round(float(tradeoff(0.1, 20.0, 1.0, noise_variance=1.0, n=105, p=5)), 4)
         0.8616
     """
-    owner = "tradeoff"
-    h, e, v = gap_inputs(owner, h_bar, error, noise_variance, outputs)
-    a = rates_within(alpha, owner, "alpha", outputs)
-    a, h, e, v = broadcast(owner, alpha=a, h_bar=h, error=e, noise_variance=v)
-    return error_rates(a, *standardised(h / degrees_left(owner, n, p), e, v), outputs)[1]
+    h, e, v = gap_inputs(h_bar, error, noise_variance, outputs)
+    a = rates_within(alpha, "alpha", outputs)
+    a, h, e, v = broadcast(alpha=a, h_bar=h, error=e, noise_variance=v)
+    return error_rates(a, *standardised(h / degrees_left(n, p), e, v), outputs)[1]
 
 
+@named_in_errors
 def fixed_design_tradeoff(alpha: object, leverage: object, *, outputs: int = 1) -> Array:
     """False-negative rate of the likelihood-ratio attack on least-squares residuals.
 
@@ -143,15 +144,15 @@ def fixed_design_tradeoff(alpha: object, leverage: object, *, outputs: int = 1) 
         >>> fixed_design_tradeoff(0.1, [0.0, 0.5, 1.0]).round(4)
         array([0.9   , 0.8277, 0.    ])
     """
-    owner = "fixed_design_tradeoff"
-    require_whole(outputs, owner, "outputs", low=1)
-    a = numbers_within(alpha, owner, "alpha", low=0, high=1, open_ends=True)
-    a, h = broadcast(owner, alpha=a, leverage=numbers_within(leverage, owner, "leverage", low=0, high=1))
+    require_whole(outputs, "outputs", low=1)
+    a = numbers_within(alpha, "alpha", low=0, high=1, open_ends=True)
+    a, h = broadcast(alpha=a, leverage=numbers_within(leverage, "leverage", low=0, high=1))
     with np.errstate(divide="ignore", invalid="ignore"):
         beta = special.gammaincc(outputs / 2, (1 + h) / (1 - h) * special.gammaincinv(outputs / 2, a))
     return np.where(h == 1, 0.0, beta)  # also where the quantile underflows, and inf·0 would be NaN
 
 
+@named_in_errors
 def fixed_design_statistic(residual: object, leverage: object, *, noise_variance: float) -> Array:
     """Log-likelihood ratio of member to non-member given a least-squares residual.
 
@@ -179,19 +180,19 @@ def fixed_design_statistic(residual: object, leverage: object, *, noise_variance
         >>> fixed_design_statistic([0.0, 2.0], [0.5, 0.5], noise_variance=1.0).round(4)
         array([ 0.5493, -2.1174])
     """
-    owner = "fixed_design_statistic"
-    given = numeric_array(residual, owner, "residual", ndim=(1, 2)).astype(np.float64)
+    given = numeric_array(residual, "residual", ndim=(1, 2)).astype(np.float64)
     r = given[:, None] if given.ndim == 1 else given
-    h = numbers_within(leverage, owner, "leverage", low=0, high=1)
+    h = numbers_within(leverage, "leverage", low=0, high=1)
     if h.shape != r.shape[:1]:
-        refuse(owner, "leverage", f"have one value per residual row ({len(r)})", f"shape {h.shape}")
-    variance = require_number(noise_variance, owner, "noise_variance", low=0, low_open=True)
+        refuse("leverage", f"have one value per residual row ({len(r)})", f"shape {h.shape}")
+    variance = require_number(noise_variance, "noise_variance", low=0, low_open=True)
     square = (r**2).sum(1)
     with np.errstate(divide="ignore", invalid="ignore"):
         statistic = r.shape[1] * np.arctanh(h) - h * square / (variance * (1 - h) * (1 + h))
     return np.where(h == 1, np.where(square == 0, np.inf, -np.inf), statistic)
 
 
+@named_in_errors
 def predicted_tpr(
     fpr: object, leverage: object, residual_norm: object, *, noise_variance: object, n: float, dof: float, outputs: int = 1
 ) -> Array:
@@ -229,13 +230,13 @@ def predicted_tpr(
         >>> predicted_tpr(0.01, leverage, residual, noise_variance=1.0, n=100, dof=5).round(4)
         array([0.0247, 0.257 , 1.    ])
     """
-    owner = "predicted_tpr"
-    growth, error, variance = plug_in(owner, leverage, residual_norm, noise_variance, n, dof, outputs)
-    a = rates_within(fpr, owner, "fpr", outputs)
-    a, growth, error, variance = broadcast(owner, fpr=a, leverage=growth, residual_norm=error, noise_variance=variance)
+    growth, error, variance = plug_in(leverage, residual_norm, noise_variance, n, dof, outputs)
+    a = rates_within(fpr, "fpr", outputs)
+    a, growth, error, variance = broadcast(fpr=a, leverage=growth, residual_norm=error, noise_variance=variance)
     return error_rates(a, *standardised(growth, error, variance), outputs)[0]
 
 
+@named_in_errors
 def privacy_curve(
     epsilon: object,
     leverage: object,
@@ -281,14 +282,13 @@ def privacy_curve(
         array([[0.04 , 0.   ],
                [0.957, 0.943]])
     """
-    owner = "privacy_curve"
-    eps = numbers_within(epsilon, owner, "epsilon", low=0, high=700)
+    eps = numbers_within(epsilon, "epsilon", low=0, high=700)
     if eps.ndim != 1:
-        refuse(owner, "epsilon", "be 1-dimensional", f"shape {eps.shape}")
-    require_whole(thresholds, owner, "thresholds", low=2)
-    fitted = [np.atleast_1d(a) for a in plug_in(owner, leverage, residual_norm, noise_variance, n, dof, outputs)]
+        refuse("epsilon", "be 1-dimensional", f"shape {eps.shape}")
+    require_whole(thresholds, "thresholds", low=2)
+    fitted = [np.atleast_1d(a) for a in plug_in(leverage, residual_norm, noise_variance, n, dof, outputs)]
     if fitted[0].ndim != 1:
-        refuse(owner, "leverage, residual_norm and noise_variance", "be at most 1-dimensional", f"shape {fitted[0].shape}")
+        refuse("leverage, residual_norm and noise_variance", "be at most 1-dimensional", f"shape {fitted[0].shape}")
     growth, delta, drift, apart = standardised(*fitted)
     delta_lower_bound = np.zeros((len(growth), len(eps)))
     rows = max(1, BLOCK // (thresholds * (1 if outputs == 1 else GAUSS_NODES)))

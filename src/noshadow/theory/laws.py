@@ -11,7 +11,7 @@ import numpy as np
 from scipy import special, stats
 from scipy.linalg import eigh_tridiagonal
 
-from noshadow.checks import Array, NumericalError
+from noshadow.checks import Array, NumericalError, said
 
 BLOCK = 1 << 20  # elements of one temporary array
 GAUSS_NODES = 20
@@ -133,7 +133,7 @@ def _quantile(law: Callable[[Array, Array], tuple[Array, Array, Array]], alpha: 
         active = active[~settled & (high[active] - low[active] > 1e-15 * np.maximum(1, np.abs(x[active])))]
         if not len(active):
             return x
-    raise NumericalError(f"tradeoff: {len(active)} quantiles did not converge, the first at alpha {alpha[active[0]]:g}.")
+    raise NumericalError(said(f"{len(active)} quantiles did not converge, the first at alpha {alpha[active[0]]:g}."))
 
 
 def _far_from(q: int) -> float:

@@ -6,12 +6,11 @@ It says what a shift of the attack's statistic is worth to the attacker.
 import numpy as np
 from scipy.stats import norm
 
-from noshadow.checks import Array
+from noshadow.checks import Array, named_in_errors
 from noshadow.theory.arguments import broadcast, numbers_within, rates_within
 
-OWNER = "margin_tpr"
 
-
+@named_in_errors
 def margin_tpr(fpr: object, gap: object, deviation_in: object, deviation_out: object) -> Array:
     """True-positive rate of the test on the margin φ at false-positive rate `fpr`.
 
@@ -41,10 +40,10 @@ def margin_tpr(fpr: object, gap: object, deviation_in: object, deviation_out: ob
         >>> margin_tpr(0.01, [0.0, 2.0, 6.0], 1.0, 1.0).round(3)
         array([0.01 , 0.372, 1.   ])
     """
-    rates = rates_within(fpr, OWNER, "fpr", 1)
-    inside = numbers_within(deviation_in, OWNER, "deviation_in", low=0, open_ends=True)
-    outside = numbers_within(deviation_out, OWNER, "deviation_out", low=0, open_ends=True)
-    distance = numbers_within(gap, OWNER, "gap")
-    a, distance, inside, outside = broadcast(OWNER, fpr=rates, gap=distance, deviation_in=inside, deviation_out=outside)
+    rates = rates_within(fpr, "fpr", 1)
+    inside = numbers_within(deviation_in, "deviation_in", low=0, open_ends=True)
+    outside = numbers_within(deviation_out, "deviation_out", low=0, open_ends=True)
+    distance = numbers_within(gap, "gap")
+    a, distance, inside, outside = broadcast(fpr=rates, gap=distance, deviation_in=inside, deviation_out=outside)
     rate: Array = norm.cdf((distance - norm.isf(a) * outside) / inside)
     return np.asarray(rate)

@@ -7,7 +7,7 @@ import importlib
 import sys
 from typing import Any, Protocol
 
-from noshadow.checks import InputError, refuse
+from noshadow.checks import InputError, refuse, said, speaking_for
 
 # Their forward is a collective call of all processes: rank zero alone would wait for ever.
 SHARDED_STRATEGIES = ("FSDPStrategy", "DeepSpeedStrategy", "ModelParallelStrategy")
@@ -24,18 +24,21 @@ class Recorder(Protocol):
 
 def lightning_callback(traces: Recorder, module_attribute: str | None) -> Any:
     """A Callback of the installed Lightning; arguments as in `LossTraces.lightning_callback`."""
-    owner = "LossTraces.lightning_callback"
     names = ["lightning.pytorch", "pytorch_lightning"]
     # Both names may be installed, with classes of their own: the one already in use is the user's.
     names.sort(key=lambda name: name not in sys.modules)
-    base = _framework_class(names, "Callback", owner, "lightning")
+    base = _framework_class(names, "Callback", "lightning")
 
     def record(trainer: Any, module: Any) -> None:
         strategy = type(trainer.strategy).__name__
-        if strategy in SHARDED_STRATEGIES:
-            _refuse_sharded(owner, strategy)
+        # Lightning calls this long after the call that made it, when nobody is named any more.
+        with speaking_for("LossTraces.lightning_callback"):
+            if strategy in SHARDED_STRATEGIES:
+                _refuse_sharded(strategy)
+            if trainer.is_global_zero and module_attribute is not None:
+                module = _submodule(module, module_attribute)
         if trainer.is_global_zero:
-            traces.record(module if module_attribute is None else _submodule(module, module_attribute, owner))
+            traces.record(module)
 
     def on_train_start(_: object, trainer: Any, module: Any) -> None:
         if len(traces) == 0:
@@ -49,12 +52,12 @@ def lightning_callback(traces: Recorder, module_attribute: str | None) -> Any:
 
 def transformers_callback(traces: Recorder) -> Any:
     """A TrainerCallback; as in `LossTraces.transformers_callback`."""
-    owner = "LossTraces.transformers_callback"
-    base = _framework_class(["transformers"], "TrainerCallback", owner, "transformers")
+    base = _framework_class(["transformers"], "TrainerCallback", "transformers")
 
     def record(args: Any, state: Any, model: Any) -> None:
         if args.fsdp or args.deepspeed:
-            _refuse_sharded(owner, "FSDP" if args.fsdp else "DeepSpeed")
+            with speaking_for("LossTraces.transformers_callback"):
+                _refuse_sharded("FSDP" if args.fsdp else "DeepSpeed")
         if state.is_world_process_zero:
             traces.record(model)
 
@@ -68,7 +71,7 @@ def transformers_callback(traces: Recorder) -> Any:
     return type("LossTracesCallback", (base,), {"on_train_begin": on_train_begin, "on_epoch_end": on_epoch_end})()
 
 
-def _framework_class(modules: list[str], name: str, owner: str, extra: str) -> type:
+def _framework_class(modules: list[str], name: str, extra: str) -> type:
     reasons = []
     for module in modules:
         try:
@@ -77,16 +80,16 @@ def _framework_class(modules: list[str], name: str, owner: str, extra: str) -> t
             reasons.append(str(error).splitlines()[0].rstrip("."))
         else:
             return found
-    raise InputError(f"{owner}: {extra} must be installed; got {'; '.join(reasons)}. Run pip install noshadow[{extra}].")
+    raise InputError(said(f"{extra} must be installed; got {'; '.join(reasons)}. Run pip install noshadow[{extra}]."))
 
 
-def _submodule(module: Any, name: str, owner: str) -> Any:
+def _submodule(module: Any, name: str) -> Any:
     try:
         return module.get_submodule(name)
     except AttributeError as error:
         held = ", ".join(child for child, _ in module.named_children()) or "none"
-        raise InputError(f"{owner}: module_attribute must name a sub-module; got {name!r} (sub-modules: {held}).") from error
+        raise InputError(said(f"module_attribute must name a sub-module; got {name!r} (sub-modules: {held}).")) from error
 
 
-def _refuse_sharded(owner: str, strategy: str) -> None:
-    refuse(owner, "trainer", "keep a whole model in each process", strategy, "Gather the losses yourself and append them.")
+def _refuse_sharded(strategy: str) -> None:
+    refuse("trainer", "keep a whole model in each process", strategy, "Gather the losses yourself and append them.")

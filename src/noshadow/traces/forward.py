@@ -44,11 +44,10 @@ def module_losses(
     Raises:
         InputError: the model or the data cannot be read.
     """
-    owner = settings.owner
-    records = {name: records_of(data, owner, name, seed=settings.seed) for name, data in splits.items()}
+    records = {name: records_of(data, name, seed=settings.seed) for name, data in splits.items()}
     for name, held in records.items():
         if held.count == 0:
-            refuse(owner, name, "hold at least one record", "none")
+            refuse(name, "hold at least one record", "none")
     with undisturbed(model, settings) as device:
         if last is not None and (last.head is None or any(module is last.head.layer for module in model.modules())):
             source = last
@@ -62,19 +61,19 @@ def module_losses(
             passes[name] = forward_pass(model, source, held, device, settings, name, features=False)
     losses = []
     for name, found in passes.items():
-        values, task = _losses(found, source, task, owner, name)
+        values, task = _losses(found, source, task, name)
         losses.append(values)
     return losses, source
 
 
-def _losses(found: Collected, source: Source, task: str, owner: str, name: str) -> tuple[Array, str]:
+def _losses(found: Collected, source: Source, task: str, name: str) -> tuple[Array, str]:
     """The losses of a split, and the task they were settled by."""
-    targets = numeric_array(found.targets, owner, f"{name} targets", ndim=(1, 2))
-    settled = resolved_task(task, found.outputs, targets, owner)
-    require_output_columns(found.outputs, settled, owner)
+    targets = numeric_array(found.targets, f"{name} targets", ndim=(1, 2))
+    settled = resolved_task(task, found.outputs, targets)
+    require_output_columns(found.outputs, settled)
     if source.head is not None:
-        require_fitting_task(source.head, settled, owner)
-    return record_losses(found.outputs, task_targets(found.outputs, targets, settled, owner), settled), settled
+        require_fitting_task(source.head, settled)
+    return record_losses(found.outputs, task_targets(found.outputs, targets, settled), settled), settled
 
 
 def _seed_transforms(seed: int) -> None:

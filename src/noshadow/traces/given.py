@@ -31,17 +31,16 @@ class GivenTraces:
         """The recording with the lowest mean loss on unseen records; None without such losses."""
         return None if self.test_losses is None else best_recording(self.test_losses)
 
-    def in_order_of(self, ids: Array, owner: str) -> Array:
+    def in_order_of(self, ids: Array) -> Array:
         """The rows of the losses in the order of these record ids, (n, recordings).
 
         Args:
             ids: (n,) unique ids of the training records.
-            owner: the function named in error messages.
 
         Raises:
             InputError: another number of records, or a record that has no trace.
         """
-        require_same_length(owner, train=ids, loss_traces=self.losses)
+        require_same_length(train=ids, loss_traces=self.losses)
         if self.ids is None:
             return self.losses
         rows = {name: row for row, name in enumerate(self.ids.tolist())}
@@ -51,7 +50,6 @@ class GivenTraces:
             known = set(wanted)
             other = next(name for name in rows if name not in known)
             refuse(
-                owner,
                 "loss_traces",
                 "have the ids of the training records",
                 f"no trace of record {wanted[missing]!r} (row {missing}), and one of {other!r}",
@@ -61,7 +59,7 @@ class GivenTraces:
         return matched
 
 
-def given_traces(loss_traces: object, owner: str) -> GivenTraces | None:
+def given_traces(loss_traces: object) -> GivenTraces | None:
     """Traces from an array (n, recordings), a LossTraces or the path of its file; None stays None.
 
     A tuple of two such arrays is the losses of the training records and of unseen ones.
@@ -78,5 +76,5 @@ def given_traces(loss_traces: object, owner: str) -> GivenTraces | None:
     unseen = None
     if isinstance(loss_traces, tuple) and len(loss_traces) == 2 and all(np.ndim(part) == 2 for part in loss_traces):
         loss_traces, unseen = loss_traces
-    losses = numeric_array(loss_traces, owner, "loss_traces", ndim=2)
-    return GivenTraces(losses, None, checked_test_traces(unseen, losses, owner))
+    losses = numeric_array(loss_traces, "loss_traces", ndim=2)
+    return GivenTraces(losses, None, checked_test_traces(unseen, losses))

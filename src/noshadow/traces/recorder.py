@@ -10,7 +10,7 @@ import numpy as np
 from torch import nn
 
 from noshadow.arguments import BATCH_SIZE
-from noshadow.checks import TASKS, Array, as_array, refuse, require_choice
+from noshadow.checks import TASKS, Array, as_array, named_in_errors, refuse, require_choice
 from noshadow.losses import record_losses, task_targets
 from noshadow.signals import Signals
 from noshadow.traces.best import best_recording
@@ -72,6 +72,7 @@ class LossTraces:
         (3, [[2.0, 1.0, 0.0], [1.0, 0.9, 0.8]])
     """
 
+    @named_in_errors
     def __init__(
         self,
         data: object = None,
@@ -85,24 +86,24 @@ class LossTraces:
         test: object = None,
         checkpoint: str | Path | None = None,
     ) -> None:
-        require_choice(task, ("auto", *TASKS), "LossTraces", "task")
+        require_choice(task, ("auto", *TASKS), "task")
         # refuses a wrong size now, not when training starts
-        Settings(batch_size=batch_size, output=output, owner="LossTraces")
+        Settings(batch_size=batch_size, output=output)
         for name, split in (("data", data), ("test", test)):
             if split is not None and not (isinstance(split, (tuple, list)) and len(split) == 2):
-                records_of(split, "LossTraces", name, seed=0)
+                records_of(split, name, seed=0)
         if test is not None and data is None:
-            refuse("LossTraces", "data", "be given where test is", "none", "To append losses of your own, leave test= out.")
+            refuse("data", "be given where test is", "none", "To append losses of your own, leave test= out.")
         if test is not None and test is data:
-            refuse("LossTraces", "test", "be records that the training does not see", "data itself")
+            refuse("test", "be records that the training does not see", "data itself")
         if checkpoint is not None and test is None:
             hint = "Pass test= with records that the training does not see."
-            refuse("LossTraces", "checkpoint", "come with test, whose lowest loss says when", "none", hint)
+            refuse("checkpoint", "come with test, whose lowest loss says when", "none", hint)
         self._data, self._test, self._task = data, test, task
-        self._checkpoint = None if checkpoint is None else checkpoint_path(checkpoint, "LossTraces")
+        self._checkpoint = None if checkpoint is None else checkpoint_path(checkpoint)
         self._kept: float | None = None
         how: dict[str, Any] = {"layer": layer, "batch_size": batch_size, "device": device, "output": output}
-        self._settings = Settings(**how, progress=False, owner="LossTraces.record")
+        self._settings = Settings(**how, progress=False)
         self._ids = None if ids is None else _identifiers(ids)
         self._columns: list[Array] = []
         self._unseen: list[Array] = []
@@ -137,6 +138,7 @@ class LossTraces:
         """The ids given, (n,); None when records are matched by position."""
         return None if self._ids is None else self._ids.copy()
 
+    @named_in_errors
     def record(self, model: object) -> None:
         """Add the loss of every record under the model as it is now.
 
@@ -155,20 +157,20 @@ class LossTraces:
         Exact: the audit's losses for the same weights, data and batch size.
         Cost: one forward pass; the outputs of all records are held while it runs.
         """
-        owner = self._settings.owner
         if self._data is None:
-            refuse(owner, "data", "be given to LossTraces", "none", "Build LossTraces((X, y)), or append losses of your own.")
+            refuse("data", "be given to LossTraces", "none", "Build LossTraces((X, y)), or append losses of your own.")
         reader = reader_of(model)
         if reader is None:
             got = f"an object of type {type(model).__name__}"
-            refuse(owner, "model", f"be {readable_models()}", got, "Append losses of other frameworks.")
+            refuse("model", f"be {readable_models()}", got, "Append losses of other frameworks.")
         if isinstance(model, nn.Module):
             splits = {"data": self._data} | ({} if self._test is None else {"test": self._test})
             losses, self._source = module_losses(model, splits, task=self._task, settings=self._settings, last=self._source)
         else:
             losses = self._table_losses(model)
-        self._add(losses[0], losses[1] if len(losses) > 1 else None, owner, model)
+        self._add(losses[0], losses[1] if len(losses) > 1 else None, model)
 
+    @named_in_errors
     def append(self, losses: object, test_losses: object = None) -> None:
         """Add losses of any framework, in the order of the training records.
 
@@ -184,13 +186,13 @@ class LossTraces:
                 or `checkpoint` was given and there is no such file yet: no model is seen here whose
                 state could be kept. Nothing is added then.
         """
-        owner = "LossTraces.append"
         if self._checkpoint is not None and not self._checkpoint.exists():
             hint = "Build LossTraces without a checkpoint, and keep the best state yourself."
-            refuse(owner, "checkpoint", "be there already where losses are appended, for no model is seen", f"'{self._checkpoint}'", hint)
-        unseen = None if test_losses is None else as_array(test_losses, owner, "test_losses")
-        self._add(as_array(losses, owner, "losses"), unseen, owner)
+            refuse("checkpoint", "be there already where losses are appended, for no model is seen", f"'{self._checkpoint}'", hint)
+        unseen = None if test_losses is None else as_array(test_losses, "test_losses")
+        self._add(as_array(losses, "losses"), unseen)
 
+    @named_in_errors
     def save(self, path: str | Path) -> None:
         """Write `loss_traces` and, when given, `ids` to a `.npz` or `.safetensors` file.
 
@@ -200,9 +202,10 @@ class LossTraces:
             InputError: nothing was recorded, another suffix, or a place that cannot be written.
         """
         if not self._columns:
-            refuse("LossTraces.save", "traces", "hold at least one recording", "none", "Call record or append first.")
+            refuse("traces", "hold at least one recording", "none", "Call record or append first.")
         save_traces(path, self.array, self._ids, self.test_array)
 
+    @named_in_errors
     def lightning_callback(self, *, module_attribute: str | None = None) -> Any:
         """Make a Lightning Callback that records when training starts and after each epoch.
 
@@ -220,6 +223,7 @@ class LossTraces:
         """
         return lightning_callback(self, module_attribute)
 
+    @named_in_errors
     def transformers_callback(self) -> Any:
         """A transformers TrainerCallback that records when training begins and after each epoch.
 
@@ -237,56 +241,56 @@ class LossTraces:
         asked = self._settings
         if self._checkpoint is not None:
             got = f"{type(model).__name__}, which has no state dict of tensors"
-            refuse(asked.owner, "model", "be an nn.Module where a checkpoint is kept", got, "Build LossTraces without a checkpoint.")
-        how: dict[str, Any] = {"layer": asked.layer, "output": asked.output, "device": asked.device, "owner": asked.owner}
+            refuse("model", "be an nn.Module where a checkpoint is kept", got, "Build LossTraces without a checkpoint.")
+        how: dict[str, Any] = {"layer": asked.layer, "output": asked.output, "device": asked.device}
         seen = view(model, self._data, self._test, task=self._task, progress=False, **how)
         splits = [seen.train] if self._test is None else [seen.train, seen.test]
-        return [record_losses(s.outputs, task_targets(s.outputs, s.targets, seen.task, asked.owner), seen.task) for s in splits]
+        return [record_losses(s.outputs, task_targets(s.outputs, s.targets, seen.task), seen.task) for s in splits]
 
-    def _add(self, losses: Array, unseen: Array | None, owner: str, model: object = None) -> None:
+    def _add(self, losses: Array, unseen: Array | None, model: object = None) -> None:
         """Check a recording as a whole, keep the state of the model if it is the best, then add."""
         expected = bool(self._unseen) if self._columns else self._test is not None or unseen is not None
         if expected != (unseen is not None):
             got = "none" if unseen is None else "some after recordings without"
-            refuse(owner, "test_losses", "be given with every recording or with none", got)
-        checked = self._checked(losses, self._columns, owner, "losses")
+            refuse("test_losses", "be given with every recording or with none", got)
+        checked = self._checked(losses, self._columns, "losses")
         if unseen is not None:
-            checked_unseen = self._checked(unseen, self._unseen, owner, "test_losses")
+            checked_unseen = self._checked(unseen, self._unseen, "test_losses")
             if self._checkpoint is not None and isinstance(model, nn.Module):
-                self._keep(self._checkpoint, model, float(checked_unseen.mean()), owner)
+                self._keep(self._checkpoint, model, float(checked_unseen.mean()))
             self._unseen.append(checked_unseen)
         self._columns.append(checked)
 
-    def _keep(self, path: Path, model: nn.Module, loss: float, owner: str) -> None:
+    def _keep(self, path: Path, model: nn.Module, loss: float) -> None:
         """Replace the checkpoint by this model's state if its loss is lower."""
         if self._kept is None and self._columns:
             # All recordings so far were appended: the file is of an earlier run of this training.
-            self._kept = kept_loss(path, owner)
+            self._kept = kept_loss(path)
         if self._kept is None or loss < self._kept:
-            write_checkpoint(path, model, loss=loss, recording=len(self._columns), owner=owner)
+            write_checkpoint(path, model, loss=loss, recording=len(self._columns))
             self._kept = loss
 
-    def _checked(self, losses: Array, before: list[Array], owner: str, name: str) -> Array:
+    def _checked(self, losses: Array, before: list[Array], name: str) -> Array:
         """One finite number per record, as many as before, in float64."""
         if losses.ndim != 1 or losses.dtype.kind not in "biuf":
-            refuse(owner, name, "be 1-dimensional numbers, one a record", f"shape {losses.shape}, dtype {losses.dtype}")
+            refuse(name, "be 1-dimensional numbers, one a record", f"shape {losses.shape}, dtype {losses.dtype}")
         named = None if self._ids is None or name != "losses" else len(self._ids)
         known = len(before[0]) if before else named
         if len(losses) == 0 or known not in (None, len(losses)):
             source = "as many as in the first recording" if before else "as many as ids"
             rule = "have one value per record" if known is None else f"have {known} values, {source}"
-            refuse(owner, name, rule, len(losses))
+            refuse(name, rule, len(losses))
         wrong = np.flatnonzero(~np.isfinite(losses))
         if len(wrong):
             number = len(self._columns)
             when = f"recording {number + 1} (epoch {number} if the first was made before training)"
             got = f"NaN or infinite losses of {len(wrong)} of {len(losses)} records in {when}, the first at row {wrong[0]}"
-            refuse(owner, name, "be finite", got, "The training diverged here; the recordings before it are kept.")
+            refuse(name, "be finite", got, "The training diverged here; the recordings before it are kept.")
         return losses.astype(np.float64)
 
 
 def _identifiers(ids: Any) -> Array:
     if not hasattr(ids, "__len__"):
-        refuse("LossTraces", "ids", "be a list of integers or strings", repr(ids))
+        refuse("ids", "be a list of integers or strings", repr(ids))
     checked: Array = Signals(None, np.zeros(len(ids)), np.zeros(len(ids)), ids).ids.copy()
     return checked

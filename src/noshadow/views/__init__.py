@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from noshadow.arguments import BATCH_SIZE, PROGRESS
-from noshadow.checks import Array, NotApplicable, refuse
+from noshadow.checks import Array, NotApplicable, named_in_errors, refuse
 from noshadow.signals import Signals
 from noshadow.views.causal_lm import is_causal_lm
 from noshadow.views.estimator_family import EstimatorFamily
@@ -56,7 +56,6 @@ def view(
     device: object = None,
     progress: bool = PROGRESS,
     seed: int = 0,
-    owner: str = "view",
 ) -> View:
     """Signals of both splits with the model's head, its training's λ and its weights' digest.
 
@@ -78,7 +77,6 @@ def view(
             is.
         progress: draw a bar on a terminal.
         seed: repeats random transforms of the data.
-        owner: the function named in error messages.
 
     Raises:
         InputError: the model, the data or an argument cannot be read; one sentence says which and
@@ -93,13 +91,14 @@ def view(
         >>> seen.damping, seen.train.features.shape, len(seen.test)
         (0.5, (3, 1), 0)
     """
-    settings = Settings(layer, batch_size, device, progress, seed, owner, output)
-    read = _found_reader(model, owner).view
+    settings = Settings(layer, batch_size, device, progress, seed, output)
+    read = _found_reader(model).view
     if isinstance(read, NotApplicable):
-        _refuse_form(model, read, owner)
+        _refuse_form(model, read)
     return read(model, train, test, task=task, weight_decay=weight_decay, settings=settings)
 
 
+@named_in_errors
 def collect_signals(
     model: object, data: object, *, batch_size: int = BATCH_SIZE, device: object = None, layer: str = "auto", output: str | int = "auto"
 ) -> Signals:
@@ -139,13 +138,14 @@ def collect_signals(
         >>> signals.features.shape, signals.outputs.shape
         ((5, 4), (5, 3))
     """
-    settings = Settings(layer=layer, batch_size=batch_size, device=device, owner="collect_signals", output=output)
-    read = _found_reader(model, settings.owner).signals
+    settings = Settings(layer=layer, batch_size=batch_size, device=device, output=output)
+    read = _found_reader(model).signals
     if isinstance(read, NotApplicable):
-        _refuse_form(model, read, settings.owner)
+        _refuse_form(model, read)
     return read(model, data, settings=settings)
 
 
+@named_in_errors
 def collect_outputs(
     model: object,
     data: object,
@@ -156,7 +156,6 @@ def collect_outputs(
     device: object = None,
     output: str | int = "auto",
     progress: bool = False,
-    owner: str = "collect_outputs",
 ) -> tuple[Signals, str]:
     """Read outputs and targets of one split in the data's order, and the task the model settles.
 
@@ -178,7 +177,6 @@ def collect_outputs(
         output: of a model that returns several tensors, the name or position of its output, or
             "auto"; as in `audit`.
         progress: draw a bar on a terminal.
-        owner: the function named in error messages.
 
     Returns:
         (Signals, task): n rows without features; the task, or "auto" where the model leaves it
@@ -189,13 +187,14 @@ def collect_outputs(
 
     Cost: one forward pass; memory is that of the outputs and one batch.
     """
-    settings = Settings(batch_size=batch_size, device=device, progress=progress, owner=owner, output=output)
-    read = _found_reader(model, owner).outputs
+    settings = Settings(batch_size=batch_size, device=device, progress=progress, output=output)
+    read = _found_reader(model).outputs
     if isinstance(read, NotApplicable):
-        _refuse_form(model, read, owner)
+        _refuse_form(model, read)
     return read(model, data, task=task, transform=transform, settings=settings)
 
 
+@named_in_errors
 def stage_outputs(model: object, data: object) -> Iterator[Array]:
     """Outputs (n, m) of the records after each stage of the training; the last are the model's own.
 
@@ -208,13 +207,13 @@ def stage_outputs(model: object, data: object) -> Iterator[Array]:
 
     Cost: one prediction of every stage; memory is that of one stage's outputs.
     """
-    owner = "stage_outputs"
-    found = _found_reader(model, owner).history
+    found = _found_reader(model).history
     if isinstance(found, NotApplicable):
         raise NotApplicable(str(found))
-    return found(model, data, settings=Settings(owner=owner))
+    return found(model, data, settings=Settings())
 
 
+@named_in_errors
 def out_of_bag_outputs(model: object, data: object) -> OutOfBag:
     """Ask those parts of a model that were trained without a training record what they say of it.
 
@@ -228,22 +227,21 @@ def out_of_bag_outputs(model: object, data: object) -> OutOfBag:
 
     Cost: one prediction of every part for the records it has not seen.
     """
-    owner = "out_of_bag_outputs"
-    found = _found_reader(model, owner).out_of_bag
+    found = _found_reader(model).out_of_bag
     if isinstance(found, NotApplicable):
         raise NotApplicable(str(found))
-    return found(model, data, settings=Settings(owner=owner))
+    return found(model, data, settings=Settings())
 
 
-def _found_reader(model: object, owner: str) -> Reader:
+def _found_reader(model: object) -> Reader:
     reader = reader_of(model)
     if reader is None:
         got = f"the class {model.__name__}" if isinstance(model, type) else f"an object of type {type(model).__name__}"
         hint = "Build it first." if isinstance(model, type) else "For other frameworks pass arrays as Signals to audit_signals."
-        refuse(owner, "model", f"be {readable_models()}", got, hint)
+        refuse("model", f"be {readable_models()}", got, hint)
     return reader
 
 
-def _refuse_form(model: object, why: NotApplicable, owner: str) -> NoReturn:
-    name = _found_reader(model, owner).name
-    refuse(owner, "model", "give one row of outputs per record", f"the {name} {type(model).__name__}", str(why))
+def _refuse_form(model: object, why: NotApplicable) -> NoReturn:
+    name = _found_reader(model).name
+    refuse("model", "give one row of outputs per record", f"the {name} {type(model).__name__}", str(why))

@@ -22,7 +22,7 @@ class Batch:
     target: Any
 
 
-def batch_of(item: object, owner: str, argument: str) -> Batch:
+def batch_of(item: object, argument: str) -> Batch:
     """Take apart what a collate_fn returned.
 
     It is (inputs, …, targets), or a dict with the targets under one of TARGET_KEYS.
@@ -33,11 +33,11 @@ def batch_of(item: object, owner: str, argument: str) -> Batch:
     if isinstance(item, Mapping):
         key = next((k for k in TARGET_KEYS if k in item), None)
         if key is None:
-            refuse(owner, argument, f"give targets under one of the keys {', '.join(TARGET_KEYS)}", f"keys {', '.join(map(str, item))}")
+            refuse(argument, f"give targets under one of the keys {', '.join(TARGET_KEYS)}", f"keys {', '.join(map(str, item))}")
         return Batch((), {k: v for k, v in item.items() if k != key}, item[key])
     if not isinstance(item, (tuple, list)) or len(item) < 2:
         got = f"batches of {len(item)} element" if isinstance(item, (tuple, list)) else f"batches of type {type(item).__name__}"
-        refuse(owner, argument, "give batches (inputs, …, targets) or a dict with targets", got, "Add the targets to the data set.")
+        refuse(argument, "give batches (inputs, …, targets) or a dict with targets", got, "Add the targets to the data set.")
     *inputs, target = item
     if len(inputs) == 1 and isinstance(inputs[0], Mapping):
         return Batch((), inputs[0], target)

@@ -61,7 +61,7 @@ def part_at(returned: object, path: Path) -> Tensor | None:
     return next((part.value for part in _parts(returned, ()) if part.path == path), None)
 
 
-def chosen_part(returned: object, target: object, ran: Mapping[nn.Linear, Ran], *, output: str | int, owner: str) -> Part | None:
+def chosen_part(returned: object, target: object, ran: Mapping[nn.Linear, Ran], *, output: str | int) -> Part | None:
     """Choose the part of a model's return value that is its output for these records.
 
     The result is None when the return value holds no tensor.
@@ -76,7 +76,6 @@ def chosen_part(returned: object, target: object, ran: Mapping[nn.Linear, Ran], 
         target: their targets.
         ran: the Linears that ran.
         output: "auto", or a name or position.
-        owner: the function named in error messages.
 
     Raises:
         InputError: no such output, or more than one that may be meant; the sentence lists them with
@@ -84,25 +83,25 @@ def chosen_part(returned: object, target: object, ran: Mapping[nn.Linear, Ran], 
     """
     found = parts_of(returned)
     if output != "auto":
-        return _asked(returned, found, output, owner)
+        return _asked(returned, found, output)
     if len(found) < 2:
         return found[0] if found else None
-    labels = as_array(target, owner, "targets")
+    labels = as_array(target, "targets")
     size = len(labels) if labels.ndim else 0
     rows = _different([part for part in found if _holds_rows(part.value, size)])
     if not rows:
-        _refuse_choice(f"one row for each of {size} records", found, owner)
+        _refuse_choice(f"one row for each of {size} records", found)
     logits = [part for part in rows if part.word in LOGITS]
     if len(logits) == 1 or len(rows) == 1:
         return (logits or rows)[0]
     fitting = [part for part in logits or rows if _fits(part.value, labels)]
     if not fitting:
-        _refuse_choice("the targets", rows, owner)
+        _refuse_choice("the targets", rows)
     for narrowed in (_named, _not_features, lambda parts: _not_given(parts, ran)):
         fitting = narrowed(fitting) if len(fitting) > 1 else fitting
     chosen = fitting[0] if len(fitting) == 1 else _given_by_linear(fitting, ran)
     if chosen is None:
-        _refuse_choice("the targets", fitting, owner)
+        _refuse_choice("the targets", fitting)
     return chosen
 
 
@@ -130,7 +129,7 @@ def _entries(value: Any, *, top: bool) -> list[tuple[str, object]]:
     return held if any(name == "logits" for name, _ in held) or not hasattr(value, "logits") else [*held, ("logits", value.logits)]
 
 
-def _asked(returned: object, found: list[Part], output: str | int, owner: str) -> Part:
+def _asked(returned: object, found: list[Part], output: str | int) -> Part:
     named = [part for part in found if output in (".".join(part.path), *part.path[:1])]
     if not named and str(output).isdigit():
         entries = [name for name, _ in _entries(returned, top=True)]
@@ -139,7 +138,7 @@ def _asked(returned: object, found: list[Part], output: str | int, owner: str) -
         named = found[:1] if not entries and place == 0 and isinstance(returned, Tensor) else named
     if len(named) != 1:
         several = f"{output!r}, which holds {_listed(named)}" if named else f"{output!r}; there are {_listed(found)}"
-        refuse(owner, "output", "name one tensor that the model returns, or its position", several)
+        refuse("output", "name one tensor that the model returns, or its position", several)
     return named[0]
 
 
@@ -215,6 +214,6 @@ def _listed(parts: Sequence[Part]) -> str:
     return ", ".join(map(str, parts[:PARTS_NAMED])) + more or "no tensor"
 
 
-def _refuse_choice(fits: str, parts: Sequence[Part], owner: str) -> NoReturn:
+def _refuse_choice(fits: str, parts: Sequence[Part]) -> NoReturn:
     hint = "Pass output= with the name or the position of the one that the loss goes to."
-    refuse(owner, "model", f"return exactly one tensor that fits {fits}", _listed(parts), hint)
+    refuse("model", f"return exactly one tensor that fits {fits}", _listed(parts), hint)

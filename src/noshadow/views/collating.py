@@ -89,7 +89,7 @@ def _in_order(whole: Any, items: list[Any], collate: Collate, renewed: Callable[
 def _same_places(whole: Any, collate_some: Callable[[range], Any], rows: range, count: int) -> bool:
     try:
         part = collate_some(rows)
-        held, own = batch_of(whole, "", ""), batch_of(part, "", "")
+        held, own = batch_of(whole, ""), batch_of(part, "")
     except InputError:
         return True  # a form that nobody reads: refused where the batch is taken apart
     except Exception:
@@ -134,7 +134,7 @@ def _same_rows(whole: Tensor | Array, part: Tensor | Array, rows: Sequence[int],
 
 
 def _values(value: Tensor | Array) -> Array:
-    return as_array(value, "collate_fn", "batch") if isinstance(value, Tensor) else np.asarray(value)
+    return as_array(value, "batch") if isinstance(value, Tensor) else np.asarray(value)
 
 
 def _padded_alike(longer: Array, own: Array) -> bool:

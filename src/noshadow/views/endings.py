@@ -90,7 +90,7 @@ def row_differences(ending: str, raw: Tensor, own: Tensor) -> Tensor:
     return torch.where(same | (gaps <= allowed), 0.0, gaps).amax(1).double()
 
 
-def logits_of(ending: str, own: Tensor, owner: str) -> Tensor:
+def logits_of(ending: str, own: Tensor) -> Tensor:
     """Turn the model's own outputs (n, m) into logits.
 
     Logits stay as they are; probabilities become log p or log p/(1 − p).
@@ -108,7 +108,7 @@ def logits_of(ending: str, own: Tensor, owner: str) -> Tensor:
         row = int((~within.all(1)).nonzero()[0])
         got = f"a row {[round(value, 6) for value in values[row, :4].tolist()]}{'…' if values.shape[1] > 4 else ''} behind its {ending}"
         rule = "give probabilities above 0 that sum to one" if ending == "softmax" else "give probabilities between 0 and 1"
-        refuse(owner, "model", rule, got, "Return the logits.")
+        refuse("model", rule, got, "Return the logits.")
     logits = values.log() if ending == "softmax" else values.log() - torch.log1p(-values)
     return logits.to(own.dtype)
 

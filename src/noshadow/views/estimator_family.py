@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from noshadow.checks import Array, InputError, NotApplicable, refuse
+from noshadow.checks import Array, InputError, NotApplicable, refuse, said
 from noshadow.outcomes import Absent
 from noshadow.views.penalty import Penalty
 from noshadow.views.reader import NO_BAGS, NO_STAGES
@@ -33,34 +33,34 @@ def no_penalty(last: Any, n: int) -> Penalty:
     return Penalty(Absent("not available", "The model has no linear head to damp."))
 
 
-def require_fitted(last: Any, owner: str) -> None:
+def require_fitted(last: Any) -> None:
     """Refuse what is no classifier or regressor, or was never fitted."""
     name = type_name(last)
     if not isinstance(last, BaseEstimator) or not (is_classifier(last) or is_regressor(last)):
-        refuse(owner, "model", "be or end in a classifier or a regressor", name if isinstance(last, BaseEstimator) else repr(last))
+        refuse("model", "be or end in a classifier or a regressor", name if isinstance(last, BaseEstimator) else repr(last))
     try:
         check_is_fitted(last)
     except NotFittedError as error:
-        raise InputError(f"{owner}: model must be fitted; got {name} before fit. Call its fit first.") from error
+        raise InputError(said(f"model must be fitted; got {name} before fit. Call its fit first.")) from error
 
 
-def estimator_task(last: Any, owner: str, *, several_labels: bool = False) -> str:
+def estimator_task(last: Any, *, several_labels: bool = False) -> str:
     """The task that a fitted scikit-learn estimator settles: "regression" or "classification".
 
     Raises:
         InputError: no classifier or regressor, not fitted, several labels per record, no class
             probabilities, or one class.
     """
-    require_fitted(last, owner)
+    require_fitted(last)
     if is_regressor(last):
         return "regression"
     name = type_name(last)
     if several_labels or isinstance(last.classes_, list) or getattr(last, "multilabel_", False):
-        refuse(owner, "model", "predict one label per record", f"{name} with several", "Multi-label models: audit one label at a time.")
+        refuse("model", "predict one label per record", f"{name} with several", "Multi-label models: audit one label at a time.")
     if not hasattr(last, "predict_proba"):
-        refuse(owner, "model", "give class probabilities", f"{name} without predict_proba", "Wrap it in CalibratedClassifierCV.")
+        refuse("model", "give class probabilities", f"{name} without predict_proba", "Wrap it in CalibratedClassifierCV.")
     if len(last.classes_) < 2:
-        refuse(owner, "model", "know at least two classes", f"{name} fitted on one")
+        refuse("model", "know at least two classes", f"{name} fitted on one")
     return "classification"
 
 
@@ -77,7 +77,7 @@ class EstimatorFamily:
         name: in words. described: one model of the family, in error messages.
         reads: last → whether it is of this family; must not fail, whatever it is given.
         calibrated_as: last → the name that calibrations know.
-        task: (last, owner) → "regression" or "classification"; refuses what cannot be read.
+        task: last → "regression" or "classification"; refuses what cannot be read.
         classes: last → the labels of classes 0 … m − 1.
         outputs: (last, X, task) → predictions of a regression, class probabilities of a classifier.
         headless: last → why it has no head that can be read, or None when it has one.
@@ -93,7 +93,7 @@ class EstimatorFamily:
     described: str = "a scikit-learn estimator"
     reads: Callable[[Any], bool]
     calibrated_as: Callable[[Any], str] = type_name
-    task: Callable[[Any, str], str] = estimator_task
+    task: Callable[[Any], str] = estimator_task
     classes: Callable[[Any], Any] = lambda last: last.classes_
     outputs: Callable[[Any, Any, str], Array] = predictions
     headless: Callable[[Any], str | None] = no_head

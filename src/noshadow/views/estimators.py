@@ -62,9 +62,9 @@ def _taken_apart(family: EstimatorFamily, model: Any, settings: Settings) -> _Fi
         ("device", settings.device, None),
     ):
         if value != rest:
-            refuse(settings.owner, argument, f"be {rest!r} for {family.described}", repr(value))
+            refuse(argument, f"be {rest!r} for {family.described}", repr(value))
     steps, last = last_step(model)
-    task, headless = family.task(last, settings.owner), family.headless(last)
+    task, headless = family.task(last), family.headless(last)
     if task == "classification" and headless is None and len(family.classes(last)) == 2:
         task = "binary"
     return _Fitted(family, steps, last, task, headless)
@@ -84,23 +84,22 @@ def estimator_view(
 
     Weights of single records given to `fit` are not stored by scikit-learn and cannot be read.
     """
-    owner = settings.owner
     if weight_decay is not None:
-        refuse(owner, "weight_decay", f"be None for {family.described}", f"{weight_decay!r}", "Its own penalty is read from it.")
+        refuse("weight_decay", f"be None for {family.described}", f"{weight_decay!r}", "Its own penalty is read from it.")
     fitted = _taken_apart(family, model, settings)
-    require_choice(task, ("auto", *TASKS), owner, "task")
+    require_choice(task, ("auto", *TASKS), "task")
     if task not in ("auto", fitted.task):
-        refuse(owner, "task", f"be 'auto' or '{fitted.task}' for this {fitted.name}", repr(task))
-    X, y, paired = _pair(fitted, train, owner, "train")
-    seen, clipped = _signals(fitted, X, y, owner, "train")
-    again = {"train": _run_again(fitted, X, y, seen, owner, "train")}
+        refuse("task", f"be 'auto' or '{fitted.task}' for this {fitted.name}", repr(task))
+    X, y, paired = _pair(fitted, train, "train")
+    seen, clipped = _signals(fitted, X, y, "train")
+    again = {"train": _run_again(fitted, X, y, seen, "train")}
     unseen, also_clipped = no_records(seen), 0
     names: dict[str, RowNames | None] = {"train": index_names(X), "test": None}
     if test is not None:
-        X_test, y_test, also_paired = _pair(fitted, test, owner, "test")
+        X_test, y_test, also_paired = _pair(fitted, test, "test")
         if len(y_test):
-            unseen, also_clipped = _signals(fitted, X_test, y_test, owner, "test")
-            again["test"] = _run_again(fitted, X_test, y_test, unseen, owner, "test")
+            unseen, also_clipped = _signals(fitted, X_test, y_test, "test")
+            again["test"] = _run_again(fitted, X_test, y_test, unseen, "test")
             names["test"], paired = index_names(X_test), (*paired, *also_paired)
     penalty = no_penalty(fitted.last, len(seen)) if fitted.headless else family.penalty(fitted.last, len(seen))
     digest, digest_notes = _weights_sha256(fitted.last, seen)
@@ -125,21 +124,20 @@ def estimator_view(
 def estimator_signals(family: EstimatorFamily, model: Any, data: object, *, settings: Settings) -> Signals:
     """The Signals of one split; arguments as in `collect_signals`."""
     fitted = _taken_apart(family, model, settings)
-    X, y, _ = _pair(fitted, data, settings.owner, "data")
-    return _signals(fitted, X, y, settings.owner, "data")[0]
+    X, y, _ = _pair(fitted, data, "data")
+    return _signals(fitted, X, y, "data")[0]
 
 
 def estimator_outputs(
     family: EstimatorFamily, model: Any, data: object, *, task: str, transform: Transform | None, settings: Settings
 ) -> tuple[Signals, str]:
     """Signals without features, and the estimator's own task; arguments as in `collect_outputs`."""
-    owner = settings.owner
     fitted = _taken_apart(family, model, replace(settings, device=None))
-    X, y, _ = _pair(fitted, data, owner, "data")
+    X, y, _ = _pair(fitted, data, "data")
     if transform is not None:
-        with users_code(owner, "queries must accept the data's inputs"):
+        with users_code("queries must accept the data's inputs"):
             X = transform(X)
-    signals, _ = _signals(fitted, X, y, owner, "data")
+    signals, _ = _signals(fitted, X, y, "data")
     return Signals(None, signals.outputs, signals.targets, signals.ids), fitted.task
 
 
@@ -147,69 +145,70 @@ def estimator_history(family: EstimatorFamily, model: Any, data: object, *, sett
     """Outputs (n, m) after each stage of the training, on the scale of `estimator_outputs`."""
     assert not isinstance(family.history, NotApplicable)
     fitted = _taken_apart(family, model, settings)
-    X, _, _ = _pair(fitted, data, settings.owner, "data")
-    for values in family.history(fitted.last, _transformed(fitted, X, settings.owner, "data"), fitted.task):
-        yield _raw_outputs(values, fitted.task)[0]
+    X, _, _ = _pair(fitted, data, "data")
+    stages = family.history(fitted.last, _transformed(fitted, X, "data"), fitted.task)
+    # Not a generator itself: data that cannot be read are refused while the caller is running.
+    return (_raw_outputs(values, fitted.task)[0] for values in stages)
 
 
 def estimator_out_of_bag(family: EstimatorFamily, model: Any, data: object, *, settings: Settings) -> OutOfBag:
     """What the parts trained without each record say of it, on the scale of `estimator_outputs`."""
     assert not isinstance(family.out_of_bag, NotApplicable)
     fitted = _taken_apart(family, model, settings)
-    X, _, _ = _pair(fitted, data, settings.owner, "data")
-    values, parts = family.out_of_bag(fitted.last, _transformed(fitted, X, settings.owner, "data"), fitted.task)
+    X, _, _ = _pair(fitted, data, "data")
+    values, parts = family.out_of_bag(fitted.last, _transformed(fitted, X, "data"), fitted.task)
     return OutOfBag(_raw_outputs(values, fitted.task)[0], parts)
 
 
 def estimator_sha256(family: EstimatorFamily, model: Any, outputs: Array) -> str:
     """Hex digest of the coefficients, or of the outputs of an estimator that has none."""
-    last = _taken_apart(family, model, Settings(owner="weights_sha256")).last
+    last = _taken_apart(family, model, Settings()).last
     return _weights_sha256(last, Signals(None, outputs, np.zeros(len(outputs))))[0]
 
 
-def _pair(fitted: _Fitted, data: object, owner: str, argument: str) -> tuple[Any, Array, tuple[str, ...]]:
+def _pair(fitted: _Fitted, data: object, argument: str) -> tuple[Any, Array, tuple[str, ...]]:
     """X, the labels in its order, and a note where that was not their own."""
     if not isinstance(data, (tuple, list)) or len(data) != 2:
-        refuse(owner, argument, f"be (X, y) for {fitted.family.described}", type(data).__name__)
-    X, y = (as_array(part, owner, argument) if isinstance(part, Tensor) else part for part in data)
-    y, notes = paired_targets(X, y, owner, argument)
+        refuse(argument, f"be (X, y) for {fitted.family.described}", type(data).__name__)
+    X, y = (as_array(part, argument) if isinstance(part, Tensor) else part for part in data)
+    y, notes = paired_targets(X, y, argument)
     labels = np.asarray(y)
     labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
     if labels.ndim not in (1, 2):
-        refuse(owner, f"{argument} y", "be 1- or 2-dimensional", f"shape {labels.shape}")
+        refuse(f"{argument} y", "be 1- or 2-dimensional", f"shape {labels.shape}")
     rows = X.shape[0] if hasattr(X, "shape") else len(X)
-    require_same_length(owner, X=range(rows), y=range(len(labels)))
+    require_same_length(X=range(rows), y=range(len(labels)))
     return X, labels, notes
 
 
-def _signals(fitted: _Fitted, X: Any, y: Array, owner: str, argument: str) -> tuple[Signals, int]:
+def _signals(fitted: _Fitted, X: Any, y: Array, argument: str) -> tuple[Signals, int]:
     """Signals of one split and how many probabilities had to be lifted off zero."""
     if len(y) == 0:
-        refuse(owner, argument, "hold at least one record", "none")
+        refuse(argument, "hold at least one record", "none")
     if fitted.task == "regression":
-        targets = numeric_array(y, owner, f"{argument} y", ndim=(1, 2)).astype(np.float64)
+        targets = numeric_array(y, f"{argument} y", ndim=(1, 2)).astype(np.float64)
     else:
-        targets = _class_numbers(y, fitted.family.classes(fitted.last), owner, argument)
+        targets = _class_numbers(y, fitted.family.classes(fitted.last), argument)
     ids = index_ids(X)
-    X = _transformed(fitted, X, owner, argument)
-    with users_code(owner, f"model must accept {argument} X"):
+    X = _transformed(fitted, X, argument)
+    with users_code(f"model must accept {argument} X"):
         if fitted.headless is None:
             assert fitted.family.head is not None
-            features, outputs = fitted.family.head(fitted.last, X, _dense(X, owner, argument))
+            features, outputs = fitted.family.head(fitted.last, X, _dense(X, argument))
             return Signals(features, outputs, targets, ids), 0
         values, raised = _raw_outputs(fitted.family.outputs(fitted.last, X, fitted.task), fitted.task)
     return Signals(None, values, targets, ids), raised
 
 
-def _transformed(fitted: _Fitted, X: Any, owner: str, argument: str) -> Any:
+def _transformed(fitted: _Fitted, X: Any, argument: str) -> Any:
     """X as the last step of a pipeline sees it, an array or a table with a shape."""
-    with users_code(owner, f"model must accept {argument} X"):
+    with users_code(f"model must accept {argument} X"):
         for step in fitted.steps:
             X = step.transform(X)
     X = X if hasattr(X, "shape") else np.asarray(X)
     width = getattr(fitted.last, "n_features_in_", None)
     if width is not None and X.shape[1:] != (width,):
-        refuse(owner, f"{argument} X", f"have the {width} columns {fitted.name} was fitted on", f"shape {tuple(X.shape)}")
+        refuse(f"{argument} X", f"have the {width} columns {fitted.name} was fitted on", f"shape {tuple(X.shape)}")
     return X
 
 
@@ -221,19 +220,19 @@ def _raw_outputs(values: Array, task: str) -> tuple[Array, int]:
     return np.log(np.maximum(probabilities, LEAST_PROBABILITY)), int((probabilities < LEAST_PROBABILITY).sum())
 
 
-def _dense(X: Any, owner: str, argument: str) -> Array:
+def _dense(X: Any, argument: str) -> Array:
     """X as a dense array of floats."""
     if issparse(X):
         size = X.shape[0] * X.shape[1] * (X.dtype.itemsize if X.dtype.kind == "f" else 8)
         if size > DENSE_LIMIT_BYTES:
-            refuse(owner, f"{argument} X", "fit into 1 GB as a dense array", f"sparse shape {X.shape}", "Reduce its columns first.")
+            refuse(f"{argument} X", "fit into 1 GB as a dense array", f"sparse shape {X.shape}", "Reduce its columns first.")
         dense = X.toarray()
     else:
         dense = np.asarray(X)
     return dense if dense.dtype.kind == "f" else np.asarray(dense, dtype=np.float64)
 
 
-def _run_again(fitted: _Fitted, X: Any, y: Array, seen: Signals, owner: str, argument: str) -> dict[str, Any]:
+def _run_again(fitted: _Fitted, X: Any, y: Array, seen: Signals, argument: str) -> dict[str, Any]:
     """Compare some records with themselves after they are predicted again among other records.
 
     They may differ, because a step may draw at random or look at its whole batch.
@@ -241,7 +240,7 @@ def _run_again(fitted: _Fitted, X: Any, y: Array, seen: Signals, owner: str, arg
     rows, outputs, targets = [], [], []
     for group in sampled_groups(len(seen), len(seen)):
         part = X.iloc[group] if hasattr(X, "iloc") else X[group] if hasattr(X, "shape") else [X[row] for row in group]
-        runs = [_signals(fitted, part, y[group], owner, argument)[0] for _ in range(2)]
+        runs = [_signals(fitted, part, y[group], argument)[0] for _ in range(2)]
         rows += group
         outputs.append([run.outputs for run in runs])
         targets.append(runs[0].targets)
@@ -249,14 +248,14 @@ def _run_again(fitted: _Fitted, X: Any, y: Array, seen: Signals, owner: str, arg
     return compared(seen, np.array(rows), first, second, rounding=float(np.finfo(seen.outputs.dtype).eps))
 
 
-def _class_numbers(y: Array, classes: Array, owner: str, argument: str) -> Array:
+def _class_numbers(y: Array, classes: Array, argument: str) -> Array:
     if y.ndim != 1:
-        refuse(owner, f"{argument} y", "hold one label per record", f"shape {y.shape}", "Multi-label models: audit one label at a time.")
+        refuse(f"{argument} y", "hold one label per record", f"shape {y.shape}", "Multi-label models: audit one label at a time.")
     numbers = {label: number for number, label in enumerate(np.asarray(classes).tolist())}
     unseen = [row for row, label in enumerate(y.tolist()) if label not in numbers]
     if unseen:
         known = ", ".join(map(repr, list(numbers)[:10])) + (", …" if len(numbers) > 10 else "")
-        refuse(owner, f"{argument} y", f"hold labels the model knows ({known})", f"{y.tolist()[unseen[0]]!r} at index {unseen[0]}")
+        refuse(f"{argument} y", f"hold labels the model knows ({known})", f"{y.tolist()[unseen[0]]!r} at index {unseen[0]}")
     return np.array([numbers[label] for label in y.tolist()], dtype=np.int64)
 
 

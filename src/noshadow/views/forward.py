@@ -31,7 +31,7 @@ def forward_pass(
         model: in eval mode, under no_grad; random states are seeded by the caller.
         source: where its output is read, and its head if it has one.
         records: the split. argument: its name in error messages.
-        device: where the model is. settings: batch size, progress, owner.
+        device: where the model is. settings: batch size, progress.
         features: whether to keep the inputs of the head.
 
     Returns:
@@ -45,17 +45,16 @@ def forward_pass(
 
     Cost: one forward pass; memory is that of what is kept and one batch.
     """
-    owner = settings.owner
     with _last_run(source.head, features=features) as last:
 
         def run(batch: Batch, size: int) -> Said:
             last.clear()
-            returned = called(model, batch, device, owner)
+            returned = called(model, batch, device)
             own = None if source.path is None else part_at(returned, source.path)
-            outputs, gaps = _outputs_of(source, last[0].raw if last else None, own, size, owner)
+            outputs, gaps = _outputs_of(source, last[0].raw if last else None, own, size)
             return Said(outputs, last[0].given if last and features else None, gaps)
 
-        steps = walked(records, settings.batch_size, owner=owner, argument=argument, run=run, progress=settings.progress)
+        steps = walked(records, settings.batch_size, argument=argument, run=run, progress=settings.progress)
         return collected(steps, records.count)
 
 
@@ -99,14 +98,14 @@ def disagreement(head: Head, facts: Mapping[str, Any]) -> str | None:
     )
 
 
-def _outputs_of(source: Source, raw: Tensor | None, own: Tensor | None, size: int, owner: str) -> tuple[Tensor, Tensor]:
+def _outputs_of(source: Source, raw: Tensor | None, own: Tensor | None, size: int) -> tuple[Tensor, Tensor]:
     """Return a batch's outputs (size, m) on the CPU, and each record's difference from the head."""
     head = source.head
     mine = None if own is None else as_rows(_held(own), size)
     if head is not None and (raw is not None or head.asked):
         shape = "nothing" if raw is None else tuple(raw.shape)
         if raw is None or shape != (size, head.layer.out_features):
-            refuse_rows(owner, size, f"{shape} from '{head.name}'")
+            refuse_rows(size, f"{shape} from '{head.name}'")
         comparable = mine if mine is not None and mine.shape == raw.shape else None
         gap = _everywhere(size) if comparable is None else row_differences(head.ending, raw, comparable)
         if head.asked or not bool(gap.any()):
@@ -115,11 +114,11 @@ def _outputs_of(source: Source, raw: Tensor | None, own: Tensor | None, size: in
         gap = torch.zeros(size, dtype=torch.float64) if head is None else _everywhere(size)
     if mine is None or (head is not None and mine.shape[1] != head.layer.out_features):
         got = "nothing" if own is None else f"shape {tuple(own.shape)}"
-        refuse_rows(owner, size, got)
+        refuse_rows(size, got)
     if head is None or raw is None:
-        return _kept(mine if head is None else logits_of(head.ending, mine, owner)), gap
+        return _kept(mine if head is None else logits_of(head.ending, mine)), gap
     block, rows = _kept(raw).clone(), gap > 0
-    block[rows] = logits_of(head.ending, mine[rows], owner).to(block.dtype)
+    block[rows] = logits_of(head.ending, mine[rows]).to(block.dtype)
     return block, gap
 
 

@@ -55,14 +55,14 @@ def described(name: str, layer: nn.Linear) -> str:
     return f"Linear '{name or 'model'}' ({layer.in_features} → {layer.out_features})"
 
 
-def called(model: nn.Module, batch: Batch, device: torch.device, owner: str) -> object:
+def called(model: nn.Module, batch: Batch, device: torch.device) -> object:
     """Run the model on one batch.
 
     The batch is moved to the device and, where floating, to the parameters' dtype.
     """
     dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.get_default_dtype())
     advice = "integer inputs stay integers, so pass floats if it expects them" if _has_integers(batch) else "check the inputs"
-    with users_code(owner, f"model must accept the data's batches ({advice})"):
+    with users_code(f"model must accept the data's batches ({advice})"):
         return model(*moved(batch.args, device, dtype), **moved(batch.kwargs, device, dtype))
 
 
@@ -76,7 +76,7 @@ def found_source(model: nn.Module, batch: Batch, device: torch.device, settings:
         batch: a few records.
         device: where the model is.
         settings: `layer`, "auto" or the name of a Linear that runs; `output`, "auto" or a name or
-            position; `owner`.
+            position.
         headless: where no Linear gives the output, "refuse", take what is called "logits" alone, or
             "take" any output.
 
@@ -84,41 +84,40 @@ def found_source(model: nn.Module, batch: Batch, device: torch.device, settings:
         InputError: no output or more than one may be meant, no Linear gives it (the sentence names
             those that ran, in order), or its output is not one row per record.
     """
-    owner = settings.owner
-    returned, ran = _probed(model, batch, device, owner)
+    returned, ran = _probed(model, batch, device)
     if settings.layer != "auto":
         return _named_source(model, returned, batch, ran, settings)
-    part = chosen_part(returned, batch.target, ran, output=settings.output, owner=owner)
+    part = chosen_part(returned, batch.target, ran, output=settings.output)
     if part is None:
-        refuse(owner, "model", "return a tensor, a tuple or dict of tensors, or an object with .logits", type(returned).__name__)
+        refuse("model", "return a tensor, a tuple or dict of tensors, or an object with .logits", type(returned).__name__)
     taken = headless == "take" or (headless == "logits" and (part.word in LOGITS or settings.output != "auto") and part.value.ndim == 2)
     if not torch.isfinite(part.value).all():
         if taken and headless == "logits":
             return Source(part.path, None)
-        refuse(owner, "model", "give finite outputs", "NaN or infinite values on the first records", "Check inputs and weights.")
+        refuse("model", "give finite outputs", "NaN or infinite values on the first records", "Check inputs and weights.")
     tries = ((ending, linear) for ending in ENDINGS for linear, one in reversed(ran.items()) if ends_as(ending, one.raw, part.value))
     ending, linear = next(tries, (None, None))
     if linear is not None and ending is not None:
-        _require_row_per_record(ran[linear].raw, ran[linear].name, owner)
+        _require_row_per_record(ran[linear].raw, ran[linear].name)
         return Source(part.path, Head(ran[linear].name, linear, ending, _ending_note(ending)))
     if not taken:
         got = f"an output of shape {tuple(part.value.shape)} that none of them gives"
-        _refuse_head(owner, "model", "end in an nn.Linear, raw or under softmax, log_softmax or sigmoid", got, ran, [part])
+        _refuse_head("model", "end in an nn.Linear, raw or under softmax, log_softmax or sigmoid", got, ran, [part])
     return Source(part.path, None)
 
 
 def _named_source(model: nn.Module, returned: object, batch: Batch, ran: Layers, settings: Settings) -> Source:
-    layer, owner = settings.layer, settings.owner
+    layer = settings.layer
     wanted = dict(model.named_modules(remove_duplicate=False)).get(layer)
     if not isinstance(wanted, nn.Linear) or wanted not in ran:
         idle = " that did not run" if isinstance(wanted, nn.Linear) else ""
         kind = "no such layer" if wanted is None else f"a {type(wanted).__name__}{idle}"
-        _refuse_head(owner, "layer", "name an nn.Linear that runs", f"{layer!r} ({kind})", ran, parts_of(returned))
+        _refuse_head("layer", "name an nn.Linear that runs", f"{layer!r} ({kind})", ran, parts_of(returned))
     raw = ran[wanted].raw
-    _require_row_per_record(raw, layer, owner)
+    _require_row_per_record(raw, layer)
     parts = parts_of(returned)
     if settings.output != "auto":
-        part = chosen_part(returned, batch.target, ran, output=settings.output, owner=owner)
+        part = chosen_part(returned, batch.target, ran, output=settings.output)
         parts = [] if part is None else [part]
     part, ending = _given_by(raw, parts)
     if ending is None:
@@ -139,7 +138,7 @@ def _ending_note(ending: str) -> tuple[str, ...]:
     return (f"The model ends in a {ending}; the raw output of its head is used as logits.",) if ending else ()
 
 
-def _probed(model: nn.Module, batch: Batch, device: torch.device, owner: str) -> tuple[object, Layers]:
+def _probed(model: nn.Module, batch: Batch, device: torch.device) -> tuple[object, Layers]:
     """Run the model and return its output with each Linear that ran.
 
     Each Linear comes with its last input and output, in the order of these last runs.
@@ -155,7 +154,7 @@ def _probed(model: nn.Module, batch: Batch, device: torch.device, owner: str) ->
     linears = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear)]
     hooks = [module.register_forward_hook(partial(note, name), with_kwargs=True) for name, module in linears]
     try:
-        return called(model, batch, device, owner), ran
+        return called(model, batch, device), ran
     finally:
         for hook in hooks:
             hook.remove()
@@ -166,10 +165,9 @@ def _has_integers(batch: Batch) -> bool:
     return any(isinstance(value, Tensor) and not value.is_floating_point() for value in inputs)
 
 
-def _require_row_per_record(raw: Tensor, name: str, owner: str) -> None:
+def _require_row_per_record(raw: Tensor, name: str) -> None:
     if raw.ndim != 2:
         refuse(
-            owner,
             "model",
             "give one row of outputs per record",
             f"outputs of shape {tuple(raw.shape)} from '{name}'",
@@ -177,7 +175,7 @@ def _require_row_per_record(raw: Tensor, name: str, owner: str) -> None:
         )
 
 
-def _refuse_head(owner: str, argument: str, rule: str, got: str, ran: Layers, parts: Sequence[Part]) -> NoReturn:
+def _refuse_head(argument: str, rule: str, got: str, ran: Layers, parts: Sequence[Part]) -> NoReturn:
     """Refuse a model without a head that is read.
 
     A layer is asked for only where a Linear that ran has the shape of an output.
@@ -187,4 +185,4 @@ def _refuse_head(owner: str, argument: str, rule: str, got: str, ran: Layers, pa
     listed = f"ran in order: {more}{', '.join(names[-CANDIDATES_NAMED:])}" if names else "no nn.Linear ran"
     fitting = any(one.raw.shape == part.value.shape for one in ran.values() for part in parts)
     hint = "Name the head with layer=…" if fitting else "For model risk alone pass Signals(None, outputs, targets) to audit_signals."
-    refuse(owner, argument, rule, f"{got} ({listed})", hint)
+    refuse(argument, rule, f"{got} ({listed})", hint)

@@ -45,18 +45,18 @@ def ran_layers(model: nn.Module, run: Callable[[], object]) -> tuple[Layer, ...]
         for hook in hooks:
             hook.remove()
     place = {module: position for position, module in enumerate(order)}
-    owners: dict[str, nn.Module] = {}
+    holders: dict[str, nn.Module] = {}
     first_name: dict[int, str] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
-        owner = _innermost_that_ran(model, name, place)
+        holder = _innermost_that_ran(model, name, place)
         known = first_name.setdefault(id(parameter), name)
-        if known not in owners or place.get(owner, -1) > place.get(owners[known], -1):
-            owners[known] = owner
+        if known not in holders or place.get(holder, -1) > place.get(holders[known], -1):
+            holders[known] = holder
     names = {module: name or "model" for name, module in model.named_modules()}
     trainable = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     found = []
     for module in order:
-        own = [name for name, owner in owners.items() if owner is module]
+        own = [name for name, holder in holders.items() if holder is module]
         free, fixed = (tuple(n for n in own if (n in trainable) is wanted) for wanted in (True, False))
         if own:
             found.append(Layer(names[module], type(module).__name__, free, fixed))
@@ -75,7 +75,7 @@ def _innermost_that_ran(model: nn.Module, parameter: str, place: dict[nn.Module,
 
 
 def chosen_layers(
-    model: nn.Module, ran: Sequence[Layer], layers: str | int, *, idle: Set[str], owner: str
+    model: nn.Module, ran: Sequence[Layer], layers: str | int, *, idle: Set[str]
 ) -> tuple[tuple[Layer, ...], tuple[str, ...]]:
     """Choose the last k layers that have trainable parameters, or all of them.
 
@@ -91,14 +91,14 @@ def chosen_layers(
     reaching = [replace(layer, parameters=tuple(name for name in layer.parameters if name not in idle)) for layer in ran]
     usable = [layer for layer in reaching if layer.parameters]
     if not usable:
-        refuse(owner, "model", "have trainable parameters in layers that run", "none", "Are all of them frozen (requires_grad=False)?")
+        refuse("model", "have trainable parameters in layers that run", "none", "Are all of them frozen (requires_grad=False)?")
     number = isinstance(layers, (int, np.integer)) and not isinstance(layers, bool)
     if not number and not (isinstance(layers, str) and layers in ("last", "all")):
-        refuse(owner, "layers", "be 'last', 'all' or a whole number ≥ 1", repr(layers))
+        refuse("layers", "be 'last', 'all' or a whole number ≥ 1", repr(layers))
     count = {"last": 1, "all": len(usable)}[layers] if isinstance(layers, str) else int(layers)
     if not 1 <= count <= len(usable):
         named = ", ".join(map(str, usable[-12:]))
-        refuse(owner, "layers", f"be from 1 to {len(usable)}, the number of layers with trainable parameters", count, f"They are: {named}.")
+        refuse("layers", f"be from 1 to {len(usable)}, the number of layers with trainable parameters", count, f"They are: {named}.")
     frozen = sum(len(layer.frozen) for layer in ran)
     notes = []
     if frozen:

@@ -65,14 +65,13 @@ class Records:
         return (*self.data_notes, *self.reading_notes)
 
 
-def records_of(data: object, owner: str, argument: str, *, seed: int) -> Records:
+def records_of(data: object, argument: str, *, seed: int) -> Records:
     """The records of a split in the data set's own order, even when its loader shuffles.
 
     Args:
         data: (X, y) with X an array, a tuple of arrays (several inputs) or a dict of arrays (named
             inputs); a map-style Dataset; or a DataLoader, of which data set, collate_fn and workers
             are used; or Records, which are returned as they are.
-        owner: the function named in error messages.
         argument: the argument named in error messages.
         seed: of the workers of a loader.
 
@@ -83,31 +82,31 @@ def records_of(data: object, owner: str, argument: str, *, seed: int) -> Records
     if isinstance(data, Records):
         return data
     if isinstance(data, (tuple, list)) and len(data) == 2:
-        return _records_of_arrays(data[0], data[1], owner, argument)
+        return _records_of_arrays(data[0], data[1], argument)
     if isinstance(data, DataLoader):
-        return _records_of_loader(data, owner, argument, seed)
+        return _records_of_loader(data, argument, seed)
     if isinstance(data, IterableDataset):
-        refuse(owner, argument, "have a fixed order of records", "an IterableDataset", "Pass (X, y) or a map-style Dataset.")
+        refuse(argument, "have a fixed order of records", "an IterableDataset", "Pass (X, y) or a map-style Dataset.")
     bare = isinstance(data, (Tensor, np.ndarray, Mapping, str, tuple)) or hasattr(data, "iloc")
     if bare or not (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
-        refuse(owner, argument, FORMS, f"an object of type {type(data).__name__} without targets" if bare else f"{type(data).__name__}")
-    return _records_of_loader(DataLoader(data), owner, argument, seed)  # type: ignore[arg-type]
+        refuse(argument, FORMS, f"an object of type {type(data).__name__} without targets" if bare else f"{type(data).__name__}")
+    return _records_of_loader(DataLoader(data), argument, seed)  # type: ignore[arg-type]
 
 
-def _records_of_arrays(inputs: object, targets: object, owner: str, argument: str) -> Records:
-    targets, notes = paired_targets(inputs, targets, owner, argument)
-    y = as_array(targets, owner, f"{argument} y")
+def _records_of_arrays(inputs: object, targets: object, argument: str) -> Records:
+    targets, notes = paired_targets(inputs, targets, argument)
+    y = as_array(targets, f"{argument} y")
     if y.ndim == 0:
-        refuse(owner, f"{argument} y", "have one row per record", "a single number")
+        refuse(f"{argument} y", "have one row per record", "a single number")
     if isinstance(inputs, Mapping):
-        named = {str(key): _numeric(value, owner, f"{argument} X[{key!r}]") for key, value in inputs.items()}
+        named = {str(key): _numeric(value, f"{argument} X[{key!r}]") for key, value in inputs.items()}
         unnamed: tuple[Array | Tensor, ...] = ()
     else:
         named = {}
         parts = inputs if isinstance(inputs, tuple) else (inputs,)
-        unnamed = tuple(_numeric(value, owner, f"{argument} X") for value in parts)
+        unnamed = tuple(_numeric(value, f"{argument} X") for value in parts)
     for part in (*unnamed, *named.values()):
-        require_same_length(owner, X=range(len(part)), y=range(len(y)))
+        require_same_length(X=range(len(part)), y=range(len(y)))
 
     def taken(rows: slice | list[int]) -> Batch:
         return Batch(tuple(_tensor(a[rows]) for a in unnamed), {k: _tensor(a[rows]) for k, a in named.items()}, y[rows])
@@ -121,15 +120,15 @@ def _records_of_arrays(inputs: object, targets: object, owner: str, argument: st
     return Records(len(y), batches, chosen, index_names(inputs), notes, in_memory=True)
 
 
-def _numeric(value: object, owner: str, argument: str) -> Array | Tensor:
+def _numeric(value: object, argument: str) -> Array | Tensor:
     if isinstance(value, Tensor):
         array: Array | Tensor = value
     else:
-        array = as_array(value, owner, argument)
+        array = as_array(value, argument)
         if array.dtype.kind not in "biuf":
-            refuse(owner, argument, "be numeric", f"dtype {array.dtype}")
+            refuse(argument, "be numeric", f"dtype {array.dtype}")
     if array.ndim == 0:
-        refuse(owner, argument, "have one row per record", "a single number")
+        refuse(argument, "have one row per record", "a single number")
     return array
 
 
@@ -141,23 +140,21 @@ def _tensor(rows: Array | Tensor) -> Tensor:
     return torch.from_numpy(np.array(rows, dtype=rows.dtype.newbyteorder("="), order="C"))
 
 
-def _records_of_loader(loader: DataLoader[Any], owner: str, argument: str, seed: int) -> Records:
+def _records_of_loader(loader: DataLoader[Any], argument: str, seed: int) -> Records:
     dataset = loader.dataset
     if isinstance(dataset, IterableDataset):
-        refuse(
-            owner, argument, "have a fixed order of records", "a DataLoader over an IterableDataset", "Pass (X, y) or a map-style Dataset."
-        )
+        refuse(argument, "have a fixed order of records", "a DataLoader over an IterableDataset", "Pass (X, y) or a map-style Dataset.")
     if inspect.getattr_static(type(loader), "__iter__") is not DataLoader.__iter__:
-        refuse(owner, argument, "be a plain DataLoader", f"{type(loader).__name__} with its own iteration", "Pass its data set or (X, y).")
+        refuse(argument, "be a plain DataLoader", f"{type(loader).__name__} with its own iteration", "Pass its data set or (X, y).")
     batch_sampler = loader.batch_sampler
     if type(batch_sampler) is not BatchSampler:
         got = "automatic batching switched off" if batch_sampler is None else f"batch sampler {type(batch_sampler).__name__}"
-        refuse(owner, argument, "have a fixed order of records", f"a DataLoader with {got}", "Wrap the data set in Subset or pass (X, y).")
-    chosen_rows = _chosen_rows(batch_sampler.sampler, len(dataset), owner, argument)  # type: ignore[arg-type]
+        refuse(argument, "have a fixed order of records", f"a DataLoader with {got}", "Wrap the data set in Subset or pass (X, y).")
+    chosen_rows = _chosen_rows(batch_sampler.sampler, len(dataset), argument)  # type: ignore[arg-type]
     kept: Any = dataset if chosen_rows is None else Subset(dataset, chosen_rows)
     told: list[str] = []
-    read = partial(_read_in_order, loader, kept, seed=seed, owner=owner, argument=argument)
-    in_order = partial(_batches_in_order, told=told, owner=owner, argument=argument)
+    read = partial(_read_in_order, loader, kept, seed=seed, argument=argument)
+    in_order = partial(_batches_in_order, told=told, argument=argument)
 
     def batches(size: int) -> Iterator[Batch]:
         return (batch for group in in_order(read(batch_size=size, num_workers=loader.num_workers)) for batch in group)
@@ -165,11 +162,11 @@ def _records_of_loader(loader: DataLoader[Any], owner: str, argument: str, seed:
     def chosen(groups: Sequence[Sequence[int]]) -> Iterator[list[Batch]]:
         return in_order(read(batch_sampler=[list(group) for group in groups], num_workers=min(loader.num_workers, 1)))
 
-    names = rows_behind(kept, owner, argument)
+    names = rows_behind(kept, argument)
     return Records(len(kept), batches, chosen, names, _dropped_note(batch_sampler, len(kept)), told)
 
 
-def _read_in_order(loader: DataLoader[Any], kept: Any, *, seed: int, owner: str, argument: str, **how: Any) -> Iterator[Collated]:
+def _read_in_order(loader: DataLoader[Any], kept: Any, *, seed: int, argument: str, **how: Any) -> Iterator[Collated]:
     """A loader's data set collated by its collate_fn and its workers, in an order of ours."""
     # torch's own function stacks records as they come; nobody else's is taken at its word.
     trusted = loader.collate_fn is default_collate
@@ -182,46 +179,46 @@ def _read_in_order(loader: DataLoader[Any], kept: Any, *, seed: int, owner: str,
         generator=torch.Generator().manual_seed(seed),
         **how,
     )
-    items = _items(ordered, owner, argument)
+    items = _items(ordered, argument)
     return (Collated(item, 0) for item in items) if trusted else items
 
 
-def _items(loader: DataLoader[Any], owner: str, argument: str) -> Iterator[Any]:
+def _items(loader: DataLoader[Any], argument: str) -> Iterator[Any]:
     """What a loader gives; what the data set or its collate_fn raises is told as theirs."""
     end = object()
-    with users_code(owner, f"{argument} must give its records batch by batch"):
+    with users_code(f"{argument} must give its records batch by batch"):
         walk = iter(loader)
     while True:
-        with users_code(owner, f"{argument} must give its records batch by batch"):
+        with users_code(f"{argument} must give its records batch by batch"):
             item = next(walk, end)
         if item is end:
             return
         yield item
 
 
-def _batches_in_order(read: Iterator[Collated], *, told: list[str], owner: str, argument: str) -> Iterator[list[Batch]]:
+def _batches_in_order(read: Iterator[Collated], *, told: list[str], argument: str) -> Iterator[list[Batch]]:
     """Yield the batches of each group of records.
 
     A group is one batch, or one batch per record where the collate_fn does not keep their order.
     """
     for group in read:
-        whole = batch_of(group.whole, owner, argument)
+        whole = batch_of(group.whole, argument)
         rows = _row_count(whole.target)
         if group.records and rows is not None and rows != group.records:
             got = f"{rows} rows from {group.records} records"
-            refuse(owner, argument, "give every record of its data set", got, "Does collate_fn drop some, or repeat some?")
+            refuse(argument, "give every record of its data set", got, "Does collate_fn drop some, or repeat some?")
         if group.alone is None:
             yield [whole]
             continue
         if group.trouble:
             got = f"a collate_fn that does not keep it, and fails on a single record ({group.trouble})"
-            refuse(owner, argument, "have batches in the order of its data set", got, KEEP_ORDER)
+            refuse(argument, "have batches in the order of its data set", got, KEEP_ORDER)
         note = (
             f"The collate_fn of {argument} does not give the same records in the same order in batches of another size (it sorts, mixes or "
             "draws at random): each record was collated and run by itself."
         )
         told += [] if note in told else [note]
-        yield [batch_of(item, owner, argument) for item in group.alone]
+        yield [batch_of(item, argument) for item in group.alone]
 
 
 def _row_count(target: Any) -> int | None:
@@ -232,16 +229,16 @@ def _row_count(target: Any) -> int | None:
     return len(target) if isinstance(target, (list, tuple)) and not nested else None
 
 
-def _chosen_rows(sampler: object, rows: int, owner: str, argument: str) -> list[int] | None:
+def _chosen_rows(sampler: object, rows: int, argument: str) -> list[int] | None:
     """Row numbers a sampler restricts the data to, sorted; None for all rows."""
     if type(sampler) is SubsetRandomSampler:
-        return sorted(row_numbers(sampler.indices, rows, owner, argument))
+        return sorted(row_numbers(sampler.indices, rows, argument))
     whole = type(sampler) is SequentialSampler or (type(sampler) is RandomSampler and not sampler.replacement)
     if not whole or len(sampler) != rows:  # type: ignore[arg-type]
         part = f" over {len(sampler)} of {rows} records" if whole else ""  # type: ignore[arg-type]
         again = " with replacement" if type(sampler) is RandomSampler and sampler.replacement else ""
         got = f"a DataLoader with {type(sampler).__name__}{again}{part}"
-        refuse(owner, argument, "visit each record of its data set once", got, "Wrap the data set in Subset or pass (X, y).")
+        refuse(argument, "visit each record of its data set once", got, "Wrap the data set in Subset or pass (X, y).")
     return None
 
 

@@ -16,7 +16,7 @@ from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from noshadow.arguments import BATCH_SIZE
-from noshadow.checks import InputError, advice, refuse, require_choice, users_code
+from noshadow.checks import InputError, advice, refuse, require_choice, said, users_code
 from noshadow.outcomes import Note
 from noshadow.views.chosen_output import part_at
 from noshadow.views.forward import disagreement, forward_pass, head_agreement
@@ -42,7 +42,7 @@ class Network:
         constants: name → float64 tensor of the other parameters and of floating buffers.
         source: where the outputs are: of the Linear whose output is taken, or without one the
             model's own.
-        device: where it runs. owner: the function named in error messages.
+        device: where it runs.
         unvectorised: "refuse", or "loop" to go record by record where torch.func cannot.
         notes: what was left out, and why.
     """
@@ -53,7 +53,6 @@ class Network:
     constants: dict[str, Tensor]
     source: Source
     device: torch.device
-    owner: str
     unvectorised: str
     notes: tuple[str, ...]
 
@@ -90,7 +89,7 @@ class Network:
         found = kept[0] if self.head is not None else part_at(whole, self.source.path or ())
         if found is None or found.ndim not in (1, 2):
             shape = "no tensor" if found is None else f"outputs of shape {tuple(found.shape)}"
-            refuse(self.owner, "model", "give one row of outputs per record", shape, "Pool token-level outputs to one row per record.")
+            refuse("model", "give one row of outputs per record", shape, "Pool token-level outputs to one row per record.")
         return found[:, None] if found.ndim == 1 else found
 
 
@@ -106,7 +105,6 @@ def network_view(
     batch_size: int = BATCH_SIZE,
     device: object = None,
     seed: int = 0,
-    owner: str,
 ) -> Iterator[tuple[Network, Records]]:
     """Build a network over the chosen layers, and read the records the model was trained on.
 
@@ -123,33 +121,32 @@ def network_view(
         batch_size: records in the forward pass that compares the model's outputs with its head's.
         unvectorised: "refuse", or "loop" to differentiate record by record where torch.func cannot
             go over many at once.
-        device: where to run. seed: repeats random transforms of the data. owner: the function named
-            in error messages.
+        device: where to run. seed: repeats random transforms of the data.
 
     Raises:
         InputError: no such layers, nothing trainable in them, or a model that cannot be read.
     """
-    require_choice(unvectorised, UNVECTORISED, owner, "unvectorised")
+    require_choice(unvectorised, UNVECTORISED, "unvectorised")
     if not isinstance(model, nn.Module) or isinstance(model, torch.jit.ScriptModule):
-        refuse(owner, "model", "be a plain nn.Module", type(model).__name__, "Other models have record_scores of their last layer.")
-    settings = Settings(layer=layer, output=output, batch_size=batch_size, device=device, progress=False, seed=seed, owner=owner)
-    records = _repeated(read_once(present(records_of(data, owner, "train", seed=seed), owner, "train")), seed)
+        refuse("model", "be a plain nn.Module", type(model).__name__, "Other models have record_scores of their last layer.")
+    settings = Settings(layer=layer, output=output, batch_size=batch_size, device=device, progress=False, seed=seed)
+    records = _repeated(read_once(present(records_of(data, "train", seed=seed), "train")), seed)
     with ExitStack() as stack:
         # A forward pass may leave things behind (caches, weight_norm's weight, counters): not in
         # the user's own module.
-        with users_code(owner, "model must be copyable by copy.deepcopy"):
+        with users_code("model must be copyable by copy.deepcopy"):
             model = copy.deepcopy(model)
         _with_dense_gradients(model)
         where = stack.enter_context(undisturbed(model, settings))
         stack.enter_context(_plain_attention())
         probe = next(iter(records.batches(PROBE_RECORDS)))
         source, changed = _agreed(model, found_source(model, probe, where, settings, headless="take"), records, where, settings)
-        ran = ran_layers(model, partial(_run, model, probe, where, owner))
+        ran = ran_layers(model, partial(_run, model, probe, where))
         double = {name: _doubled(tensor) for name, tensor in (*model.named_parameters(), *model.named_buffers())}
         trainable = {name: double[name] for name, parameter in model.named_parameters() if parameter.requires_grad}
         rest = {name: value for name, value in double.items() if name not in trainable}
-        whole = Network(model, ran, trainable, rest, source, where, owner, unvectorised, ())
-        picked, notes = chosen_layers(model, ran, layers, idle=_idle_parameters(whole, probe), owner=owner)
+        whole = Network(model, ran, trainable, rest, source, where, unvectorised, ())
+        picked, notes = chosen_layers(model, ran, layers, idle=_idle_parameters(whole, probe))
         names = {name for item in picked for name in item.parameters}
         yield (
             replace(
@@ -179,15 +176,15 @@ def _agreed(model: nn.Module, source: Source, records: Records, device: torch.de
 
 def require_agreement(network: Network, records: Records) -> None:
     """Refuse records whose outputs are not those of the head that was scored."""
-    head, owner = network.head, network.owner
+    head = network.head
     if head is None or head.asked:
         return
-    settings = Settings(device=network.device, progress=False, owner=owner)
+    settings = Settings(device=network.device, progress=False)
     found = forward_pass(network.module, network.source, records, network.device, settings, "points", features=False)
     differs = disagreement(head, head_agreement(network.source, {"points": found}))
     if differs is not None:
         hint = f"Pass layer={head.name!r} to score the output of that layer."
-        refuse(owner, "points", "get the output of the model's head, as the training records do", f"others: {differs}", hint)
+        refuse("points", "get the output of the model's head, as the training records do", f"others: {differs}", hint)
 
 
 def _with_dense_gradients(model: nn.Module) -> None:
@@ -228,8 +225,8 @@ def _repeated(records: Records, seed: int) -> Records:
     return replace(records, batches=batches)
 
 
-def _run(model: nn.Module, probe: Batch, device: torch.device, owner: str) -> None:
-    called(model, probe, device, owner)
+def _run(model: nn.Module, probe: Batch, device: torch.device) -> None:
+    called(model, probe, device)
 
 
 def _doubled(tensor: Tensor) -> Tensor:
@@ -268,9 +265,11 @@ def naming_the_module(network: Network) -> Iterator[None]:
         inside = f"in {type(running[-1]).__name__} '{names[running[-1]]}'" if running else "in taking its derivatives"
         reason = (str(error).strip() or "no message").splitlines()[0].rstrip(".")
         raise InputError(
-            f"{network.owner}: model must run under torch.func, one record at a time (no choices by the data, no work in place on "
-            f"inputs); got {type(error).__name__} {inside} ({reason}). Change that module, or pass "
-            f"{advice(network.owner, 'unvectorised', 'loop')} to go record by record."
+            said(
+                f"model must run under torch.func, one record at a time (no choices by the data, no work in place on "
+                f"inputs); got {type(error).__name__} {inside} ({reason}). Change that module, or pass "
+                f"{advice('unvectorised', 'loop')} to go record by record."
+            )
         ) from error
     finally:
         for hook in hooks:

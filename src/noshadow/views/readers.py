@@ -4,7 +4,7 @@ import hashlib
 
 import numpy as np
 
-from noshadow.checks import Array, refuse
+from noshadow.checks import Array, named_in_errors, refuse
 from noshadow.views.causal_lm import CAUSAL_LM
 from noshadow.views.reader import Reader
 from noshadow.views.sklearn_any import ANY_ESTIMATOR
@@ -32,6 +32,7 @@ READERS = (
 _registered: list[Reader] = []
 
 
+@named_in_errors
 def register_reader(reader: Reader) -> None:
     """Let `audit` and all other functions that take a model read one more family.
 
@@ -45,11 +46,10 @@ def register_reader(reader: Reader) -> None:
     Raises:
         InputError: not a Reader, or a reader of that name is in the list.
     """
-    owner = "register_reader"
     if not isinstance(reader, Reader):
-        refuse(owner, "reader", "be a Reader", type(reader).__name__, "Make one with noshadow.views.estimator_reader.")
+        refuse("reader", "be a Reader", type(reader).__name__, "Make one with noshadow.views.estimator_reader.")
     if reader.name in {one.name for one in (*_registered, *READERS)}:
-        refuse(owner, "reader", "have a name of its own", f"{reader.name!r} a second time")
+        refuse("reader", "have a name of its own", f"{reader.name!r} a second time")
     _registered.insert(0, reader)
 
 

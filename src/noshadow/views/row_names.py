@@ -32,7 +32,7 @@ class RowNames:
     origin: object
 
 
-def rows_behind(dataset: object, owner: str, argument: str) -> RowNames | None:
+def rows_behind(dataset: object, argument: str) -> RowNames | None:
     """Return the rows of the data set behind nested Subsets; None without a Subset.
 
     Rows are counted from the start of the data set, also where an index is negative.
@@ -42,7 +42,7 @@ def rows_behind(dataset: object, owner: str, argument: str) -> RowNames | None:
     """
     rows: list[int] | None = None
     while type(dataset) is Subset:
-        own = row_numbers(dataset.indices, len(dataset.dataset), owner, argument)  # type: ignore[arg-type]
+        own = row_numbers(dataset.indices, len(dataset.dataset), argument)  # type: ignore[arg-type]
         rows = own if rows is None else [own[row] for row in rows]
         dataset = dataset.dataset
     if rows is None:
@@ -56,16 +56,16 @@ def repeats_among(ids: Array) -> int:
     return sum("#" in str(name) for name in ids.tolist()) if ids.dtype.kind == "U" else 0
 
 
-def row_numbers(indices: Iterable[object], count: int, owner: str, argument: str) -> list[int]:
+def row_numbers(indices: Iterable[object], count: int, argument: str) -> list[int]:
     """Indices as 0 … count − 1: −1 is the last row, as it is to the data set."""
     rows = []
     for index in indices:
         try:
             row = int(index.__index__())  # type: ignore[attr-defined]
         except (AttributeError, TypeError):
-            refuse(owner, argument, "choose its records by whole numbers", f"the index {index!r}")
+            refuse(argument, "choose its records by whole numbers", f"the index {index!r}")
         if not -count <= row < count:
-            refuse(owner, argument, f"choose among the {count} records of its data set", f"the index {row}")
+            refuse(argument, f"choose among the {count} records of its data set", f"the index {row}")
         rows.append(row % count)
     return rows
 

@@ -40,10 +40,10 @@ def _predicted(last: Any, X: Any, dense: Array) -> tuple[Array, Array]:
     return dense, last.predict(X)
 
 
-def _refused_codes(last: Any, owner: str) -> NoReturn:
-    require_fitted(last, owner)
+def _refused_codes(last: Any) -> NoReturn:
+    require_fitted(last)
     hint = "Use LogisticRegression, or Ridge on the codes."
-    refuse(owner, "model", "give class probabilities", f"{type_name(last)} (squared loss on codes ±1)", hint)
+    refuse("model", "give class probabilities", f"{type_name(last)} (squared loss on codes ±1)", hint)
 
 
 LOGISTIC_REGRESSION = estimator_reader(

@@ -15,9 +15,9 @@ from noshadow.views.reader import NETWORK
 ACTIVATIONS = {"identity": lambda z: z, "logistic": expit, "tanh": np.tanh, "relu": lambda z: np.maximum(z, 0)}
 
 
-def _task(last: Any, owner: str) -> str:
+def _task(last: Any) -> str:
     several = getattr(last, "out_activation_", None) == "logistic" and last.n_outputs_ > 1
-    return estimator_task(last, owner, several_labels=several)
+    return estimator_task(last, several_labels=several)
 
 
 def _headless(last: Any) -> str | None:

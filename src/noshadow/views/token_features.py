@@ -104,7 +104,7 @@ class TokenStore:
             self._compare(features[:PROBED].cpu(), logits[before[:PROBED].to(logits.device)].cpu())
         rows = self.starts[sequence] + self.places[sequence][start + places.numpy()]
         if not self.reason:
-            self.features[rows], self.labels[rows] = as_array(features, "", ""), ids[places].numpy()
+            self.features[rows], self.labels[rows] = as_array(features, ""), ids[places].numpy()
 
     def _compare(self, features: Tensor, logits: Tensor) -> None:
         bias = None if self.layer.bias is None else self.layer.bias.cpu().double()
@@ -131,8 +131,8 @@ class TokenStore:
             features=self.features,
             labels=self.labels,
             starts=self.starts,
-            weight=as_array(weight, "", ""),
-            bias=None if bias is None else as_array(bias, "", ""),
+            weight=as_array(weight, ""),
+            bias=None if bias is None else as_array(bias, ""),
             tied=self.tied,
             residual=self.residual or 0.0,
         )

@@ -56,7 +56,7 @@ class TokenSequences:
         return [hashlib.sha256(tokens.tobytes() + counts.tobytes()).digest() for tokens, counts in pairs]
 
 
-def token_sequences(data: object, vocabulary: Vocabulary, owner: str, argument: str) -> TokenSequences:
+def token_sequences(data: object, vocabulary: Vocabulary, argument: str) -> TokenSequences:
     """Read and check the sequences of a split.
 
     Tokens must be integers of the vocabulary, padding must stand at the ends only, and each
@@ -66,48 +66,48 @@ def token_sequences(data: object, vocabulary: Vocabulary, owner: str, argument: 
         data: a list of token-id sequences; an integer array (n, length); a dict with `input_ids`
             and optional `attention_mask` and `labels`; or a map-style Dataset whose items are
             sequences or such dicts.
-        vocabulary: of the model. owner, argument: named in error messages.
+        vocabulary: of the model. argument: named in error messages.
 
     Raises:
         InputError: one of these rules is broken; the sentence says in which sequence.
     """
     tokens: list[Array] = []
     counts: list[Array] = []
-    for number, item in enumerate(_items(data, owner, argument)):
+    for number, item in enumerate(_items(data, argument)):
         where = f"{argument} sequence {number}"
-        ids, mask, labels = (_whole_numbers(part, owner, f"{where} {name}") for name, part in zip(FIELDS, item, strict=True))
+        ids, mask, labels = (_whole_numbers(part, f"{where} {name}") for name, part in zip(FIELDS, item, strict=True))
         if ids is None:
-            _refuse_form(data, owner, argument)
+            _refuse_form(data, argument)
         for name, part in (("attention_mask", mask), ("labels", labels)):
             if part is not None and len(part) != len(ids):
-                refuse(owner, f"{where} {name}", f"have one entry a token ({len(ids)})", len(part))
-        kept = _unpadded(ids, mask, vocabulary, owner, where)
+                refuse(f"{where} {name}", f"have one entry a token ({len(ids)})", len(part))
+        kept = _unpadded(ids, mask, vocabulary, where)
         inside = ids[kept]
-        _require_vocabulary(inside, vocabulary, owner, where)
+        _require_vocabulary(inside, vocabulary, where)
         tokens.append(inside)
-        counts.append(_scored(inside, None if labels is None else labels[kept], owner, where))
-    _require_something_to_score(tokens, counts, owner, argument)
-    names = rows_behind(data, owner, argument)
+        counts.append(_scored(inside, None if labels is None else labels[kept], where))
+    _require_something_to_score(tokens, counts, argument)
+    names = rows_behind(data, argument)
     return TokenSequences(tuple(tokens), tuple(counts), None if names is None else names.ids)
 
 
-def _items(data: object, owner: str, argument: str) -> Iterator[tuple[Any, Any, Any]]:
+def _items(data: object, argument: str) -> Iterator[tuple[Any, Any, Any]]:
     """(input_ids, attention_mask or None, labels or None) of each sequence."""
     if isinstance(data, DataLoader):
-        refuse(owner, argument, FORMS, "a DataLoader", "Pass its data set: sequences are padded and batched here.")
+        refuse(argument, FORMS, "a DataLoader", "Pass its data set: sequences are padded and batched here.")
     if isinstance(data, Mapping):
-        yield from _columns(data, owner, argument)
+        yield from _columns(data, argument)
         return
     listed = hasattr(data, "__getitem__") and hasattr(data, "__len__")
     if isinstance(data, (str, bytes, IterableDataset)) or not listed:
-        _refuse_form(data, owner, argument)
+        _refuse_form(data, argument)
     rows: Any = data
     for number in range(len(rows)):  # by number: a map-style Dataset has no end of its own
         item = rows[number]
         if isinstance(item, Mapping):
             if "input_ids" not in item:
                 got = f"keys {', '.join(map(str, item))} in sequence {number}"
-                refuse(owner, argument, "hold input_ids", got, "Tokenise the texts first.")
+                refuse(argument, "hold input_ids", got, "Tokenise the texts first.")
             yield tuple(item.get(name) for name in FIELDS)  # type: ignore[misc]
         elif isinstance(item, tuple) and len(item) == 1 and isinstance(item[0], Tensor):
             yield item[0], None, None  # a TensorDataset of token ids
@@ -115,57 +115,57 @@ def _items(data: object, owner: str, argument: str) -> Iterator[tuple[Any, Any, 
             yield item, None, None
 
 
-def _columns(data: Mapping[Any, Any], owner: str, argument: str) -> Iterator[tuple[Any, Any, Any]]:
+def _columns(data: Mapping[Any, Any], argument: str) -> Iterator[tuple[Any, Any, Any]]:
     if "input_ids" not in data:
-        refuse(owner, argument, "hold input_ids", f"keys {', '.join(map(str, data))}", "Tokenise the texts first.")
+        refuse(argument, "hold input_ids", f"keys {', '.join(map(str, data))}", "Tokenise the texts first.")
     held = {name: data[name] for name in FIELDS if data.get(name) is not None}
     for name, column in held.items():
         if isinstance(column, str) or not hasattr(column, "__len__") or not hasattr(column, "__getitem__"):
-            refuse(owner, f"{argument}[{name!r}]", "hold one sequence a record", type(column).__name__)
+            refuse(f"{argument}[{name!r}]", "hold one sequence a record", type(column).__name__)
         if len(column) != len(held["input_ids"]):
             got = f"{len(column)} beside {len(held['input_ids'])} of input_ids"
-            refuse(owner, f"{argument}[{name!r}]", "hold one sequence a record", got)
+            refuse(f"{argument}[{name!r}]", "hold one sequence a record", got)
     for number in range(len(held["input_ids"])):
         yield tuple(held[name][number] if name in held else None for name in FIELDS)  # type: ignore[misc]
 
 
-def _refuse_form(data: object, owner: str, argument: str) -> NoReturn:
-    refuse(owner, argument, FORMS, type(data).__name__, "Tokenise texts first.")
+def _refuse_form(data: object, argument: str) -> NoReturn:
+    refuse(argument, FORMS, type(data).__name__, "Tokenise texts first.")
 
 
-def _whole_numbers(part: object, owner: str, argument: str) -> Array | None:
+def _whole_numbers(part: object, argument: str) -> Array | None:
     """One row of integers as int64."""
     if part is None:
         return None
     if isinstance(part, (str, bytes)):
-        refuse(owner, argument, "be token ids", "text", "Tokenise it first.")
+        refuse(argument, "be token ids", "text", "Tokenise it first.")
     if isinstance(part, Tensor):
         array = part.detach().cpu().numpy()
     elif isinstance(part, (np.ndarray, Sequence)) or (isinstance(part, Iterable) and hasattr(part, "__len__")):
         try:
             array = np.asarray(part)
         except ValueError:
-            refuse(owner, argument, "be one row of whole numbers", "rows of unequal length")
+            refuse(argument, "be one row of whole numbers", "rows of unequal length")
     else:
-        refuse(owner, argument, "be one row of whole numbers", type(part).__name__)
+        refuse(argument, "be one row of whole numbers", type(part).__name__)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iub"):
-        refuse(owner, argument, "be one row of whole numbers", f"shape {array.shape}, dtype {array.dtype}")
+        refuse(argument, "be one row of whole numbers", f"shape {array.shape}, dtype {array.dtype}")
     numbers: Array = array.astype(np.int64)
     return numbers
 
 
-def _unpadded(ids: Array, mask: Array | None, vocabulary: Vocabulary, owner: str, where: str) -> slice:
+def _unpadded(ids: Array, mask: Array | None, vocabulary: Vocabulary, where: str) -> slice:
     """Find the stretch of real tokens.
 
     It is where the mask is 1; without a mask, it is everything but pad tokens at the ends.
     """
     if mask is not None:
         if not np.isin(mask, (0, 1)).all():
-            refuse(owner, f"{where} attention_mask", "hold 0 and 1", f"{mask.min()} … {mask.max()}")
+            refuse(f"{where} attention_mask", "hold 0 and 1", f"{mask.min()} … {mask.max()}")
         kept = _ends(mask == 1)
         if not mask[kept].all():
             hole = kept.start + int(mask[kept].argmin())
-            refuse(owner, f"{where} attention_mask", "be 0 at the ends only", f"0 at token {hole} in between")
+            refuse(f"{where} attention_mask", "be 0 at the ends only", f"0 at token {hole} in between")
         return kept
     if vocabulary.pad is None:
         return slice(0, len(ids))
@@ -175,7 +175,7 @@ def _unpadded(ids: Array, mask: Array | None, vocabulary: Vocabulary, owner: str
         return kept
     if longest_run > 1:
         got = f"{longest_run} times the token {vocabulary.pad}, which pads and also ends or begins texts"
-        refuse(owner, where, "come with an attention_mask when it may be padded", got)
+        refuse(where, "come with an attention_mask when it may be padded", got)
     return slice(0, len(ids))
 
 
@@ -184,15 +184,15 @@ def _ends(real: Array) -> slice:
     return slice(int(places[0]), int(places[-1]) + 1) if len(places) else slice(0, 0)
 
 
-def _require_vocabulary(ids: Array, vocabulary: Vocabulary, owner: str, where: str) -> None:
+def _require_vocabulary(ids: Array, vocabulary: Vocabulary, where: str) -> None:
     outside = (ids < 0) | (ids >= vocabulary.size)
     if outside.any():
         first = int(outside.argmax())
         hint = "Was it tokenised for another model?"
-        refuse(owner, where, f"hold token ids in 0 … {vocabulary.size - 1}", f"{ids[first]} at token {first}", hint)
+        refuse(where, f"hold token ids in 0 … {vocabulary.size - 1}", f"{ids[first]} at token {first}", hint)
 
 
-def _scored(ids: Array, labels: Array | None, owner: str, where: str) -> Array:
+def _scored(ids: Array, labels: Array | None, where: str) -> Array:
     counts = np.ones(len(ids), dtype=bool)
     if labels is not None:
         counts = labels != IGNORED
@@ -200,17 +200,17 @@ def _scored(ids: Array, labels: Array | None, owner: str, where: str) -> Array:
         if other.any():
             first = int(other.argmax())
             rule = f"repeat input_ids, or be {IGNORED} where a token does not count"
-            refuse(owner, f"{where} labels", rule, f"{labels[first]} for {ids[first]} at token {first}", "They are shifted here.")
+            refuse(f"{where} labels", rule, f"{labels[first]} for {ids[first]} at token {first}", "They are shifted here.")
     counts[:1] = False
     return counts
 
 
-def _require_something_to_score(tokens: list[Array], counts: list[Array], owner: str, argument: str) -> None:
+def _require_something_to_score(tokens: list[Array], counts: list[Array], argument: str) -> None:
     if not tokens:
-        refuse(owner, argument, "hold at least one sequence", "none")
+        refuse(argument, "hold at least one sequence", "none")
     empty = [number for number, count in enumerate(counts) if not count.any()]
     if empty:
         length = len(tokens[empty[0]])
         kind = ("an empty one", "one token")[length] if length < 2 else f"{length} tokens whose labels are all {IGNORED}"
         got = f"{len(empty)} with nothing to predict, the first sequence {empty[0]} ({kind})"
-        refuse(owner, argument, "hold sequences of at least 2 tokens, one of them with a label", got, "Drop these sequences.")
+        refuse(argument, "hold sequences of at least 2 tokens, one of them with a label", got, "Drop these sequences.")

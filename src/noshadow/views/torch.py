@@ -28,11 +28,10 @@ PROBE_RECORDS = 8
 
 def torch_view(model: nn.Module, train: object, test: object, *, task: str, weight_decay: float | None, settings: Settings) -> View:
     """The View of an nn.Module; arguments as in `view`."""
-    owner = settings.owner
-    require_choice(task, ("auto", "regression", "classification", "binary"), owner, "task")
-    decay = None if weight_decay is None else require_number(weight_decay, owner, "weight_decay", low=0)
-    train_records = present(records_of(train, owner, "train", seed=settings.seed), owner, "train")
-    test_records = None if test is None else records_of(test, owner, "test", seed=settings.seed)
+    require_choice(task, ("auto", "regression", "classification", "binary"), "task")
+    decay = None if weight_decay is None else require_number(weight_decay, "weight_decay", low=0)
+    train_records = present(records_of(train, "train", seed=settings.seed), "train")
+    test_records = None if test is None else records_of(test, "test", seed=settings.seed)
     with undisturbed(model, settings) as device:
         source = _source(model, train_records, device, settings)
         passes = {"train": _passed(model, source, train_records, device, settings, "train")}
@@ -46,8 +45,8 @@ def torch_view(model: nn.Module, train: object, test: object, *, task: str, weig
     agreement = head_agreement(source, passes)
     settled = task
     if decay is not None or head.ending:
-        settled = resolved_task(task, seen.outputs, seen.targets, owner)
-        require_fitting_task(head, settled, owner)
+        settled = resolved_task(task, seen.outputs, seen.targets)
+        require_fitting_task(head, settled)
     return View(
         train=seen,
         test=unseen,
@@ -84,7 +83,7 @@ def _facts(
 
 def torch_signals(model: nn.Module, data: object, *, settings: Settings) -> Signals:
     """The Signals of one split; arguments as in `collect_signals`."""
-    records = present(records_of(data, settings.owner, "data", seed=settings.seed), settings.owner, "data")
+    records = present(records_of(data, "data", seed=settings.seed), "data")
     with undisturbed(model, settings) as device:
         source = _source(model, records, device, settings)
         found = _passed(model, source, records, device, settings, "data")
@@ -93,7 +92,7 @@ def torch_signals(model: nn.Module, data: object, *, settings: Settings) -> Sign
     differs = disagreement(head, head_agreement(source, {"data": found}))
     if differs is not None and not head.asked:
         hint = f"Pass layer={head.name!r} for the output of that layer; audit takes the model's own outputs for its losses."
-        refuse(settings.owner, "model", "return the output of its head for every record", f"another: {differs}", hint)
+        refuse("model", "return the output of its head for every record", f"another: {differs}", hint)
     return _signals(found)
 
 
@@ -102,9 +101,8 @@ def torch_outputs(model: nn.Module, data: object, *, task: str, transform: Trans
 
     Arguments are as in `collect_outputs`.
     """
-    owner = settings.owner
-    records = present(records_of(data, owner, "data", seed=settings.seed), owner, "data")
-    records = records if transform is None else _transformed(records, transform, owner)
+    records = present(records_of(data, "data", seed=settings.seed), "data")
+    records = records if transform is None else _transformed(records, transform)
     with undisturbed(model, settings) as device:
         seed_everything(settings.seed)
         probe = next(iter(records.batches(min(PROBE_RECORDS, settings.batch_size))))
@@ -114,20 +112,20 @@ def torch_outputs(model: nn.Module, data: object, *, task: str, transform: Trans
     head, signals = source.head, Signals(None, found.outputs, found.targets, found.ids)
     settled = {"softmax": "classification", "log_softmax": "classification", "sigmoid": "binary", "": "auto"}[head.ending if head else ""]
     if settled == "binary" and signals.outputs.shape[1] > 1:
-        refuse(owner, "model", "predict one label per record", f"a sigmoid of {signals.outputs.shape[1]} outputs", ONE_LABEL)
+        refuse("model", "predict one label per record", f"a sigmoid of {signals.outputs.shape[1]} outputs", ONE_LABEL)
     if head is None:
-        require_logits(signals, task, owner)
+        require_logits(signals, task)
     return signals, settled
 
 
-def _transformed(records: Records, transform: Transform, owner: str) -> Records:
+def _transformed(records: Records, transform: Transform) -> Records:
     """Transform the inputs of the records batch by batch.
 
     Inputs are one tensor, or the tuple or dict of several.
     """
 
     def changed(batch: Batch) -> Batch:
-        with users_code(owner, "queries must accept the data's inputs"):
+        with users_code("queries must accept the data's inputs"):
             if batch.kwargs:
                 return replace(batch, kwargs=transform(dict(batch.kwargs)))
             if len(batch.args) == 1:
@@ -137,7 +135,7 @@ def _transformed(records: Records, transform: Transform, owner: str) -> Records:
     return replace(records, batches=lambda size: (changed(batch) for batch in records.batches(size)))
 
 
-def require_logits(signals: Signals, task: str, owner: str) -> None:
+def require_logits(signals: Signals, task: str) -> None:
     """Refuse a classifier without a readable head that does not give logits.
 
     Attacks need the logits before they saturate.
@@ -148,7 +146,7 @@ def require_logits(signals: Signals, task: str, owner: str) -> None:
     low, high = float(outputs.min()), float(outputs.max())
     if low >= 0 and high <= 1 and (outputs.shape[1] == 1 or bool(np.allclose(outputs.sum(1, dtype=np.float64), 1, atol=1e-4))):
         rule = "give logits, not probabilities, when no nn.Linear gives its output"
-        refuse(owner, "model", rule, f"values in [{low:.3g}, {high:.3g}]", "Return the logits, or end in an nn.Linear.")
+        refuse("model", rule, f"values in [{low:.3g}, {high:.3g}]", "Return the logits, or end in an nn.Linear.")
 
 
 def _not_applicable(head: Head, agreement: Mapping[str, Any]) -> str | None:
@@ -163,21 +161,20 @@ def _not_applicable(head: Head, agreement: Mapping[str, Any]) -> str | None:
     )
 
 
-def present(records: Records, owner: str, argument: str) -> Records:
+def present(records: Records, argument: str) -> Records:
     """Return the records, and refuse a split without any."""
     if records.count == 0:
-        refuse(owner, argument, "hold at least one record", "none")
+        refuse(argument, "hold at least one record", "none")
     return records
 
 
-def require_fitting_task(head: Head, task: str, owner: str) -> None:
+def require_fitting_task(head: Head, task: str) -> None:
     """Refuse a model whose ending does not belong to the task.
 
     Probabilities do not belong to a regression, nor sigmoids to a classification.
     """
     if head.ending and task == "regression":
         refuse(
-            owner,
             "model",
             "give the raw output of its last Linear in a regression",
             f"the {head.ending} of {described(head.name, head.layer)}",
@@ -185,11 +182,7 @@ def require_fitting_task(head: Head, task: str, owner: str) -> None:
         )
     if head.ending == "sigmoid" and task == "classification":
         refuse(
-            owner,
-            "model",
-            "end in a softmax over its classes in classification",
-            f"the sigmoid of {described(head.name, head.layer)}",
-            ONE_LABEL,
+            "model", "end in a softmax over its classes in classification", f"the sigmoid of {described(head.name, head.layer)}", ONE_LABEL
         )
 
 

@@ -5,7 +5,7 @@ Importing this module imports no transformers.
 
 import hashlib
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -15,15 +15,15 @@ import torch
 from torch import Tensor, nn
 
 from noshadow.arguments import BATCH_SIZE, MAX_MEMORY, PROGRESS
-from noshadow.checks import Array, NotApplicable, refuse, require_whole, users_code
+from noshadow.checks import Array, NotApplicable, named_in_errors, refuse, require_whole, users_code
 from noshadow.progress import tracked
 from noshadow.views.causal_lm import is_causal_lm
 from noshadow.views.token_features import TokenHead, TokenStore, token_store
 from noshadow.views.token_sequences import TokenSequences, Vocabulary, token_sequences
+from noshadow.views.token_windows import Window, token_windows, window_batches
 from noshadow.views.undisturbed import undisturbed
 from noshadow.views.view import Settings
 
-LOGITS_AT_ONCE = 2**27  # half a gigabyte of float32 in one forward pass
 NUMBERS_AT_ONCE = 2**22  # of the float64 copy whose log-softmax is taken
 PROBE_TOKENS = 16
 # relative: attention sums a longer row in another order, and half-precision models keep three
@@ -60,6 +60,7 @@ class SequenceLosses:
         return len(self.loss)
 
 
+@named_in_errors
 def sequence_losses(
     model: object,
     data: object,
@@ -69,7 +70,6 @@ def sequence_losses(
     batch_size: int = BATCH_SIZE,
     device: object = None,
     progress: bool = PROGRESS,
-    owner: str = "sequence_losses",
     argument: str = "data",
 ) -> SequenceLosses:
     """Compute the mean negative log-likelihood per token of every sequence, in nats.
@@ -91,7 +91,7 @@ def sequence_losses(
         batch_size: windows in one forward pass; fewer where their logits would exceed half a
             gigabyte.
         device: where to run; the model returns to its own device afterwards. None: where it is.
-        progress: draw a bar on a terminal. owner, argument: named in error messages.
+        progress: draw a bar on a terminal. argument: named in error messages.
 
     Returns:
         SequenceLosses with n entries in the data's own order.
@@ -112,7 +112,7 @@ def sequence_losses(
         Traceback (most recent call last):
         noshadow.errors.InputError: sequence_losses: model must be a causal language model of transformers; got an object of type str.
     """  # noqa: W505 - doctest compares the message on one line
-    settings = Settings(batch_size=batch_size, device=device, progress=progress, owner=owner)
+    settings = Settings(batch_size=batch_size, device=device, progress=progress)
     return _read(model, data, context, stride, settings, argument, max_memory=None)[0]
 
 
@@ -123,7 +123,6 @@ def sequence_features(
     batch_size: int = BATCH_SIZE,
     device: object = None,
     progress: bool = PROGRESS,
-    owner: str = "sequence_features",
     argument: str = "data",
     max_memory: float = MAX_MEMORY,
 ) -> tuple[SequenceLosses, TokenHead | NotApplicable]:
@@ -132,7 +131,7 @@ def sequence_features(
     The head comes with its inputs where each scored token was predicted.
 
     Args:
-        model, data, batch_size, device, progress, owner, argument: as in `sequence_losses`.
+        model, data, batch_size, device, progress, argument: as in `sequence_losses`.
         max_memory: bytes the head's inputs may take.
 
     Returns:
@@ -145,7 +144,7 @@ def sequence_features(
 
     Cost: that of `sequence_losses`, and the memory of tokens × features.
     """
-    settings = Settings(batch_size=batch_size, device=device, progress=progress, owner=owner)
+    settings = Settings(batch_size=batch_size, device=device, progress=progress)
     return _read(model, data, None, None, settings, argument, max_memory=max_memory)
 
 
@@ -156,21 +155,20 @@ def _read(
 
     Windows are the same whether or not features are kept.
     """
-    owner = settings.owner
     if not is_causal_lm(model):
-        refuse(owner, "model", "be a causal language model of transformers", f"an object of type {type(model).__name__}")
+        refuse("model", "be a causal language model of transformers", f"an object of type {type(model).__name__}")
     assert isinstance(model, nn.Module)
-    length, step = _window_rule(model, context, stride, owner)
+    length, step = _window_rule(model, context, stride)
     vocabulary = _vocabulary(model)
-    sequences = token_sequences(data, vocabulary, owner, argument)
-    windows = _windows(sequences, length, step)
+    sequences = token_sequences(data, vocabulary, argument)
+    windows = token_windows(sequences, length, step)
     store = NotApplicable("not asked for") if max_memory is None else token_store(model, sequences, max_memory)
     with undisturbed(model, settings) as where:
-        _require_causal(model, sequences, vocabulary, where, owner)
+        _require_causal(model, sequences, vocabulary, where)
         sums = _summed_losses(model, sequences, windows, vocabulary, where, settings, argument, store)
     tokens = np.array([int(count.sum()) for count in sequences.counts])
     losses = sums / tokens
-    _require_finite_losses(losses, owner, argument)
+    _require_finite_losses(losses, argument)
     digests = sequences.digests()
     found = SequenceLosses(
         loss=losses,
@@ -185,49 +183,25 @@ def _read(
     return found, store.found() if isinstance(store, TokenStore) else store
 
 
-@dataclass(frozen=True)
-class _Window:
-    """Tokens start … stop − 1 of a sequence, of which those from `first` on are scored."""
-
-    sequence: int
-    start: int
-    first: int
-    stop: int
-
-
-def _windows(sequences: TokenSequences, length: int | None, step: int | None) -> list[_Window]:
-    found: list[_Window] = []
-    for number, tokens in enumerate(sequences.tokens):
-        n = len(tokens)
-        if length is None or step is None or n <= length:
-            found.append(_Window(number, 0, 1, n))
-            continue
-        done = 1
-        for start in [*range(0, n - length, step), n - length]:
-            found.append(_Window(number, start, done, start + length))
-            done = start + length
-    return [window for window in found if sequences.counts[window.sequence][window.first : window.stop].any()]
-
-
-def _window_rule(model: Any, context: int | None, stride: int | None, owner: str) -> tuple[int | None, int | None]:
+def _window_rule(model: Any, context: int | None, stride: int | None) -> tuple[int | None, int | None]:
     held = getattr(_text_config(model), "max_position_embeddings", None)
     limit = held if isinstance(held, int) and held > 1 else None
-    length = limit if context is None else require_whole(context, owner, "context", low=2)
+    length = limit if context is None else require_whole(context, "context", low=2)
     if limit is not None and length is not None and length > limit:
-        refuse(owner, "context", f"be at most the model's {limit} tokens", length)
+        refuse("context", f"be at most the model's {limit} tokens", length)
     if stride is None:
         return length, None if length is None else -(-length // 2)
-    step = require_whole(stride, owner, "stride", low=1)
+    step = require_whole(stride, "stride", low=1)
     if length is None or step >= length:
-        refuse(owner, "stride", "be less than the context", f"{step} with a context of {length}")
+        refuse("stride", "be less than the context", f"{step} with a context of {length}")
     return length, step
 
 
-def _require_finite_losses(losses: Array, owner: str, argument: str) -> None:
+def _require_finite_losses(losses: Array, argument: str) -> None:
     bad = ~np.isfinite(losses)
     if bad.any():
         got = f"{int(bad.sum())} NaN or infinite among those of {len(losses)} sequences of {argument}, the first at sequence {bad.argmax()}"
-        refuse(owner, "model", "give finite losses", got, "Are its weights finite?")
+        refuse("model", "give finite losses", got, "Are its weights finite?")
 
 
 def _text_config(model: Any) -> Any:
@@ -247,7 +221,7 @@ def _vocabulary(model: Any) -> Vocabulary:
     return Vocabulary(size, pad if isinstance(pad, int) and 0 <= pad < size else None, pad in text)
 
 
-def _require_causal(model: Any, sequences: TokenSequences, vocabulary: Vocabulary, device: torch.device, owner: str) -> None:
+def _require_causal(model: Any, sequences: TokenSequences, vocabulary: Vocabulary, device: torch.device) -> None:
     """Refuse a model that is not causal.
 
     Another last token must leave the logits before it as they are; BERT-like models without
@@ -256,18 +230,18 @@ def _require_causal(model: Any, sequences: TokenSequences, vocabulary: Vocabular
     ids = torch.from_numpy(max(sequences.tokens, key=len)[:PROBE_TOKENS].copy())
     other = ids.clone()
     other[-1] = (other[-1] + 1) % vocabulary.size
-    before, after = (_logits(model, [row], device, owner)[0, :-1].float() for row in (ids, other))
+    before, after = (_logits(model, [row], device)[0, :-1].float() for row in (ids, other))
     if vocabulary.size < 2 or not bool(torch.isfinite(before).all()):
         return  # not finite: the losses will be refused with their numbers
     if float((before - after).abs().max()) > SAME_LOGITS * float(before.abs().max()):
         got = f"a {type(model).__name__} whose predictions depend on later tokens"
-        refuse(owner, "model", "predict each token from those before it", got, "Set is_decoder=True in its configuration?")
+        refuse("model", "predict each token from those before it", got, "Set is_decoder=True in its configuration?")
 
 
 def _summed_losses(
     model: Any,
     sequences: TokenSequences,
-    windows: Sequence[_Window],
+    windows: Sequence[Window],
     vocabulary: Vocabulary,
     device: torch.device,
     settings: Settings,
@@ -279,13 +253,13 @@ def _summed_losses(
     What the head saw there goes into the store.
     """
     sums = np.zeros(len(sequences))
-    batches = list(_batches(windows, settings.batch_size, vocabulary.size))
+    batches = list(window_batches(windows, settings.batch_size, vocabulary.size))
     kept = store if isinstance(store, TokenStore) else None
     hooked = nullcontext() if kept is None else kept.listening()
     with hooked, closing(tracked(batches, f"Reading {argument}", show=settings.progress)) as steps:  # type: ignore[type-var]
         for batch in steps:
             rows = [torch.from_numpy(sequences.tokens[w.sequence][w.start : w.stop].copy()) for w in batch]
-            logits = _logits(model, rows, device, settings.owner)
+            logits = _logits(model, rows, device)
             for number, (window, ids, row) in enumerate(zip(batch, rows, logits, strict=True)):
                 counts = torch.from_numpy(sequences.counts[window.sequence][window.first : window.stop].copy())
                 places = window.first - window.start + torch.nonzero(counts)[:, 0]
@@ -295,31 +269,17 @@ def _summed_losses(
     return sums
 
 
-def _batches(windows: Sequence[_Window], batch_size: int, vocabulary: int) -> Iterator[list[_Window]]:
-    """Group windows of like length into batches, the longest first.
-
-    So little is padded, and memory peaks at once.
-    """
-    ordered = sorted(windows, key=lambda window: window.start - window.stop)
-    place = 0
-    while place < len(ordered):
-        longest = ordered[place].stop - ordered[place].start
-        size = max(min(batch_size, LOGITS_AT_ONCE // (longest * vocabulary)), 1)
-        yield ordered[place : place + size]
-        place += size
-
-
-def _logits(model: Any, rows: Sequence[Tensor], device: torch.device, owner: str) -> Tensor:
+def _logits(model: Any, rows: Sequence[Tensor], device: torch.device) -> Tensor:
     """(b, longest, vocabulary), rows padded on the right, where no token sees the padding."""
     lengths = torch.tensor([len(row) for row in rows])
     ids = nn.utils.rnn.pad_sequence(list(rows), batch_first=True)
     mask = (torch.arange(ids.shape[1]) < lengths[:, None]).long()
     # A cache of keys and values is of no use here and can be larger than the logits.
     cache = {"use_cache": False} if "use_cache" in inspect.signature(model.forward).parameters else {}
-    with users_code(owner, "model must run on token ids and their attention mask"):
+    with users_code("model must run on token ids and their attention mask"):
         logits: Tensor = model(input_ids=ids.to(device), attention_mask=mask.to(device), **cache).logits
     if logits.shape[:2] != ids.shape:
-        refuse(owner, "model", "give one row of logits a token", f"shape {tuple(logits.shape)} for {tuple(ids.shape)} tokens")
+        refuse("model", "give one row of logits a token", f"shape {tuple(logits.shape)} for {tuple(ids.shape)} tokens")
     return logits
 
 

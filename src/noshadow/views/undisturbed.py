@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from noshadow.checks import InputError, refuse
+from noshadow.checks import InputError, refuse, said
 from noshadow.views.view import Settings
 
 
@@ -21,9 +21,9 @@ def undisturbed(model: nn.Module, settings: Settings) -> Iterator[torch.device]:
     flags = [(module, module.training) for module in model.modules()]
     homes = {tensor.device for tensor in (*model.parameters(), *model.buffers())}
     home = next((p.device for p in model.parameters()), torch.device("cpu"))
-    away = home if settings.device is None else _device(settings.device, settings.owner)
+    away = home if settings.device is None else _device(settings.device)
     if away != home and len(homes) > 1:
-        refuse(settings.owner, "device", "be None for a model spread over several devices", repr(settings.device))
+        refuse("device", "be None for a model spread over several devices", repr(settings.device))
     python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002 - users' transforms draw from it
     try:
         model.eval()
@@ -40,14 +40,14 @@ def undisturbed(model: nn.Module, settings: Settings) -> Iterator[torch.device]:
         np.random.set_state(numpy_state)  # noqa: NPY002
 
 
-def _device(device: object, owner: str) -> torch.device:
+def _device(device: object) -> torch.device:
     try:
         wanted = torch.empty(0, device=torch.device(device)).device  # type: ignore[call-overload]
     except (RuntimeError, AssertionError, TypeError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
-        raise InputError(f"{owner}: device must be one that torch can use here; got {device!r} ({reason}).") from error
+        raise InputError(said(f"device must be one that torch can use here; got {device!r} ({reason}).")) from error
     if wanted.type == "meta":
-        refuse(owner, "device", "hold values", repr(device))
+        refuse("device", "hold values", repr(device))
     return wanted
 
 

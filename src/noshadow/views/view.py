@@ -67,15 +67,14 @@ class Settings:
     device: object = None
     progress: bool = PROGRESS
     seed: int = 0
-    owner: str = "view"
     output: str | int = "auto"
 
     def __post_init__(self) -> None:
         named = isinstance(self.output, str) and self.output != ""
         if not named and (isinstance(self.output, bool) or not isinstance(self.output, int) or self.output < 0):
-            refuse(self.owner, "output", "be 'auto', the name of an output or its position from 0", repr(self.output))
+            refuse("output", "be 'auto', the name of an output or its position from 0", repr(self.output))
         if isinstance(self.batch_size, bool) or not isinstance(self.batch_size, int) or self.batch_size < 1:
-            refuse(self.owner, "batch_size", "be a whole number ≥ 1", repr(self.batch_size))
+            refuse("batch_size", "be a whole number ≥ 1", repr(self.batch_size))
 
 
 def no_records(like: Signals) -> Signals:

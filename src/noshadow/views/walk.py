@@ -70,20 +70,13 @@ Run = Callable[[Batch, int], Said]
 
 
 def walked(
-    records: Records,
-    batch_size: int,
-    *,
-    owner: str,
-    argument: str,
-    run: Run | None = None,
-    description: str | None = None,
-    progress: bool = False,
+    records: Records, batch_size: int, *, argument: str, run: Run | None = None, description: str | None = None, progress: bool = False
 ) -> Iterator[Walked]:
     """Batches of a split in the data set's own order, each run through the model if there is one.
 
     Args:
         records: the split. batch_size: most records in a batch.
-        owner, argument: the function and the argument named in error messages.
+        argument: named in error messages.
         run: (batch, rows) → what the model says of a batch of so many records.
         description: of the progress bar; None: "Reading" and the argument.
         progress: draw the bar on a terminal.
@@ -101,25 +94,25 @@ def walked(
     steps = tracked(records.batches(batch_size), title, total=total, show=progress)
     with closing(steps) as batches:  # type: ignore[type-var]
         for batch in batches:
-            targets = as_array(batch.target, owner, f"{argument} targets")
+            targets = as_array(batch.target, f"{argument} targets")
             size = len(targets) if targets.ndim else 0
             stop = start + size
             said = None if run is None else run(batch, size)
             if said is not None:
                 width = said.outputs.shape[1] if width is None else width
                 if said.outputs.shape != (size, width) or stop > records.count:
-                    refuse_rows(owner, size, f"shape {tuple(said.outputs.shape)}")
+                    refuse_rows(size, f"shape {tuple(said.outputs.shape)}")
             yield Walked(batch, targets, start, stop, None if ids is None else ids[start:stop], said)
             start = stop
     if start != records.count:
         hint = "Does collate_fn drop some?"
-        refuse(owner, argument, "give every record of its data set", f"{start} rows from {records.count} records", hint)
+        refuse(argument, "give every record of its data set", f"{start} rows from {records.count} records", hint)
 
 
-def refuse_rows(owner: str, size: int, got: str) -> NoReturn:
+def refuse_rows(size: int, got: str) -> NoReturn:
     """Refuse a model that does not give one row of outputs per record of a batch."""
     hint = "Token-level heads are not supported: pool to one row per record, or pass arrays as Signals."
-    refuse(owner, "model", f"give one row of outputs per record ({size} in a batch)", got, hint)
+    refuse("model", f"give one row of outputs per record ({size} in a batch)", got, hint)
 
 
 def collected(steps: Iterator[Walked], count: int) -> Collected:

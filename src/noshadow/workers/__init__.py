@@ -4,8 +4,7 @@ A lost worker costs its task, not the run.
 """
 
 from noshadow.workers.backends import BACKENDS, ready_workers, surviving_results
-from noshadow.workers.ready import ReadyWorkers, Wording, WorkerJob, WorkerOptions, WorkerTask
-from noshadow.workers.threads import alone_in_process
+from noshadow.workers.ready import ReadyWorkers, Wording, WorkerJob, WorkerOptions, WorkerTask, alone_in_process
 
 __all__ = [
     "BACKENDS",

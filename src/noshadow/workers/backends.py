@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from joblib import Parallel, cpu_count, delayed, parallel_config
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
-from noshadow.checks import InputError, refuse, require_choice
+from noshadow.checks import InputError, called, refuse, require_choice, said
 from noshadow.workers.dask_workers import ready_dask_workers
 from noshadow.workers.ray_workers import ready_ray_workers
 from noshadow.workers.ready import (
@@ -35,12 +35,12 @@ def ready_workers(options: WorkerOptions, wording: Wording) -> Iterator[ReadyWor
     What was started for them is shut down afterwards, and nothing else. `wording` is what messages
     call things.
     """
-    owner, backend, address = wording.owner, options.backend, options.address
+    backend, address = options.backend, options.address
     workers, threads = options.workers, options.threads
-    require_choice(backend, BACKENDS, owner, "backend")
+    require_choice(backend, BACKENDS, "backend")
     if backend == "loky":
         if address is not None:
-            refuse(owner, "address", "be None with backend='loky'", repr(address), "Pass backend='ray' or 'dask' for a cluster.")
+            refuse("address", "be None with backend='loky'", repr(address), "Pass backend='ray' or 'dask' for a cluster.")
         count = workers or max(cpu_count() // threads, 1)
         yield ReadyWorkers(count, lambda job, tasks: _on_loky(job, tasks, count, threads, wording), (BrokenProcessPool,))
     elif backend == "ray":
@@ -84,8 +84,8 @@ def _deaths(left: Mapping[int, WorkerTask], cause: BaseException | None, rounds:
     numbers = sorted(number for task in left.values() for number in task.wanted)
     reason = "no reason given" if cause is None else f"{type(cause).__name__}: {first_line(cause)}"
     kept = f": {wording.kept}" if wording.kept else ""
-    return (
-        f"{wording.owner}: workers must stay alive; got {rounds} rounds in which workers died and no {wording.item} arrived ({reason}), "
+    return said(
+        f"workers must stay alive; got {rounds} rounds in which workers died and no {wording.item} arrived ({reason}), "
         f"with {len(numbers)} {wording.item}s left (the first: {numbers[0]}). Is memory short? Run again with fewer workers{kept}."
     )
 
@@ -94,5 +94,7 @@ def _on_loky(job: WorkerJob, tasks: Sequence[WorkerTask], workers: int, threads:
     # Copy-on-write: mapped arrays can be written to by a job, as they could in this process, and
     # nobody else sees it.
     with parallel_config("loky", n_jobs=workers, inner_max_num_threads=threads, mmap_mode="c"):
-        stream = Parallel(return_as="generator_unordered", batch_size=1)(delayed(numbered_result)(job, task) for task in tasks)
+        # Asked for here: joblib takes tasks out of the generator in threads of its own.
+        name = called()
+        stream = Parallel(return_as="generator_unordered", batch_size=1)(delayed(numbered_result)(job, task, name) for task in tasks)
     yield from closed_quietly(stream, wording)

@@ -9,6 +9,7 @@ from typing import Any
 from joblib import Parallel, cpu_count, delayed, parallel_config
 from joblib.parallel import get_active_backend
 
+from noshadow.checks import called
 from noshadow.workers.ready import (
     ReadyWorkers,
     Results,
@@ -27,11 +28,10 @@ from noshadow.workers.ready import (
 @contextmanager
 def ready_dask_workers(workers: int | None, threads: int, address: str | None, wording: Wording) -> Iterator[ReadyWorkers]:
     """Workers of a Dask cluster; arguments as in `backends.ready_workers`."""
-    owner = wording.owner
-    distributed = imported("distributed", "dask", owner)
-    client, owned = _dask_client(distributed, workers, threads, address, owner)
+    distributed = imported("distributed", "dask")
+    client, owned = _dask_client(distributed, workers, threads, address)
     try:
-        with reached(address, "Dask", owner):
+        with reached(address, "Dask"):
             client.wait_for_workers(1, timeout=30)
         slots = client.nthreads()
         count = min(workers or len(slots), len(slots))
@@ -47,6 +47,7 @@ def ready_dask_workers(workers: int | None, threads: int, address: str | None, w
                 # A key of its own each time: one made from the content could still be on its way
                 # out from an earlier round.
                 held = client.scatter(job, hash=False)
+            name = called()
             with parallel_config("dask", client=client):
                 backend, _ = get_active_backend()
                 backend.submit = _reporting_errors(backend.submit)
@@ -54,7 +55,7 @@ def ready_dask_workers(workers: int | None, threads: int, address: str | None, w
                 # a time.
                 limit = "2*n_jobs" if workers is None else workers
                 stream = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch=limit)(
-                    delayed(_on_dask)(held, task) for task in tasks
+                    delayed(_on_dask)(held, task, name) for task in tasks
                 )
             yield from closed_quietly(stream, wording)
 
@@ -66,19 +67,19 @@ def ready_dask_workers(workers: int | None, threads: int, address: str | None, w
             thing.close()
 
 
-def _on_dask(held: Any, task: WorkerTask) -> tuple[int, Any]:
+def _on_dask(held: Any, task: WorkerTask, name: str) -> tuple[int, Any]:
     """Carry out a task on a Dask worker, to which Dask has brought the job.
 
     In this process the job is still to be fetched.
     """
-    return numbered_result(held if isinstance(held, WorkerJob) else held.result(), task)
+    return numbered_result(held if isinstance(held, WorkerJob) else held.result(), task, name)
 
 
-def _dask_client(distributed: Any, workers: int | None, threads: int, address: str | None, owner: str) -> tuple[Any, list[Any]]:
+def _dask_client(distributed: Any, workers: int | None, threads: int, address: str | None) -> tuple[Any, list[Any]]:
     """A client, and what is ours to close, in that order."""
     if address is not None:
-        require_listening(address, "Dask", owner)
-        with reached(address, "Dask", owner):
+        require_listening(address, "Dask")
+        with reached(address, "Dask"):
             client = distributed.Client(address, set_as_default=False)
         return client, [client]
     try:

@@ -8,7 +8,7 @@ from typing import Any
 
 from joblib import Parallel, cpu_count, delayed, parallel_config
 
-from noshadow.checks import refuse
+from noshadow.checks import called, refuse
 from noshadow.workers.ready import (
     ReadyWorkers,
     Results,
@@ -28,24 +28,23 @@ WAVES_AHEAD = 2  # tasks a worker gets in one wave: Ray through joblib gives res
 @contextmanager
 def ready_ray_workers(workers: int | None, threads: int, address: str | None, attempts: int, wording: Wording) -> Iterator[ReadyWorkers]:
     """Workers of a Ray cluster; arguments as in `backends.ready_workers`."""
-    owner = wording.owner
     # Nothing about an audit should be reported anywhere; Ray reads this when it starts.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    ray = imported("ray", "ray", owner)
-    imported("ray.util.joblib", "ray", owner).register_ray()
+    ray = imported("ray", "ray")
+    imported("ray.util.joblib", "ray").register_ray()
     started = not ray.is_initialized()
     if started:
         if address is not None:
-            require_listening(address, "Ray", owner)
-        with reached(address, "Ray", owner):
+            require_listening(address, "Ray")
+        with reached(address, "Ray"):
             _start_ray(ray, address, workers or cpu_count())
     elif address is not None:
         connected = ray.get_runtime_context().gcs_address
         if address not in (connected, "auto"):
-            refuse(owner, "address", "be that of the Ray cluster this process is connected to", repr(address), f"That is {connected!r}.")
+            refuse("address", "be that of the Ray cluster this process is connected to", repr(address), f"That is {connected!r}.")
     idle: dict[int, Any] = {}
     try:
-        count = _ray_workers(ray, workers, threads, owner)
+        count = _ray_workers(ray, workers, threads)
         here = f"The Ray cluster offers one worker: joblib {wording.past} the {wording.item}s in this process instead."
         notes = () if count > 1 else (here,)
         # Actors are restarted where there is room, and tasks retried until they are: a node's death
@@ -59,14 +58,14 @@ def ready_ray_workers(workers: int | None, threads: int, address: str | None, at
         def results(job: WorkerJob, tasks: Sequence[WorkerTask]) -> Results:
             with travelling(wording):
                 reference = ray.put(job)
-            now = _ray_workers(ray, workers, threads, owner)
+            now, name = _ray_workers(ray, workers, threads), called()
             # Workers of a job that ended well go on to the next one: starting them takes seconds.
             parallel = idle.pop(now, None) or _started_pool(now, lasting)
             with ExitStack() as cleanup:
                 cleanup.callback(parallel.__exit__, None, None, None)
                 for start in range(0, len(tasks), WAVES_AHEAD * now):
                     wave = tasks[start : start + WAVES_AHEAD * now]
-                    yield from parallel(delayed(_on_ray)([reference], task) for task in wave)
+                    yield from parallel(delayed(_on_ray)([reference], task, name) for task in wave)
                 cleanup.pop_all()
                 idle[now] = parallel
 
@@ -98,17 +97,17 @@ def _start_ray(ray: Any, address: str | None, cores: int) -> None:
         constants.ENABLE_RAY_CLUSTER = before
 
 
-def _on_ray(held: list[Any], task: WorkerTask) -> tuple[int, Any]:
+def _on_ray(held: list[Any], task: WorkerTask, name: str) -> tuple[int, Any]:
     """Carry out a task on a Ray worker.
 
     The job comes from the node's object store, where it was sent once.
     """
-    return numbered_result(importlib.import_module("ray").get(held[0]), task)
+    return numbered_result(importlib.import_module("ray").get(held[0]), task, name)
 
 
-def _ray_workers(ray: Any, workers: int | None, threads: int, owner: str) -> int:
+def _ray_workers(ray: Any, workers: int | None, threads: int) -> int:
     cores = int(ray.cluster_resources().get("CPU", 0))
     if cores == 0:
-        refuse(owner, "address", "be of a Ray cluster with CPUs", "one without")
+        refuse("address", "be of a Ray cluster with CPUs", "one without")
     # A cluster may have lost nodes since; the workers asked for are a limit.
     return max(min(workers or max(cores // threads, 1), cores), 1)

@@ -6,16 +6,23 @@ be reached.
 
 import importlib
 import socket
+import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from noshadow.checks import InputError
+import torch
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from noshadow.checks import InputError, said, speaking_for
 
 CONNECT_SECONDS = 10
 Results = Iterator[tuple[int, Any]]
+# A worker process may run tasks in several threads (Dask); torch's and NumPy's random states and
+# thread counts are the process's.
+_ONE_AT_A_TIME = threading.RLock()
 
 
 class WorkerTask(Protocol):
@@ -66,15 +73,13 @@ class WorkerOptions:
 class Wording:
     """What messages call things.
 
-    Messages name the function they speak for, what travels, and what is done to what.
+    Messages name what travels, and what is done to what.
 
     Attributes:
-        owner: "train_references". cargo: "train_fn and data". verb, past: "train", "trained". item:
-            "model".
+        cargo: "train_fn and data". verb, past: "train", "trained". item: "model".
         kept: what becomes of results that have arrived when the run gives up.
     """
 
-    owner: str
     cargo: str
     verb: str
     past: str
@@ -95,9 +100,13 @@ class ReadyWorkers:
     notes: tuple[str, ...] = ()
 
 
-def numbered_result(job: WorkerJob, task: WorkerTask) -> tuple[int, Any]:
-    """Carry out a task; return its number and what it brought back."""
-    return task.number, job.carried_out(task)
+def numbered_result(job: WorkerJob, task: WorkerTask, name: str) -> tuple[int, Any]:
+    """Carry out a task; return its number and what it brought back.
+
+    `name` is the function that the user called: a worker does not know it by itself.
+    """
+    with speaking_for(name):
+        return task.number, job.carried_out(task)
 
 
 def closed_quietly(stream: Any, wording: Wording) -> Results:
@@ -123,8 +132,10 @@ def travelling(wording: Wording) -> Iterator[None]:
         if not _unsendable(error):
             raise
         raise InputError(
-            f"{wording.owner}: {wording.cargo} must be able to travel to worker processes; "
-            f"got {type(error).__name__} ({first_line(error)}). Pass workers=1 to {wording.verb} in this process."
+            said(
+                f"{wording.cargo} must be able to travel to worker processes; "
+                f"got {type(error).__name__} ({first_line(error)}). Pass workers=1 to {wording.verb} in this process."
+            )
         ) from error
 
 
@@ -133,34 +144,49 @@ def _unsendable(error: BaseException) -> bool:
     return type(error).__name__ == "PicklingError" or (isinstance(error, TypeError) and ("serialize" in text or "cannot pick" in text))
 
 
-def require_listening(address: str, name: str, owner: str) -> None:
+def require_listening(address: str, name: str) -> None:
     """Refuse an address nobody listens at, before the cluster's own client tries it for minutes.
 
     Other forms of addresses are left to that client.
     """
     host, _, port = address.rpartition("//")[2].rpartition(":")
     if host and port.isdigit():
-        with reached(address, name, owner):
+        with reached(address, name):
             socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
 
 
 @contextmanager
-def reached(address: str | None, name: str, owner: str) -> Iterator[None]:
+def reached(address: str | None, name: str) -> Iterator[None]:
     """Say which cluster did not answer."""
     try:
         yield
     except (OSError, ValueError, RuntimeError) as error:
-        raise InputError(f"{owner}: address must be that of a running {name} cluster; got {address!r} ({first_line(error)}).") from error
+        raise InputError(said(f"address must be that of a running {name} cluster; got {address!r} ({first_line(error)}).")) from error
 
 
-def imported(module: str, extra: str, owner: str) -> Any:
+def imported(module: str, extra: str) -> Any:
     """An optional module, or one sentence that names the extra to install."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise InputError(f"{owner}: backend='{extra}' must be installed; got {error}. Run pip install noshadow[{extra}].") from error
+        raise InputError(said(f"backend='{extra}' must be installed; got {error}. Run pip install noshadow[{extra}].")) from error
 
 
 def first_line(error: BaseException) -> str:
     """Say in one line what an error says."""
     return (str(error).strip() or "no message").splitlines()[0].rstrip(".")
+
+
+@contextmanager
+def alone_in_process(threads: int) -> Iterator[None]:
+    """Run alone in this process, with this many threads for torch and BLAS.
+
+    No other task runs meanwhile, and threads are as before afterwards.
+    """
+    with _ONE_AT_A_TIME, threadpool_limits(limits=threads):
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)

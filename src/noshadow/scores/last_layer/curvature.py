@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 
 from noshadow.blocks import block_length, block_tensor, blocks
-from noshadow.checks import Array, DoesNotFit, its_place
+from noshadow.checks import Array, DoesNotFit, its_place, said
 from noshadow.linalg import PairForms, SpdInverse, pair_form_values, pair_forms, pair_gram, pair_products, spd_inverse
 from noshadow.progress import tracked
 from noshadow.scores.last_layer.design import Design
@@ -59,26 +59,28 @@ def curvature_bytes(classes: int, rank: int) -> int:
     return 3 * 8 * ((classes - 1) * rank) ** 2
 
 
-def require_memory(problem: SoftmaxProblem, limit: float, owner: str, *, instead: str = "score a narrower representation") -> None:
+def require_memory(problem: SoftmaxProblem, limit: float, *, instead: str = "score a narrower representation") -> None:
     """Refuse before allocating when the exact curvature would not fit into memory.
 
     `instead` says what else one can do.
     """
     need = curvature_bytes(problem.classes, problem.design.rank)
     if need > limit:
-        raise does_not_fit(problem, "an exact curvature", need, limit, owner, instead)
+        raise does_not_fit(problem, "an exact curvature", need, limit, instead)
 
 
-def does_not_fit(problem: SoftmaxProblem, what: str, need: float, limit: float, owner: str, instead: str) -> DoesNotFit:
+def does_not_fit(problem: SoftmaxProblem, what: str, need: float, limit: float, instead: str) -> DoesNotFit:
     """Return the error for a curvature that needs more bytes than `limit`.
 
     It states the sizes and what to do.
     """
     sizes, room = f"{problem.classes} classes × {problem.design.rank} dimensions", f"max_memory ({limit / 1e9:.1f} GB)"
-    what_to_do = f"raise max_memory{its_place(owner, 'max_memory')}, or {instead}"
+    what_to_do = f"raise max_memory{its_place('max_memory')}, or {instead}"
     return DoesNotFit(
-        f"{owner}: (classes − 1) × features must be small enough for {what} within {room}; "
-        f"got {sizes}, which needs {need / 1e9:.1f} GB. {what_to_do[0].upper()}{what_to_do[1:]}.",
+        said(
+            f"(classes − 1) × features must be small enough for {what} within {room}; "
+            f"got {sizes}, which needs {need / 1e9:.1f} GB. {what_to_do[0].upper()}{what_to_do[1:]}."
+        ),
         f"{what} of {sizes} needs {need / 1e9:.1f} GB, more than {room}: {what_to_do}",
     )
 
@@ -105,7 +107,7 @@ PairWeights = Callable[[SoftmaxProblem, int, int, torch.dtype], torch.Tensor]
 
 
 def contrast_inverse(
-    problem: SoftmaxProblem, pair_weights: PairWeights, *, dtype: torch.dtype, block_size: int | None, progress: bool, owner: str
+    problem: SoftmaxProblem, pair_weights: PairWeights, *, dtype: torch.dtype, block_size: int | None, progress: bool
 ) -> ContrastInverse:
     """Invert the curvature that has the given pair weights, in float64.
 
@@ -116,7 +118,7 @@ def contrast_inverse(
     total = pair_sums(problem, pair_weights, dtype=dtype, block_size=block_size, progress=progress)
     curvature, others = grounded_laplacian(total, problem.classes, problem.damping * problem.design.penalty)
     del total
-    return ContrastInverse(spd_inverse(curvature, owner, overwrite=True), others)
+    return ContrastInverse(spd_inverse(curvature, overwrite=True), others)
 
 
 def pair_sums(
@@ -218,6 +220,6 @@ def difference_blocks(
             yield start + low, start + high, differences[:, low:high]
 
 
-def softmax_inverse(problem: SoftmaxProblem, *, dtype: torch.dtype, block_size: int | None, progress: bool, owner: str) -> ContrastInverse:
+def softmax_inverse(problem: SoftmaxProblem, *, dtype: torch.dtype, block_size: int | None, progress: bool) -> ContrastInverse:
     """Inverse cross-entropy curvature."""
-    return contrast_inverse(problem, cross_entropy_pairs, dtype=dtype, block_size=block_size, progress=progress, owner=owner)
+    return contrast_inverse(problem, cross_entropy_pairs, dtype=dtype, block_size=block_size, progress=progress)

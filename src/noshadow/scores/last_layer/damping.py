@@ -26,11 +26,11 @@ def resolved_damping(damping: float | str | Damping, mean_curvature: float, sour
     """
     if isinstance(damping, str):
         if damping != "auto":
-            require_number(damping, "record_scores", "damping", low=0.0)
+            require_number(damping, "damping", low=0.0)
         words = f"automatic: {RELATIVE_DAMPING:g} × the mean eigenvalue of the curvature (training's own λ unknown)"
         return Damping(RELATIVE_DAMPING * mean_curvature, "automatic", source or words)
     known = damping if isinstance(damping, Damping) else Damping(damping, "given", "given")
-    value = require_number(known.value, "record_scores", "damping", low=0.0)
+    value = require_number(known.value, "damping", low=0.0)
     return Damping(value, known.kind, source or known.sentence)
 
 
@@ -102,14 +102,14 @@ def head_fit(design: Design, outputs: Array, targets: Array, sample_weight: Arra
     return fit_of_sums(design, sums, theta, unexplained(design, outputs, theta, task), n=len(design), task=task, damping=damping)
 
 
-def linear_residual(features: Array, outputs: Array, *, fit_intercept: bool, task: str, owner: str) -> tuple[float, int]:
+def linear_residual(features: Array, outputs: Array, *, fit_intercept: bool, task: str) -> tuple[float, int]:
     """Measure how far the outputs are from a linear function of the features.
 
     Returns that distance (`HeadFit.residual`) and the rank of the features; no score is computed.
 
     Cost: two passes of O(ndm), float64.
     """
-    design = whitened_design(features, fit_intercept=fit_intercept, penalize_intercept=True, owner=owner)
+    design = whitened_design(features, fit_intercept=fit_intercept, penalize_intercept=True)
     d, m = design.whitening.shape[1], outputs.shape[1]
     centre, cross = torch.from_numpy(outputs.mean(0, dtype=np.float64)), torch.zeros((d, m), dtype=torch.float64)
     spread = size = 0.0

@@ -112,7 +112,7 @@ def raw_rows(features: Array, start: int, stop: int, fit_intercept: bool) -> tor
     return torch.from_numpy(rows)
 
 
-def whitened_design(features: Array, *, fit_intercept: bool, penalize_intercept: bool, owner: str) -> Design:
+def whitened_design(features: Array, *, fit_intercept: bool, penalize_intercept: bool) -> Design:
     """Build the whitened design of a head.
 
     With more features than records the rows are first expressed in their own span (X = RᵀQᵀ, rows
@@ -122,7 +122,7 @@ def whitened_design(features: Array, *, fit_intercept: bool, penalize_intercept:
     """
     n, p = features.shape
     if p + fit_intercept == 0:
-        refuse(owner, "features", "have at least one column when fit_intercept=False", f"shape {features.shape}")
+        refuse("features", "have at least one column when fit_intercept=False", f"shape {features.shape}")
     if p > n:
         triangle: Array = np.asarray(np.linalg.qr(features.astype(np.float64).T, mode="r"))
         features = np.ascontiguousarray(triangle.T)
@@ -132,7 +132,7 @@ def whitened_design(features: Array, *, fit_intercept: bool, penalize_intercept:
         for _ in range(MEAN_ROUNDS):
             shift[:-1] += column_sums(features, shift[:-1]) / n
     gram = shifted_gram(features, shift, fit_intercept)
-    unit, seen = column_lengths(gram, n, shift, owner)
+    unit, seen = column_lengths(gram, n, shift)
     directions = gram_directions(gram, n, unit, seen)
     if directions is None:
         directions = triangle_directions(unit_triangle(features, shift, unit, seen, fit_intercept), n)
@@ -176,7 +176,7 @@ def stacked_triangle(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
     return torch.as_tensor(triangle)
 
 
-def column_lengths(gram: torch.Tensor, n: int, shift: torch.Tensor, owner: str) -> tuple[torch.Tensor, torch.Tensor]:
+def column_lengths(gram: torch.Tensor, n: int, shift: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Root mean squares of the shifted columns, and which columns are more than rounding.
 
     The root mean square is replaced by 1 where there is nothing to see.
@@ -188,7 +188,7 @@ def column_lengths(gram: torch.Tensor, n: int, shift: torch.Tensor, owner: str) 
     # What rounding leaves of a constant column is not a feature.
     seen = lengths > 256 * torch.finfo(torch.float64).eps * (lengths + shift.abs())
     if not seen.any():
-        refuse(owner, "features", "not all be zero", "a design of zeros")
+        refuse("features", "not all be zero", "a design of zeros")
     return torch.where(seen, lengths, torch.ones_like(lengths)), seen
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from noshadow.arguments import MAX_MEMORY, PROGRESS
-from noshadow.checks import Array, NumericalError, refuse, require_choice, require_number, require_whole
+from noshadow.checks import Array, NumericalError, named_in_errors, refuse, require_choice, require_number, require_whole
 from noshadow.limits import DOUBTFUL_CONDITION, FAR_FROM_MINIMUM, NONLINEAR_HEAD
 from noshadow.outcomes import Damping, Note, not_applicable
 from noshadow.scores.baselines import baseline_columns
@@ -22,10 +22,10 @@ from noshadow.scores.last_layer.single_output import binary_columns, logit_curva
 from noshadow.scores.last_layer.softmax_solver import HeadSolution, SolverOptions, softmax_solution
 from noshadow.scores.result import COLUMNS, RecordScores, Solved
 
-OWNER = "record_scores"
 ASSUME_MINIMUM = "influence, newton, loo and shift assume one and may be far too large; order is more reliable than size"
 
 
+@named_in_errors
 def record_scores(
     features: object,
     outputs: object,
@@ -45,7 +45,6 @@ def record_scores(
     block_size: int | None = None,
     max_memory: float = MAX_MEMORY,
     progress: bool = PROGRESS,
-    owner: str = OWNER,
 ) -> RecordScores:
     """Compute last-layer membership scores of every training record.
 
@@ -83,8 +82,7 @@ def record_scores(
             heads; falls back to float64, with a note, when the measured error exceeds 1e-4).
         block_size: records per block; chosen from the shapes by default. No effect on values beyond
             rounding.
-        max_memory: bytes the curvature may take. progress: draw bars on a terminal. owner: named in
-            errors.
+        max_memory: bytes the curvature may take. progress: draw bars on a terminal.
 
     Returns:
         RecordScores.
@@ -111,21 +109,21 @@ def record_scores(
         (2.0, True)
     """
     started = time.perf_counter()
-    wanted = requested_columns(columns, owner)
-    _require_options(method, refine, precision, block_size, max_memory, owner)
-    head = head_inputs(features, outputs, targets, task=task, sample_weight=sample_weight, owner=owner, output_scale=output_scale)
+    wanted = requested_columns(columns)
+    _require_options(method, refine, precision, block_size, max_memory)
+    head = head_inputs(features, outputs, targets, task=task, sample_weight=sample_weight, output_scale=output_scale)
     x, out, y, weight, task = head.features, head.outputs, head.targets, head.sample_weight, head.task
-    _require_method(method, task, owner)
-    design = whitened_design(x, fit_intercept=fit_intercept, penalize_intercept=penalize_intercept, owner=owner)
+    _require_method(method, task)
+    design = whitened_design(x, fit_intercept=fit_intercept, penalize_intercept=penalize_intercept)
     scale = mean_curvature(design, out, weight, task) if isinstance(damping, str) else 0.0
     settled = resolved_damping(damping, scale, damping_source)
     value = settled.value
     design = damped_design(design, value, len(x), largest_weight(weight))
     if task == "classification":
         problem = SoftmaxProblem(design, out, y, weight, value)
-        solution = softmax_solution(problem, wanted, SolverOptions(method, refine, precision, block_size, max_memory, progress), owner)
+        solution = softmax_solution(problem, wanted, SolverOptions(method, refine, precision, block_size, max_memory, progress))
     else:
-        single: dict[str, Any] = {"task": task, "block_size": block_size, "max_memory": max_memory, "owner": owner}
+        single: dict[str, Any] = {"task": task, "block_size": block_size, "max_memory": max_memory}
         solution = HeadSolution(_single_output(design, out, y, weight, value, **single))
     solved = solution.solved
     fit = head_fit(design, out, y, weight, task=task, damping=value)
@@ -151,30 +149,30 @@ def record_scores(
     )
 
 
-def _require_options(method: object, refine: object, precision: object, block_size: object, max_memory: object, owner: str) -> None:
-    require_choice(method, ("auto", "exact", "ekfac"), owner, "method")
-    require_whole(refine, owner, "refine", low=0)
-    require_choice(precision, ("auto", "float64", "mixed"), owner, "precision")
-    require_number(max_memory, owner, "max_memory", low=0.0)
+def _require_options(method: object, refine: object, precision: object, block_size: object, max_memory: object) -> None:
+    require_choice(method, ("auto", "exact", "ekfac"), "method")
+    require_whole(refine, "refine", low=0)
+    require_choice(precision, ("auto", "float64", "mixed"), "precision")
+    require_number(max_memory, "max_memory", low=0.0)
     if block_size is not None:
-        require_whole(block_size, owner, "block_size", low=1)
+        require_whole(block_size, "block_size", low=1)
 
 
-def _require_method(method: str, task: str, owner: str) -> None:
+def _require_method(method: str, task: str) -> None:
     if method == "ekfac" and task != "classification":
         hint = "The exact curvature has only d² numbers there; should even these not fit, project the features to fewer dimensions first."
-        refuse(owner, "method", f"be 'exact' or 'auto' in a {task} task", "'ekfac'", hint)
+        refuse("method", f"be 'exact' or 'auto' in a {task} task", "'ekfac'", hint)
 
 
-def requested_columns(columns: Sequence[str] | None, owner: str) -> tuple[str, ...]:
+def requested_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
     """The names asked for, all by default."""
     if columns is None:
         return COLUMNS
     if isinstance(columns, str):
-        refuse(owner, "columns", "be a list of column names", repr(columns))
+        refuse("columns", "be a list of column names", repr(columns))
     unknown = [c for c in columns if c not in COLUMNS]
     if unknown:
-        refuse(owner, "columns", f"be among {', '.join(COLUMNS)}", ", ".join(map(repr, unknown)))
+        refuse("columns", f"be among {', '.join(COLUMNS)}", ", ".join(map(repr, unknown)))
     return tuple(columns)
 
 
@@ -188,7 +186,6 @@ def _single_output(
     task: str,
     block_size: int | None,
     max_memory: float,
-    owner: str,
 ) -> Solved:
     def columns(influence: Array, gaps: Array | None) -> dict[str, Array]:
         if task == "binary":
@@ -196,14 +193,14 @@ def _single_output(
         return regression_columns(targets - outputs, influence, weight, gaps=gaps)
 
     curvature = logit_curvature(outputs[:, 0], weight) if task == "binary" else weight
-    found = weighted_leverage(design, curvature, damping, block_size=block_size, owner=owner)
+    found = weighted_leverage(design, curvature, damping, block_size=block_size)
     solved = single_solved(columns(found.self_influence, None), found.inverse)
     doubtful = float(1.0 - solved.columns["leverage"].max()) < doubtful_gap(found.inverse.condition)
     head = over_records(design, damping, outputs=1, max_memory=max_memory) if doubtful else None
     if head is None:
         return solved
     try:
-        influence, gaps, inverse = single_over_records(head, curvature, damping, owner)
+        influence, gaps, inverse = single_over_records(head, curvature, damping)
     except NumericalError as error:
         return replace(solved, notes=(*solved.notes, f"solving over the records failed too: {error}"))
     return more_precise(solved, over_records_solved(columns(influence, gaps), inverse))

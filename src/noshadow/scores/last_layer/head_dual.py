@@ -55,7 +55,7 @@ def over_records(design: Design, damping: float, *, outputs: int, max_memory: fl
     return HeadDual(kernel, free_bias)
 
 
-def single_over_records(head: HeadDual, weights: Array | None, damping: float, owner: str) -> tuple[Array, Array, SpdInverse]:
+def single_over_records(head: HeadDual, weights: Array | None, damping: float) -> tuple[Array, Array, SpdInverse]:
     """Solve for one output with curvature weights w, over records.
 
     Returns q and 1 − h of every record, (n,) each, and the condition and jitter of the
@@ -67,7 +67,7 @@ def single_over_records(head: HeadDual, weights: Array | None, damping: float, o
     w = np.ones(len(head.kernel)) if weights is None else np.maximum(weights, SMALLEST_WEIGHT)
     root = torch.from_numpy(np.sqrt(w))
     kernel = head.kernel * root[:, None] * root
-    inverse = dual_inverse(kernel, damping, owner, free=root[:, None] if head.free_bias else None)
+    inverse = dual_inverse(kernel, damping, free=root[:, None] if head.free_bias else None)
     leverage, gaps = dual_leverages(kernel, inverse, damping)
     return leverage / w, gaps, _told(inverse)
 
@@ -124,7 +124,7 @@ def contrast_roots(problem: SoftmaxProblem) -> ContrastRoots:
     return ContrastRoots(top, others, root.gather(1, others), root.gather(1, top), scale)
 
 
-def softmax_over_records(head: HeadDual, problem: SoftmaxProblem, owner: str) -> Solved:
+def softmax_over_records(head: HeadDual, problem: SoftmaxProblem) -> Solved:
     """leverage, influence, newton, loo and shift of a softmax head, from its dual.
 
     The dual has m − 1 contrasts per record.
@@ -148,7 +148,7 @@ def softmax_over_records(head: HeadDual, problem: SoftmaxProblem, owner: str) ->
     if head.free_bias:
         # The biases in contrasts between them: no column sees a shift of all logits together.
         free = flat @ torch.linalg.qr(torch.eye(m, dtype=torch.float64)[:, 1:] - 1.0 / m)[0]
-    inverse = dual_inverse(kernel, problem.damping, owner, free=free)
+    inverse = dual_inverse(kernel, problem.damping, free=free)
     at = [slice(i * (m - 1), (i + 1) * (m - 1)) for i in range(n)]
     own = torch.stack([inverse.hat(kernel, rows) for rows in at])
     gaps = problem.damping * torch.stack([inverse.matrix[rows, rows] for rows in at])

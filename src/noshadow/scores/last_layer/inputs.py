@@ -35,7 +35,7 @@ class HeadInputs:
 
 
 def head_inputs(
-    features: object, outputs: object, targets: object, *, task: str, sample_weight: object, owner: str, output_scale: str = "auto"
+    features: object, outputs: object, targets: object, *, task: str, sample_weight: object, output_scale: str = "auto"
 ) -> HeadInputs:
     """Check features, outputs, targets and weights of a head against each other and the task.
 
@@ -43,31 +43,31 @@ def head_inputs(
         InputError: not finite, of different lengths, fewer than two records or classes, or not what
             the task or `output_scale` wants.
     """
-    x, out, raw = plain_arrays(features, outputs, targets, owner)
-    n = require_same_length(owner, features=x, outputs=out, targets=raw)
+    x, out, raw = plain_arrays(features, outputs, targets)
+    n = require_same_length(features=x, outputs=out, targets=raw)
     if n < 2:
-        refuse(owner, "features", "have at least 2 records", n)
-    task = resolved_task(task, out, raw, owner)
-    require_output_columns(out, task, owner)
-    y = task_targets(out, raw, task, owner)
+        refuse("features", "have at least 2 records", n)
+    task = resolved_task(task, out, raw)
+    require_output_columns(out, task)
+    y = task_targets(out, raw, task)
     if task != "regression":
-        require_two_classes(hard_labels(y) if task == "classification" else y > 0.5, owner)
-    weight = None if sample_weight is None else require_weights(sample_weight, n, owner)
-    if settled_scale([Part(out, raw, x)], task, output_scale, owner).given == "probabilities":
+        require_two_classes(hard_labels(y) if task == "classification" else y > 0.5)
+    weight = None if sample_weight is None else require_weights(sample_weight, n)
+    if settled_scale([Part(out, raw, x)], task, output_scale).given == "probabilities":
         (out,), raised = logits_of([out], task)
         return HeadInputs(x, out, y, weight, task, (raised_note(raised, out.size),))
     return HeadInputs(x, out, y, weight, task)
 
 
-def plain_arrays(features: object, outputs: object, targets: object, owner: str) -> tuple[Array, Array, Array]:
+def plain_arrays(features: object, outputs: object, targets: object) -> tuple[Array, Array, Array]:
     """Read features (n, d−1), outputs (n, m) and targets as they were given.
 
     All must be numeric, finite, and small enough to be squared.
     """
-    x = floating(numeric_array(features, owner, "features", ndim=2))
-    given = floating(numeric_array(outputs, owner, "outputs", ndim=(1, 2)))
+    x = floating(numeric_array(features, "features", ndim=2))
+    given = floating(numeric_array(outputs, "outputs", ndim=(1, 2)))
     out = given[:, None] if given.ndim == 1 else given
-    raw = numeric_array(targets, owner, "targets", ndim=(1, 2))
+    raw = numeric_array(targets, "targets", ndim=(1, 2))
     for name, array in (("features", x), ("outputs", out), ("targets", raw)):
-        require_squarable(array, owner, name)
+        require_squarable(array, name)
     return x, out, raw

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from noshadow.arguments import MAX_MEMORY
-from noshadow.checks import Array, numeric_array, refuse, require_choice
+from noshadow.checks import Array, named_in_errors, numeric_array, refuse, require_choice
 from noshadow.linalg import pair_form_values
 from noshadow.scores.last_layer.curvature import SoftmaxProblem, difference_forms, require_memory, softmax_inverse
 from noshadow.scores.last_layer.damping import largest_weight, mean_curvature, resolved_damping
@@ -15,8 +15,6 @@ from noshadow.scores.last_layer.design import damped_design, whitened_design
 from noshadow.scores.last_layer.inputs import head_inputs
 from noshadow.scores.last_layer.single_output import weighted_leverage
 from noshadow.scores.last_layer.softmax import square_differences
-
-OWNER = "last_layer_leverage"
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +52,7 @@ class GeneralizedLeverage:
     notes: tuple[str, ...] = ()
 
 
+@named_in_errors
 def last_layer_leverage(
     features: object,
     outputs: object,
@@ -93,11 +92,11 @@ def last_layer_leverage(
         >>> gls.matrix.shape, bool(abs(gls.matrix.sum(1)).max() < 1e-12)
         ((1, 2, 2), True)
     """
-    require_choice(space, ("probability", "logit"), OWNER, "space")
-    head = head_inputs(features, outputs, targets, task=task, sample_weight=sample_weight, owner=OWNER, output_scale=output_scale)
+    require_choice(space, ("probability", "logit"), "space")
+    head = head_inputs(features, outputs, targets, task=task, sample_weight=sample_weight, output_scale=output_scale)
     x, out, y, weight, task = head.features, head.outputs, head.targets, head.sample_weight, head.task
     chosen = _chosen(records, len(x))
-    design = whitened_design(x, fit_intercept=fit_intercept, penalize_intercept=penalize_intercept, owner=OWNER)
+    design = whitened_design(x, fit_intercept=fit_intercept, penalize_intercept=penalize_intercept)
     scale = mean_curvature(design, out, weight, task) if isinstance(damping, str) else 0.0
     settled = resolved_damping(damping, scale, None)
     value = settled.value
@@ -106,7 +105,7 @@ def last_layer_leverage(
         matrix = _softmax_matrices(SoftmaxProblem(design, out, y, weight, value), chosen, space, max_memory)
     else:
         curvature = _curvature_weights(out, weight, task)
-        own = weighted_leverage(design, curvature, value, block_size=None, owner=OWNER).self_influence[chosen]
+        own = weighted_leverage(design, curvature, value, block_size=None).self_influence[chosen]
         logit_space = task == "binary" and space == "logit"
         size = own if logit_space or curvature is None else own * curvature[chosen]
         matrix = size[:, None, None] * np.eye(out.shape[1])
@@ -126,9 +125,9 @@ def last_layer_leverage(
 def _chosen(records: Sequence[int] | None, n: int) -> Array:
     if records is None:
         return np.arange(n)
-    rows = numeric_array(records, OWNER, "records", ndim=1)
+    rows = numeric_array(records, "records", ndim=1)
     if rows.dtype.kind not in "iu" or (len(rows) and (rows.min() < 0 or rows.max() >= n)):
-        refuse(OWNER, "records", f"be row numbers from 0 to {n - 1}", f"{rows.tolist()[:5]}")
+        refuse("records", f"be row numbers from 0 to {n - 1}", f"{rows.tolist()[:5]}")
     return rows
 
 
@@ -141,8 +140,8 @@ def _curvature_weights(outputs: Array, weight: Array | None, task: str) -> Array
 
 
 def _softmax_matrices(problem: SoftmaxProblem, chosen: Array, space: str, max_memory: float) -> Array:
-    require_memory(problem, max_memory, OWNER)
-    contrast = softmax_inverse(problem, dtype=torch.float64, block_size=None, progress=False, owner=OWNER)
+    require_memory(problem, max_memory)
+    contrast = softmax_inverse(problem, dtype=torch.float64, block_size=None, progress=False)
     m = problem.classes
     forms = difference_forms(contrast, m, problem.design.rank, torch.float64)
     centring = torch.eye(m, dtype=torch.float64) - 1.0 / m

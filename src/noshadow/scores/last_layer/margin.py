@@ -15,7 +15,6 @@ from noshadow.losses import margins
 from noshadow.scores.last_layer.curvature import ContrastInverse, SoftmaxProblem, contrast_inverse, difference_blocks, difference_forms
 from noshadow.scores.last_layer.precision import largest_relative_error, probe_problem, probe_steps
 
-OWNER = "record_scores"
 DUAL_LIMIT = 1e7
 PROBES = 5
 
@@ -68,7 +67,7 @@ def margin_leverages(
         # Unlike the whitened primal, the dual loses eps·‖K_w‖/λ: hand over before that shows.
         if float(kernel.trace()) < DUAL_LIMIT * problem.damping:
             return MarginLeverages(_dual(kernel, problem.damping), None)
-    inverse = contrast_inverse(problem, margin_pairs, dtype=dtype, block_size=block_size, progress=progress, owner=OWNER)
+    inverse = contrast_inverse(problem, margin_pairs, dtype=dtype, block_size=block_size, progress=progress)
     forms = difference_forms(inverse, problem.classes, problem.design.rank, dtype)
     values = margin_columns(problem, forms, dtype=dtype, block_size=block_size, progress=progress)
     return MarginLeverages(values, _error(problem, inverse, values) if dtype == torch.float32 else None)
@@ -132,5 +131,5 @@ def _dual(kernel: torch.Tensor, damping: float) -> Array:
     """h = diag(K_w(K_w + λI)⁻¹), as a row product so that small h keep their digits."""
     damped = kernel.clone()
     damped.diagonal().add_(damping)
-    inverse = torch.from_numpy(spd_inverse(damped.numpy(), OWNER, overwrite=True).matrix)
+    inverse = torch.from_numpy(spd_inverse(damped.numpy(), overwrite=True).matrix)
     return (kernel * inverse).sum(1).clamp(0.0, 1.0).numpy()

@@ -112,7 +112,6 @@ def refined(
     dtype: torch.dtype,
     max_memory: float,
     progress: bool,
-    owner: str,
     before: Conditioning | None = None,
 ) -> Refinement:
     """Solve exactly for influence, newton, loo and shift of the given records.
@@ -138,7 +137,7 @@ def refined(
     left = max_memory - (0 if before.factors is None else class_blocks_bytes(problem))
     parts = []
     for low, high in tracked(blocks(len(systems), systems_at_once(problem, left)), "refinement", show=progress):
-        parts.append(_solved(problem, curvature, systems[low:high], before, dtype, owner))
+        parts.append(_solved(problem, curvature, systems[low:high], before, dtype))
     gains, moves, residual, iterations = (torch.cat(part) for part in zip(*parts, strict=True))
     columns: dict[str, Array] = {}
     shape = (len(records), len(kinds))
@@ -165,12 +164,7 @@ def _own(problem: SoftmaxProblem, records: Array) -> tuple[torch.Tensor, torch.T
 
 
 def _solved(
-    problem: SoftmaxProblem,
-    curvature: EkfacCurvature,
-    systems: Sequence[tuple[int, bool]],
-    before: Conditioning,
-    dtype: torch.dtype,
-    owner: str,
+    problem: SoftmaxProblem, curvature: EkfacCurvature, systems: Sequence[tuple[int, bool]], before: Conditioning, dtype: torch.dtype
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """xᵀv (k,), the record's own logits under v (k, m), relative residuals and iterations.
 
@@ -185,10 +179,8 @@ def _solved(
     product = full_product(problem, curvature, left_out, dtype)
     inner = None if before.factors is None else class_blocks_solution(curvature, before.factors)
     if before.likely is not None:
-        inner = _inner_solution(likely_product(problem, curvature, left_out, before.likely), inner, owner)
-    found = batched_cg(
-        product, right, tolerance=TOLERANCE[dtype], max_iterations=MAX_ITERATIONS, preconditioner=inner, verified=False, owner=owner
-    )
+        inner = _inner_solution(likely_product(problem, curvature, left_out, before.likely), inner)
+    found = batched_cg(product, right, tolerance=TOLERANCE[dtype], max_iterations=MAX_ITERATIONS, preconditioner=inner, verified=False)
     # Whatever the products above were rounded to, what is left is measured in float64.
     missing = right - full_product(problem, curvature, left_out, torch.float64)(found.solution)
     relative = missing.flatten(1).norm(dim=1) / right.flatten(1).norm(dim=1).clamp(min=torch.finfo(torch.float64).tiny)
@@ -196,16 +188,10 @@ def _solved(
     return (right * found.solution).sum((1, 2)), moves, relative, found.iterations
 
 
-def _inner_solution(product: Product, before: Product | None, owner: str) -> Product:
+def _inner_solution(product: Product, before: Product | None) -> Product:
     def solution(right: torch.Tensor) -> torch.Tensor:
         found: IterativeSolution = batched_cg(
-            product,
-            right.float(),
-            tolerance=INNER_TOLERANCE,
-            max_iterations=INNER_ITERATIONS,
-            preconditioner=before,
-            verified=False,
-            owner=owner,
+            product, right.float(), tolerance=INNER_TOLERANCE, max_iterations=INNER_ITERATIONS, preconditioner=before, verified=False
         )
         # A column that rounding stopped at its first step is left as it is: the outer iteration
         # needs a positive definite guess.

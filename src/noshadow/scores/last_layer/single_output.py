@@ -29,7 +29,7 @@ class WeightedLeverage:
     inverse: SpdInverse
 
 
-def weighted_leverage(design: Design, weights: Array | None, damping: float, *, block_size: int | None, owner: str) -> WeightedLeverage:
+def weighted_leverage(design: Design, weights: Array | None, damping: float, *, block_size: int | None) -> WeightedLeverage:
     """Self-influence q_i of every record under curvature weights w; h_i = w_i q_i ∈ [0, 1].
 
     Args:
@@ -38,7 +38,7 @@ def weighted_leverage(design: Design, weights: Array | None, damping: float, *, 
     Cost: two passes of 2nd² flops each, float64; memory O(d² + block·d). Exact.
     """
     curvature = damping * design.penalty + weighted_gram(design, weights, block_size=block_size)
-    inverse = spd_inverse(curvature.numpy(), owner)
+    inverse = spd_inverse(curvature.numpy())
     return WeightedLeverage(self_influences(design, torch.from_numpy(inverse.matrix), block_size=block_size), inverse)
 
 

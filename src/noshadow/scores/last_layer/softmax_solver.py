@@ -55,14 +55,7 @@ MIXED_FROM_FLOPS = 4e10
 
 
 def softmax_columns(
-    problem: SoftmaxProblem,
-    wanted: Sequence[str],
-    precision: str,
-    *,
-    block_size: int | None,
-    max_memory: float,
-    progress: bool,
-    owner: str,
+    problem: SoftmaxProblem, wanted: Sequence[str], precision: str, *, block_size: int | None, max_memory: float, progress: bool
 ) -> Solved:
     """All wanted columns of a softmax head that need the curvature.
 
@@ -70,9 +63,9 @@ def softmax_columns(
     largest Newton gaps, and starts again in float64 when that is more than `ROUNDING_TOLERANCE`;
     "mixed" and "float64" are taken as they are.
     """
-    require_memory(problem, max_memory, owner, instead=f"pass {advice(owner, 'method', 'ekfac')}, or score a narrower representation")
+    require_memory(problem, max_memory, instead=f"pass {advice('method', 'ekfac')}, or score a narrower representation")
     chosen = _automatic_precision(problem) if precision == "auto" else precision
-    how: Any = {"block_size": block_size, "max_memory": max_memory, "progress": progress, "owner": owner}
+    how: Any = {"block_size": block_size, "max_memory": max_memory, "progress": progress}
     if chosen == "mixed" and "margin_leverage" in wanted:
         problem = replace(problem, design=with_kept_rows(problem.design))  # four passes read them
     solved = _at_precision(problem, chosen, **how)
@@ -110,12 +103,10 @@ def _automatic_precision(problem: SoftmaxProblem) -> str:
     return "mixed" if len(problem.design) * m * (m - 1) * r * (r + 1) > MIXED_FROM_FLOPS else "float64"
 
 
-def _at_precision(
-    problem: SoftmaxProblem, precision: str, *, block_size: int | None, max_memory: float, progress: bool, owner: str
-) -> Solved:
+def _at_precision(problem: SoftmaxProblem, precision: str, *, block_size: int | None, max_memory: float, progress: bool) -> Solved:
     mixed = precision == "mixed"
     dtype = torch.float32 if mixed else torch.float64
-    contrast = softmax_inverse(problem, dtype=dtype, block_size=block_size, progress=progress, owner=owner)
+    contrast = softmax_inverse(problem, dtype=dtype, block_size=block_size, progress=progress)
     forms = difference_forms(contrast, problem.classes, problem.design.rank, dtype)
     columns: dict[str, Array] = {}
     for start, stop, differences in difference_blocks(problem, forms, dtype=dtype, block_size=block_size, progress=progress):
@@ -132,7 +123,7 @@ def _at_precision(
     if head is None:
         return solved
     try:
-        return more_precise(solved, softmax_over_records(head, problem, owner))
+        return more_precise(solved, softmax_over_records(head, problem))
     except NumericalError as error:
         return replace(solved, notes=(*solved.notes, f"solving over the records failed too: {error}"))
 
@@ -190,16 +181,16 @@ class SolverOptions:
     progress: bool
 
 
-def softmax_solution(problem: SoftmaxProblem, wanted: Sequence[str], options: SolverOptions, owner: str) -> HeadSolution:
+def softmax_solution(problem: SoftmaxProblem, wanted: Sequence[str], options: SolverOptions) -> HeadSolution:
     """All wanted columns by the named method.
 
     "auto" is the exact method where its curvature fits into the memory, else EK-FAC with a note.
     """
     need = curvature_bytes(problem.classes, problem.design.rank)
-    walk: Any = {"block_size": options.block_size, "progress": options.progress, "owner": owner}
+    walk: Any = {"block_size": options.block_size, "progress": options.progress}
     if options.method == "exact" or (options.method == "auto" and need <= options.max_memory):
         return HeadSolution(softmax_columns(problem, wanted, options.precision, max_memory=options.max_memory, **walk))
-    _require_ekfac(problem, options.max_memory, owner)
+    _require_ekfac(problem, options.max_memory)
     note = "columns are approximated by EK-FAC"
     if options.method == "auto":
         note = f"the exact curvature needs {need / 1e9:.1f} GB, more than max_memory ({options.max_memory / 1e9:.1f} GB): {note}"
@@ -213,7 +204,7 @@ def softmax_solution(problem: SoftmaxProblem, wanted: Sequence[str], options: So
     exact, errors = np.zeros(len(problem.design), dtype=bool), {}
     if options.refine and set(wanted) & set(REFINED_COLUMNS):
         top = np.argsort(-solved.columns["shift"], kind="stable")[: options.refine]
-        found = refined(problem, curvature, top, wanted, dtype=dtype, max_memory=options.max_memory, progress=options.progress, owner=owner)
+        found = refined(problem, curvature, top, wanted, dtype=dtype, max_memory=options.max_memory, progress=options.progress)
         errors, done = _ekfac_errors(solved.columns, found), found.records[found.converged]
         notes += _refinement_notes(solved.columns, found)
         exact[done] = True
@@ -222,12 +213,12 @@ def softmax_solution(problem: SoftmaxProblem, wanted: Sequence[str], options: So
     return HeadSolution(replace(solved, notes=notes), "ekfac", exact, errors)
 
 
-def _require_ekfac(problem: SoftmaxProblem, limit: float, owner: str) -> None:
+def _require_ekfac(problem: SoftmaxProblem, limit: float) -> None:
     need = ekfac_bytes(problem.classes, problem.design.rank)
     if need > limit:
-        raise does_not_fit(problem, "EK-FAC", need, limit, owner, "score a narrower representation")
+        raise does_not_fit(problem, "EK-FAC", need, limit, "score a narrower representation")
     if not problem.damping > 0:
-        refuse(owner, "damping", "be > 0 for EK-FAC", f"{problem.damping:g}", "Pass the training's own λ, or damping='auto'.")
+        refuse("damping", "be > 0 for EK-FAC", f"{problem.damping:g}", "Pass the training's own λ, or damping='auto'.")
 
 
 def _ekfac_dtype(problem: SoftmaxProblem, precision: str) -> torch.dtype:
@@ -237,9 +228,9 @@ def _ekfac_dtype(problem: SoftmaxProblem, precision: str) -> torch.dtype:
 
 
 def _ekfac_solved(
-    problem: SoftmaxProblem, wanted: Sequence[str], dtype: torch.dtype, *, block_size: int | None, progress: bool, owner: str
+    problem: SoftmaxProblem, wanted: Sequence[str], dtype: torch.dtype, *, block_size: int | None, progress: bool
 ) -> tuple[Solved, EkfacCurvature]:
-    curvature = ekfac_curvature(problem, softmax_class_sums, softmax_shares, dtype=dtype, progress=progress, owner=owner)
+    curvature = ekfac_curvature(problem, softmax_class_sums, softmax_shares, dtype=dtype, progress=progress)
     columns = ekfac_columns(problem, curvature, dtype=dtype, block_size=block_size, progress=progress)
     error = None if dtype == torch.float64 else _rounding_error(problem, curvature, columns)
     # Diagonal in its basis: scaled to unit diagonal there is nothing left to condition, and nothing
@@ -249,7 +240,7 @@ def _ekfac_solved(
     if "margin_leverage" not in wanted:
         return solved, curvature
     try:
-        columns["margin_leverage"] = ekfac_margin_leverages(problem, dtype=dtype, block_size=block_size, progress=progress, owner=owner)
+        columns["margin_leverage"] = ekfac_margin_leverages(problem, dtype=dtype, block_size=block_size, progress=progress)
     except NumericalError as failure:
         return replace(solved, absent={"margin_leverage": Absent("not available", str(failure))}), curvature
     return solved, curvature

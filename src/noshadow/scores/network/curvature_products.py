@@ -18,7 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_map
 
 from noshadow.blocks import block_tensor
-from noshadow.checks import NumericalError
+from noshadow.checks import NumericalError, said
 from noshadow.scores.baselines import block_residuals
 from noshadow.scores.network.problem import NetworkProblem
 from noshadow.views.loading import Batch, Records, moved
@@ -82,7 +82,7 @@ def curvature_product(
         total = torch.zeros_like(vectors)
         how: dict[str, Any] = {"description": f"Products of {len(vectors)} vectors", "progress": progress}
         seed_everything(seed)
-        for step in walked(records, problem.batch_size, owner=network.owner, argument="train", **how):
+        for step in walked(records, problem.batch_size, argument="train", **how):
             targets = block_tensor(problem.targets, step.start, step.stop)
             with _differentiating(network):
                 along = _batch_product(working, step.inputs, targets, problem.task, curvature)
@@ -90,7 +90,7 @@ def curvature_product(
                     chunk = unflattened(network, vectors[low : low + at_once].to(dtype))
                     total[low : low + at_once] += flattened(network, over_columns(network, along, chunk))
         if not bool(total.isfinite().all()):
-            raise NumericalError(f"{network.owner}: derivatives of the model are not finite at records of train. Check the model there.")
+            raise NumericalError(said("derivatives of the model are not finite at records of train. Check the model there."))
         return total
 
     return product

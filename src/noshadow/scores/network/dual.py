@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from noshadow.blocks import blocks
-from noshadow.checks import Array, InputError, NumericalError, advice, its_place
+from noshadow.checks import Array, InputError, NumericalError, advice, its_place, said
 from noshadow.linalg import SpdInverse, spd_inverse
 from noshadow.scores.network.columns import SelfResponse, many_output_columns, one_output_columns, roots
 from noshadow.scores.network.problem import NetworkProblem
@@ -33,14 +33,16 @@ def dual_bytes(rows: int) -> int:
     return 2 * 8 * rows * rows
 
 
-def require_dual_memory(rows: int, limit: float, owner: str) -> None:
+def require_dual_memory(rows: int, limit: float) -> None:
     """Refuse before allocating when the kernel and its inverse would not fit."""
     need = dual_bytes(rows)
     if need > limit:
         raise InputError(
-            f"{owner}: records × outputs must be few enough for a kernel and its inverse within max_memory ({limit / 1e9:.1f} GB); "
-            f"got {rows:,} rows, which need {need / 1e9:.1f} GB. "
-            f"Pass {advice(owner, 'method', 'projected')}, or raise max_memory{its_place(owner, 'max_memory')}."
+            said(
+                f"records × outputs must be few enough for a kernel and its inverse within max_memory ({limit / 1e9:.1f} GB); "
+                f"got {rows:,} rows, which need {need / 1e9:.1f} GB. "
+                f"Pass {advice('method', 'projected')}, or raise max_memory{its_place('max_memory')}."
+            )
         )
 
 
@@ -88,7 +90,7 @@ class DualInverse:
         return own if self.free is None or self.lift is None else own + (self.free[start:stop] * self.lift[:, start:stop].T).sum(1)
 
 
-def dual_columns(kernel: Tensor, problem: NetworkProblem, *, damping: float, owner: str) -> DualColumns:
+def dual_columns(kernel: Tensor, problem: NetworkProblem, *, damping: float) -> DualColumns:
     """Compute all columns from K_R = RᵀKR.
 
     With C = (K_R + λI)⁻¹, I − R_iᵀH_iiR_i = λC_ii and R_iᵀH_iiR_i = [K_RC]_ii.
@@ -102,7 +104,7 @@ def dual_columns(kernel: Tensor, problem: NetworkProblem, *, damping: float, own
         at a minimum.
     Cost: (nc)³ flops; one further matrix of the kernel's size.
     """
-    inverse = dual_inverse(kernel, damping, owner)
+    inverse = dual_inverse(kernel, damping)
     n, c = len(problem), problem.columns
     if c == 1:
         leverage, gaps = dual_leverages(kernel, inverse, damping)
@@ -124,7 +126,7 @@ def dual_leverages(kernel: Tensor, inverse: DualInverse, damping: float) -> tupl
     return leverage, np.minimum(damping * inverse.matrix.diagonal().numpy(), 1.0)
 
 
-def dual_inverse(kernel: Tensor, damping: float, owner: str, *, free: Tensor | None = None) -> DualInverse:
+def dual_inverse(kernel: Tensor, damping: float, *, free: Tensor | None = None) -> DualInverse:
     """C = M⁻¹ with M = K_R + λI, less the fit of unpenalised weights.
 
     With unpenalised weights C = M⁻¹ − M⁻¹Z(ZᵀM⁻¹Z)⁻¹ZᵀM⁻¹.
@@ -137,27 +139,29 @@ def dual_inverse(kernel: Tensor, damping: float, owner: str, *, free: Tensor | N
         NumericalError: M, or the curvature of the unpenalised weights, cannot be factored in
             float64.
     """
-    inverse = _damped_inverse(kernel, damping, owner)
+    inverse = _damped_inverse(kernel, damping)
     if inverse.jitter > 0:
         # 1 − h = λC_ii holds for λ alone: what the jitter added would pass for leverage.
         raise NumericalError(
-            f"{owner}: the kernel plus λ = {damping:g} cannot be factored in float64 (its trace is {float(kernel.trace()):.3g}). "
-            "Raise the damping."
+            said(
+                f"the kernel plus λ = {damping:g} cannot be factored in float64 (its trace is {float(kernel.trace()):.3g}). "
+                "Raise the damping."
+            )
         )
     matrix = torch.from_numpy(inverse.matrix)
     if free is None:
         return DualInverse(matrix, None, None, inverse.condition, inverse.jitter)
     image = matrix @ free
-    weights = spd_inverse((free.T @ image).numpy(), owner)
+    weights = spd_inverse((free.T @ image).numpy())
     lift = torch.from_numpy(weights.matrix) @ image.T
     matrix.addmm_(image, lift, alpha=-1.0)
     return DualInverse(matrix, free, lift, max(inverse.condition, weights.condition), weights.jitter)
 
 
-def _damped_inverse(kernel: Tensor, damping: float, owner: str) -> SpdInverse:
+def _damped_inverse(kernel: Tensor, damping: float) -> SpdInverse:
     damped = kernel.clone()
     damped.diagonal().add_(damping)
-    return spd_inverse(damped.numpy(), owner, overwrite=True)
+    return spd_inverse(damped.numpy(), overwrite=True)
 
 
 def _self_response(

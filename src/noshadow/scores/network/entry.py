@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from noshadow.arguments import BATCH_SIZE, MAX_MEMORY, PROGRESS
-from noshadow.checks import Array, advice, its_place, refuse, require_number, require_whole
+from noshadow.checks import Array, advice, its_place, named_in_errors, refuse, require_number, require_whole
 from noshadow.limits import CROWDED, DOUBTFUL_CONDITION, FAR_FROM_MINIMUM, FAR_OFF
 from noshadow.losses import record_losses
 from noshadow.metrics.agreement import rank_correlation
@@ -32,12 +32,12 @@ from noshadow.scores.network.solver import (
 from noshadow.scores.result import RecordScores
 from noshadow.views.network import network_view
 
-OWNER = "network_scores"
 NO_LEVERAGE = "the margin is one number a record; pass {how} for the leverage over all logits"
 NO_MARGIN = "all logits are scored; pass {how} for margin_leverage"
 NO_CLASSES = not_applicable("a regression predicts no class probabilities")
 
 
+@named_in_errors
 def network_scores(
     model: object,
     train: object,
@@ -58,7 +58,6 @@ def network_scores(
     max_memory: float = MAX_MEMORY,
     progress: bool = PROGRESS,
     seed: int = 0,
-    owner: str = OWNER,
 ) -> RecordScores:
     """Compute leave-one-out scores of every training record over many layers.
 
@@ -95,8 +94,7 @@ def network_scores(
             "loop" over records.
         batch_size: records in one pass. device: where to run. max_memory: bytes for the kernel and
             its inverse.
-        progress: draw bars on a terminal. seed: of the projections and of data transforms. owner:
-            named in errors.
+        progress: draw bars on a terminal. seed: of the projections and of data transforms.
 
     Returns:
         RecordScores with `layers`, `parameters` and `method`; under "projected", `dimensions`, and
@@ -127,22 +125,23 @@ def network_scores(
         (13, 'dual', True)
     """
     started = time.perf_counter()
-    settings = NetworkSettings(method, dimension, max_memory, seed, owner)
-    require_whole(batch_size, owner, "batch_size", low=1)
-    _require_damping(damping, owner)
-    how: dict[str, Any] = {"unvectorised": unvectorised, "batch_size": batch_size, "device": device, "seed": seed, "owner": owner}
+    settings = NetworkSettings(method, dimension, max_memory, seed)
+    require_whole(batch_size, "batch_size", low=1)
+    _require_damping(damping)
+    how: dict[str, Any] = {"unvectorised": unvectorised, "batch_size": batch_size, "device": device, "seed": seed}
     with network_view(model, train, layers=layers, layer=layer, output=output, **how) as (network, records):
         problem = network_problem(
             network, records, task=task, outputs=outputs, sample_weight=sample_weight, batch_size=batch_size, progress=progress
         )
         prepared = prepared_network(network, records, problem, settings, progress=progress)
-        settled = network_damping(damping, weight_decay, prepared, owner)
-        solved = solved_network(prepared, settled.value, owner)
+        settled = network_damping(damping, weight_decay, prepared)
+        solved = solved_network(prepared, settled.value)
         norms = network_gradient_norms(prepared)
         slack = stationarity(network, records, problem, damping=settled.value, gradient_norms=norms)
     return _result(prepared, solved, gradient_norm=norms, slack=slack, damping=settled, started=started)
 
 
+@named_in_errors
 def damping_sweep(
     model: object,
     train: object,
@@ -186,21 +185,20 @@ def damping_sweep(
         >>> bool(table.effective_dof.is_monotonic_decreasing)
         True
     """
-    owner = "damping_sweep"
     if not isinstance(factors, (Sequence, np.ndarray)) or isinstance(factors, str) or not len(factors):
-        refuse(owner, "factors", "be a list of at least one number", repr(factors))
-    steps = [require_number(factor, owner, "factors", low=0.0, low_open=True) for factor in factors]
-    settings = NetworkSettings(method, dimension, max_memory, seed, owner)
-    require_whole(batch_size, owner, "batch_size", low=1)
-    _require_damping(damping, owner)
-    how: dict[str, Any] = {"unvectorised": unvectorised, "batch_size": batch_size, "device": device, "seed": seed, "owner": owner}
+        refuse("factors", "be a list of at least one number", repr(factors))
+    steps = [require_number(factor, "factors", low=0.0, low_open=True) for factor in factors]
+    settings = NetworkSettings(method, dimension, max_memory, seed)
+    require_whole(batch_size, "batch_size", low=1)
+    _require_damping(damping)
+    how: dict[str, Any] = {"unvectorised": unvectorised, "batch_size": batch_size, "device": device, "seed": seed}
     with network_view(model, train, layers=layers, layer=layer, output=output, **how) as (network, records):
         problem = network_problem(
             network, records, task=task, outputs=outputs, sample_weight=None, batch_size=batch_size, progress=progress
         )
         prepared = prepared_network(network, records, problem, settings, progress=progress)
-    base = network_damping(damping, weight_decay, prepared, owner).value
-    found = {factor: solved_network(prepared, factor * base, owner) for factor in dict.fromkeys((1.0, *steps))}
+    base = network_damping(damping, weight_decay, prepared).value
+    found = {factor: solved_network(prepared, factor * base) for factor in dict.fromkeys((1.0, *steps))}
     centre = found[1.0].columns["shift"]
     table: pd.DataFrame = pd.DataFrame([_sweep_row(factor, base, found[factor], centre) for factor in steps])
     return table
@@ -219,9 +217,9 @@ def _sweep_row(factor: float, base: float, solved: DualColumns | ProjectedColumn
     }
 
 
-def _require_damping(damping: float | str, owner: str) -> None:
+def _require_damping(damping: float | str) -> None:
     if not (isinstance(damping, str) and damping == "auto"):
-        require_number(damping, owner, "damping", low=0.0, low_open=True)
+        require_number(damping, "damping", low=0.0, low_open=True)
 
 
 def _result(
@@ -252,7 +250,7 @@ def _result(
         precision_error=None,
         seconds=time.perf_counter() - started,
         notes=prepared.notes + _notes(prepared, solved, slack),
-        not_applicable=_absent(problem.kind, problem.task, network.owner),
+        not_applicable=_absent(problem.kind, problem.task),
         method=prepared.method,
         layers=tuple(layer.name for layer in network.layers),
         parameters=network.size,
@@ -262,14 +260,14 @@ def _result(
     )
 
 
-def _absent(kind: str, task: str, owner: str) -> dict[str, str]:
+def _absent(kind: str, task: str) -> dict[str, str]:
     if kind == "regression":
         return dict.fromkeys(("entropy", "margin_leverage"), NO_CLASSES)
     if kind == "softmax":
-        return {"margin_leverage": not_applicable(NO_MARGIN.format(how=advice(owner, "outputs", "margin")))}
+        return {"margin_leverage": not_applicable(NO_MARGIN.format(how=advice("outputs", "margin")))}
     if task != "classification":
         return {}
-    return {"leverage": not_applicable(NO_LEVERAGE.format(how=advice(owner, "outputs", "all")))}
+    return {"leverage": not_applicable(NO_LEVERAGE.format(how=advice("outputs", "all")))}
 
 
 def _notes(prepared: PreparedNetwork, solved: DualColumns | ProjectedColumns, slack: float) -> tuple[str, ...]:
@@ -297,8 +295,8 @@ def _notes(prepared: PreparedNetwork, solved: DualColumns | ProjectedColumns, sl
             need = dual_bytes(len(prepared.problem) * prepared.problem.columns) / 1e9
             words = (
                 f"{solved.dof:.0f} effective degrees of freedom crowd {width:,} projected dimensions: scores are too small (relative error "
-                f"of shift about {error:.2f}); raise dimension{its_place(prepared.network.owner, 'dimension')}, or take "
-                f"{advice(prepared.network.owner, 'method', 'dual')} ({need:.1f} GB)"
+                f"of shift about {error:.2f}); raise dimension{its_place('dimension')}, or take "
+                f"{advice('method', 'dual')} ({need:.1f} GB)"
             )
             notes.append(Note(words, "NS025"))
     return tuple(notes)

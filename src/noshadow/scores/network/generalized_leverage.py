@@ -12,7 +12,7 @@ from torch import Tensor
 
 from noshadow.arguments import BATCH_SIZE, MAX_MEMORY, PROGRESS
 from noshadow.blocks import block_tensor
-from noshadow.checks import Array, refuse, require_choice, require_whole
+from noshadow.checks import Array, named_in_errors, refuse, require_choice, require_whole
 from noshadow.losses import task_targets
 from noshadow.scores.baselines import block_residuals
 from noshadow.scores.last_layer.leverage import GeneralizedLeverage
@@ -55,6 +55,7 @@ class NetworkInfluence:
     notes: tuple[str, ...]
 
 
+@named_in_errors
 def generalized_leverage(
     model: object,
     train: object,
@@ -152,18 +153,17 @@ def generalized_leverage(
         >>> gls.matrix.shape, bool(gls.converged.all()), bool((gls.trace < 1).all())
         ((3, 1, 1), True, True)
     """
-    owner = "generalized_leverage"
-    require_choice(space, SPACES, owner, "space")
-    solver = checked_solver(tolerance, max_iterations, curvature, precision, preconditioner_rank, max_memory, seed, progress, owner)
-    asked = checked_damping(damping, damping_scale, weight_decay, owner)
-    require_whole(batch_size, owner, "batch_size", low=1)
-    how: dict[str, Any] = {"unvectorised": unvectorised, "batch_size": batch_size, "device": device, "seed": seed, "owner": owner}
+    require_choice(space, SPACES, "space")
+    solver = checked_solver(tolerance, max_iterations, curvature, precision, preconditioner_rank, max_memory, seed, progress)
+    asked = checked_damping(damping, damping_scale, weight_decay)
+    require_whole(batch_size, "batch_size", low=1)
+    how: dict[str, Any] = {"unvectorised": unvectorised, "batch_size": batch_size, "device": device, "seed": seed}
     view = network_view(model, train, layers=layers, layer=layer, output=output, **how)
     with view as (network, records):
         problem = network_problem(network, records, task=task, outputs="all", sample_weight=None, batch_size=batch_size, progress=progress)
         value, source = sum_damping(asked, problem)
         if value == 0 and problem.task == "classification":
-            refuse(owner, "damping", "be > 0 for softmax outputs", "0", "Their curvature is singular along class shifts.")
+            refuse("damping", "be > 0 for softmax outputs", "0", "Their curvature is singular along class shifts.")
         chosen = points_of(network, points, problem, seed=seed)
         basis = _label_basis(problem.outputs.shape[1], problem.task, space)
         directions = basis.T.expand(len(chosen.batches), *basis.T.shape)
@@ -181,6 +181,7 @@ def generalized_leverage(
     )
 
 
+@named_in_errors
 def network_influence(
     model: object,
     train: object,
@@ -242,17 +243,16 @@ def network_influence(
         >>> found.influence.shape, bool(found.converged.all())
         ((3,), True)
     """
-    owner = "network_influence"
-    solver = checked_solver(tolerance, max_iterations, curvature, precision, preconditioner_rank, max_memory, seed, progress, owner)
-    asked = checked_damping(damping, damping_scale, weight_decay, owner)
-    require_whole(batch_size, owner, "batch_size", low=1)
-    how: dict[str, Any] = {"unvectorised": unvectorised, "batch_size": batch_size, "device": device, "seed": seed, "owner": owner}
+    solver = checked_solver(tolerance, max_iterations, curvature, precision, preconditioner_rank, max_memory, seed, progress)
+    asked = checked_damping(damping, damping_scale, weight_decay)
+    require_whole(batch_size, "batch_size", low=1)
+    how: dict[str, Any] = {"unvectorised": unvectorised, "batch_size": batch_size, "device": device, "seed": seed}
     view = network_view(model, train, layers=layers, layer=layer, output=output, **how)
     with view as (network, records):
         problem = network_problem(network, records, task=task, outputs="all", sample_weight=None, batch_size=batch_size, progress=progress)
         value, source = sum_damping(asked, problem)
         chosen = points_of(network, points, problem, seed=seed)
-        targets = task_targets(chosen.outputs, chosen.targets, problem.task, owner)
+        targets = task_targets(chosen.outputs, chosen.targets, problem.task)
         k = len(chosen.batches)
         slopes = block_residuals(block_tensor(chosen.outputs, 0, k), block_tensor(targets, 0, k), problem.task)
         found = inverse_responses(network, records, problem, chosen, slopes[:, None, :], damping=value, solver=solver)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import vjp, vmap
 from torch.utils._pytree import tree_map
 
-from noshadow.checks import InputError, advice
+from noshadow.checks import InputError, advice, said
 from noshadow.scores.network.factored_layers import (
     Factors,
     Lookups,
@@ -92,7 +92,7 @@ def _function(network: Network, plain: tuple[Plain, ...]) -> Differentiated:
 
     def value(free: dict[str, Tensor], probes: dict[str, Tensor], args: Any, kwargs: Any) -> Any:
         inputs: dict[str, Tensor] = {}
-        hooks = [modules[layer.name].register_forward_hook(_probing(layer.name, probes, inputs, network.owner)) for layer in plain]
+        hooks = [modules[layer.name].register_forward_hook(_probing(layer.name, probes, inputs)) for layer in plain]
         try:
             output = network.outputs(held | free, args, kwargs)
         finally:
@@ -132,12 +132,14 @@ def _gathered(plain: tuple[Plain, ...], inputs: dict[str, Tensor], slopes: dict[
     )
 
 
-def _probing(name: str, probes: dict[str, Tensor], inputs: dict[str, Tensor], owner: str) -> Callable[..., Tensor]:
+def _probing(name: str, probes: dict[str, Tensor], inputs: dict[str, Tensor]) -> Callable[..., Tensor]:
     def hook(_: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
         if name in inputs or len(args[0]) != 1:
             raise InputError(
-                f"{owner}: model must run a layer equally often for all records; got layer '{name}' with {len(args[0])} rows for one "
-                f"record and once for others. Pass {advice(owner, 'unvectorised', 'loop')} to go record by record."
+                said(
+                    f"model must run a layer equally often for all records; got layer '{name}' with {len(args[0])} rows for one "
+                    f"record and once for others. Pass {advice('unvectorised', 'loop')} to go record by record."
+                )
             )
         inputs[name] = args[0]
         return output + probes[name]
@@ -184,8 +186,10 @@ def require_independent(network: Network, few: Batch) -> None:
         alone = network.outputs(network.parameters, *_record((args, kwargs), i, size))[0]
         if not torch.allclose(alone, together[i], rtol=1e-6, atol=1e-6 * float(together.abs().max())):
             raise InputError(
-                f"{network.owner}: model must give a record the same output in any batch; got outputs of record {i} that differ by "
-                f"{float((alone - together[i]).abs().max()):.2g} alone and among {size}. Does it use batch statistics in eval mode?"
+                said(
+                    f"model must give a record the same output in any batch; got outputs of record {i} that differ by "
+                    f"{float((alone - together[i]).abs().max()):.2g} alone and among {size}. Does it use batch statistics in eval mode?"
+                )
             )
 
 

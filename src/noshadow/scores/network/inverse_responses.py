@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from noshadow.blocks import blocks
-from noshadow.checks import Array, NumericalError, numeric_array, refuse, require_squarable, users_code
+from noshadow.checks import Array, NumericalError, numeric_array, refuse, require_squarable, said, users_code
 from noshadow.linalg import batched_cg
 from noshadow.scores.network.curvature_products import Product, curvature_product, pulled_back, pushed_forward
 from noshadow.scores.network.gradients import COMPARED, first_records, require_independent
@@ -68,27 +68,26 @@ def points_of(network: Network, points: object, problem: NetworkProblem, *, seed
         InputError: there are none, the model does not take them, or its outputs for them are not
             finite.
     """
-    owner = network.owner
-    records = records_of(points, owner, "points", seed=seed)
+    records = records_of(points, "points", seed=seed)
     if records.count == 0:
-        refuse(owner, "points", "hold at least one record", "none")
+        refuse("points", "hold at least one record", "none")
 
     def run(batch: Batch, _: int) -> Said:
-        with users_code(owner, "points must hold inputs that the model takes, like those of train"):
+        with users_code("points must hold inputs that the model takes, like those of train"):
             return Said(network.outputs(network.parameters, *network.inputs(batch)).cpu())
 
     batches, outputs, targets = [], [], []
     seed_everything(seed)
-    for step in walked(records, 1, owner=owner, argument="points", run=run):
+    for step in walked(records, 1, argument="points", run=run):
         assert step.said is not None
         batches.append(step.inputs)
         outputs.append(step.said.outputs.numpy())
         targets.append(step.targets)
-    found = numeric_array(np.concatenate(outputs), owner, "outputs of points", ndim=2)
-    require_squarable(found, owner, "outputs of points")
+    found = numeric_array(np.concatenate(outputs), "outputs of points", ndim=2)
+    require_squarable(found, "outputs of points")
     m = problem.outputs.shape[1]
     if found.shape != (len(batches), m):
-        refuse(owner, "points", f"give one row of {m} outputs each, as train's do", f"shape {found.shape} for {len(batches)} records")
+        refuse("points", f"give one row of {m} outputs each, as train's do", f"shape {found.shape} for {len(batches)} records")
     seed_everything(seed)
     require_agreement(network, records)
     return Points(tuple(batches), found, np.concatenate(targets), records.notes)
@@ -195,7 +194,6 @@ def _require_symmetric(product: Product, network: Network, seed: int) -> None:
     scale = float(pair[0].norm() * image[1].norm() + pair[1].norm() * image[0].norm())
     if abs(forth - back) > ASYMMETRY * scale:
         refuse(
-            network.owner,
             "model",
             "have a symmetric Hessian",
             f"uᵀHv = {forth:.6g} and vᵀHu = {back:.6g}",
@@ -223,7 +221,7 @@ def _solved(network: Network, points: Points, rows: Tensor, along: Tensor, opera
     own = [(points.batches[i], rows == i) for i in dict.fromkeys(rows.tolist())]
     right = torch.cat([pulled_back(network, point, along[mine]) for point, mine in own])
     if not bool(right.isfinite().all()):
-        raise NumericalError(f"{network.owner}: derivatives of the outputs of points are not finite. Check the model at those records.")
+        raise NumericalError(said("derivatives of the outputs of points are not finite. Check the model at those records."))
     found = batched_cg(
         operators.rough,
         right,
@@ -231,7 +229,6 @@ def _solved(network: Network, points: Points, rows: Tensor, along: Tensor, opera
         max_iterations=solver.max_iterations,
         preconditioner=operators.preconditioner,
         verified=False,
-        owner=network.owner,
     )
     lengths = right.norm(dim=1)
     left = (right - operators.exact(found.solution)).norm(dim=1)

@@ -110,32 +110,31 @@ def network_problem(
         InputError: outputs are not finite, targets do not fit, or a margin is asked of a regression
             or of soft labels.
     """
-    owner = network.owner
-    require_choice(outputs, OUTPUTS, owner, "outputs")
+    require_choice(outputs, OUTPUTS, "outputs")
     if network.unvectorised == "loop":
         batch_size = 1  # what a record gives may depend on who else is in its batch
     values, given = _collected(network, records, batch_size, progress)
     if len(values) < 2:
-        refuse(owner, "train", "have at least 2 records", len(values))
-    settled = resolved_task(task, values, given, owner)
+        refuse("train", "have at least 2 records", len(values))
+    settled = resolved_task(task, values, given)
     if network.head is not None:
-        require_fitting_task(network.head, settled, owner)
+        require_fitting_task(network.head, settled)
     else:
-        require_logits(Signals(None, values, given), settled, owner)
-    require_output_columns(values, settled, owner)
-    targets = task_targets(values, given, settled, owner)
+        require_logits(Signals(None, values, given), settled)
+    require_output_columns(values, settled)
+    targets = task_targets(values, given, settled)
     if settled != "regression":
-        require_two_classes(hard_labels(targets) if settled == "classification" else targets > 0.5, owner)
+        require_two_classes(hard_labels(targets) if settled == "classification" else targets > 0.5)
     if settled == "regression" and outputs == "margin":
-        refuse(owner, "outputs", "be 'all' for a regression", "'margin'", "A margin needs classes.")
+        refuse("outputs", "be 'all' for a regression", "'margin'", "A margin needs classes.")
     soft = settled == "classification" and targets.ndim == 2
     if soft and outputs == "margin":
-        refuse(owner, "targets", "be hard labels for the problem of the margin", "soft labels", f"Pass {advice(owner, 'outputs', 'all')}.")
+        refuse("targets", "be hard labels for the problem of the margin", "soft labels", f"Pass {advice('outputs', 'all')}.")
     if settled == "regression":
         kind = "regression"
     else:
         kind = "softmax" if settled == "classification" and (outputs == "all" or soft) else "margin"
-    weight = None if sample_weight is None else require_weights(sample_weight, len(values), owner)
+    weight = None if sample_weight is None else require_weights(sample_weight, len(values))
     return NetworkProblem(values, targets, settled, weight, kind, batch_size)
 
 
@@ -144,14 +143,14 @@ def _collected(network: Network, records: Records, batch_size: int, progress: bo
         with naming_the_module(network):
             found = network.outputs(network.parameters, *network.inputs(batch)).cpu()
         if len(found) != size:
-            refuse(network.owner, "model", "give one row of outputs per record", f"{len(found)} rows for {size} records")
+            refuse("model", "give one row of outputs per record", f"{len(found)} rows for {size} records")
         return Said(found)
 
-    steps = walked(records, batch_size, owner=network.owner, argument="train", run=run, progress=progress)
+    steps = walked(records, batch_size, argument="train", run=run, progress=progress)
     found = collected(steps, records.count)
-    outputs = numeric_array(found.outputs, network.owner, "outputs", ndim=2)
-    require_squarable(outputs, network.owner, "outputs")
-    return outputs, numeric_array(found.targets, network.owner, "targets", ndim=(1, 2))
+    outputs = numeric_array(found.outputs, "outputs", ndim=2)
+    require_squarable(outputs, "outputs")
+    return outputs, numeric_array(found.targets, "targets", ndim=(1, 2))
 
 
 def residuals(problem: NetworkProblem, start: int, stop: int) -> Tensor:
@@ -173,7 +172,7 @@ def stationarity(network: Network, records: Records, problem: NetworkProblem, *,
         return (network.outputs(parameters, args, kwargs) * along).sum()
 
     slope = grad(directed)
-    for step in walked(records, problem.batch_size, owner=network.owner, argument="train"):
+    for step in walked(records, problem.batch_size, argument="train"):
         args, kwargs = network.inputs(step.inputs)
         along = residuals(problem, step.start, step.stop).to(network.device)
         with naming_the_module(network):

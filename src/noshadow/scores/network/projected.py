@@ -140,7 +140,7 @@ def projected_features(
     n, c = len(problem), problem.columns
     draws = [torch.empty((n * c, sum(sketch.width for sketch in sketch_list)), dtype=torch.float32) for sketch_list in drawn]
     norms = torch.empty((n, c, c), dtype=torch.float64)
-    how: dict[str, Any] = {"owner": network.owner, "argument": "train", "description": "Gradients", "progress": progress}
+    how: dict[str, Any] = {"argument": "train", "description": "Gradients", "progress": progress}
     for step in walked(records, problem.batch_size, **how):
         start, stop = step.start, step.stop
         directions = problem.cotangents(start, stop).to(network.device)
@@ -218,7 +218,7 @@ def all_sketches(network: Network, plain: tuple[Plain, ...], *, dimension: int, 
     return [*drawn, sketches(network, plain, dimension=max(dimension // COARSER, 1), seed=seed, draw=DRAWS)]
 
 
-def projected_columns(features: ProjectedFeatures, problem: NetworkProblem, *, damping: float, owner: str) -> ProjectedColumns:
+def projected_columns(features: ProjectedFeatures, problem: NetworkProblem, *, damping: float) -> ProjectedColumns:
     """Columns of the weighted primal problem on projected gradients.
 
     They are the mean of the draws; an estimate of their error stands beside them.
@@ -227,7 +227,7 @@ def projected_columns(features: ProjectedFeatures, problem: NetworkProblem, *, d
         exceed the dimension.
     Cost: draws · (4·n·c·D² + D³) flops, and an eighth more for the coarser draw.
     """
-    solved = [_draw_columns(draw, problem, damping, owner) for draw in features.draws]
+    solved = [_draw_columns(draw, problem, damping) for draw in features.draws]
     first, second, coarser = solved[0].columns, solved[DRAWS - 1].columns, solved[DRAWS:]
     mean = {name: 0.5 * (first[name] + second[name]) for name in first}
     errors, agreement = {}, {}
@@ -260,14 +260,14 @@ def _median_apart(first: Array, second: Array, size: Array) -> float:
     return float(np.median(np.abs(first[usable] - second[usable]) / size[usable])) if usable.any() else 0.0
 
 
-def _draw_columns(features: Tensor, problem: NetworkProblem, damping: float, owner: str) -> ProjectedColumns:
+def _draw_columns(features: Tensor, problem: NetworkProblem, damping: float) -> ProjectedColumns:
     n, c, d = len(problem), problem.columns, features.shape[1]
     walk = blocks(n, max(ROWS // c, 1))
     curvature = damping * torch.eye(d, dtype=torch.float64)
     for start, stop in walk:
         rows = _weighted(features, problem, start, stop).flatten(0, 1)
         curvature.addmm_(rows.T, rows)
-    inverse = spd_inverse(curvature.numpy(), owner, overwrite=True)
+    inverse = spd_inverse(curvature.numpy(), overwrite=True)
     matrix = torch.from_numpy(inverse.matrix)
     own = torch.empty((n, c, c), dtype=torch.float64)
     for start, stop in walk:

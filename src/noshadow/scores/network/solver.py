@@ -33,13 +33,12 @@ class NetworkSettings:
     dimension: int
     max_memory: float
     seed: int
-    owner: str
 
     def __post_init__(self) -> None:
-        require_choice(self.method, METHODS, self.owner, "method")
-        require_whole(self.dimension, self.owner, "dimension", low=2)
-        require_number(self.max_memory, self.owner, "max_memory", low=0.0)
-        whole_seed(self.seed, self.owner)
+        require_choice(self.method, METHODS, "method")
+        require_whole(self.dimension, "dimension", low=2)
+        require_number(self.max_memory, "max_memory", low=0.0)
+        whole_seed(self.seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +72,7 @@ def prepared_network(
     rows = len(problem) * problem.columns
     method, notes = settings.method, list(network.notes)
     if method == "dual":
-        require_dual_memory(rows, settings.max_memory, network.owner)
+        require_dual_memory(rows, settings.max_memory)
     if method == "auto":
         method = "dual" if dual_bytes(rows) <= settings.max_memory else "projected"
         if method == "projected":
@@ -109,16 +108,16 @@ def _weighted_trace(inner: torch.Tensor, problem: NetworkProblem) -> float:
     return total
 
 
-def network_damping(damping: float | str, weight_decay: float | None, prepared: PreparedNetwork, owner: str) -> Damping:
+def network_damping(damping: float | str, weight_decay: float | None, prepared: PreparedNetwork) -> Damping:
     """λ > 0 and where it comes from; a training without weight decay gets the small automatic one.
 
     Raises:
         InputError: damping is not a number > 0 or "auto", weight_decay is negative.
     """
     if not (isinstance(damping, str) and damping == "auto"):
-        return Damping(require_number(damping, owner, "damping", low=0.0, low_open=True), "given", "given")
+        return Damping(require_number(damping, "damping", low=0.0, low_open=True), "given", "given")
     n, q = prepared.problem.outputs.shape
-    decay = None if weight_decay is None else require_number(weight_decay, owner, "weight_decay", low=0.0)
+    decay = None if weight_decay is None else require_number(weight_decay, "weight_decay", low=0.0)
     known = training_damping(decay, prepared.problem.task, n, q)
     if isinstance(known, Damping) and known.value:
         return known
@@ -128,12 +127,12 @@ def network_damping(damping: float | str, weight_decay: float | None, prepared: 
     return Damping(value, kind, f"automatic: {RELATIVE_DAMPING:g} × the mean curvature ({reason})")
 
 
-def solved_network(prepared: PreparedNetwork, damping: float, owner: str) -> DualColumns | ProjectedColumns:
+def solved_network(prepared: PreparedNetwork, damping: float) -> DualColumns | ProjectedColumns:
     """Columns of all records under λ."""
     if prepared.kernel is not None:
-        return dual_columns(prepared.kernel, prepared.problem, damping=damping, owner=owner)
+        return dual_columns(prepared.kernel, prepared.problem, damping=damping)
     assert prepared.features is not None
-    return projected_columns(prepared.features, prepared.problem, damping=damping, owner=owner)
+    return projected_columns(prepared.features, prepared.problem, damping=damping)
 
 
 def network_gradient_norms(prepared: PreparedNetwork) -> Array:

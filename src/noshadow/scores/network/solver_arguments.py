@@ -26,33 +26,25 @@ class Solver:
 
 
 def checked_solver(
-    tolerance: float,
-    max_iterations: int,
-    curvature: str,
-    precision: str,
-    rank: int | str,
-    max_memory: float,
-    seed: int,
-    progress: bool,
-    owner: str,
+    tolerance: float, max_iterations: int, curvature: str, precision: str, rank: int | str, max_memory: float, seed: int, progress: bool
 ) -> Solver:
     """The settings of a solver; see `generalized_leverage` for the rules."""
-    require_choice(curvature, CURVATURES, owner, "curvature")
-    require_choice(precision, tuple(PRECISIONS), owner, "precision")
+    require_choice(curvature, CURVATURES, "curvature")
+    require_choice(precision, tuple(PRECISIONS), "precision")
     return Solver(
-        tolerance=require_number(tolerance, owner, "tolerance", low=0.0, low_open=True, high=1.0, high_open=True),
-        max_iterations=require_whole(max_iterations, owner, "max_iterations", low=1),
+        tolerance=require_number(tolerance, "tolerance", low=0.0, low_open=True, high=1.0, high_open=True),
+        max_iterations=require_whole(max_iterations, "max_iterations", low=1),
         curvature=curvature,
         precision=precision,
-        preconditioner_rank=_rank(rank, owner),
-        max_memory=require_number(max_memory, owner, "max_memory", low=0.0, low_open=True),
-        seed=whole_seed(seed, owner),
+        preconditioner_rank=_rank(rank),
+        max_memory=require_number(max_memory, "max_memory", low=0.0, low_open=True),
+        seed=whole_seed(seed),
         progress=progress,
     )
 
 
-def _rank(rank: int | str, owner: str) -> int | str:
-    return rank if isinstance(rank, str) and rank == "auto" else require_whole(rank, owner, "preconditioner_rank", low=0)
+def _rank(rank: int | str) -> int | str:
+    return rank if isinstance(rank, str) and rank == "auto" else require_whole(rank, "preconditioner_rank", low=0)
 
 
 @dataclass(frozen=True)
@@ -64,16 +56,16 @@ class AskedDamping:
     weight_decay: float | None
 
 
-def checked_damping(damping: float | str, scale: str, weight_decay: float | None, owner: str) -> AskedDamping:
+def checked_damping(damping: float | str, scale: str, weight_decay: float | None) -> AskedDamping:
     """Damping and weight decay as given: one of them, as a number ≥ 0."""
-    require_choice(scale, SCALES, owner, "damping_scale")
+    require_choice(scale, SCALES, "damping_scale")
     if isinstance(damping, str) and damping == "auto":
         if weight_decay is None:
-            refuse(owner, "damping", "be a number, or 'auto' beside the training's weight_decay", "'auto' and no weight_decay")
-        return AskedDamping(None, scale, require_number(weight_decay, owner, "weight_decay", low=0.0))
+            refuse("damping", "be a number, or 'auto' beside the training's weight_decay", "'auto' and no weight_decay")
+        return AskedDamping(None, scale, require_number(weight_decay, "weight_decay", low=0.0))
     if weight_decay is not None:
-        refuse(owner, "weight_decay", "be left out when damping is a number", f"{weight_decay!r}", "Pass damping='auto' to use it.")
-    return AskedDamping(require_number(damping, owner, "damping", low=0.0), scale, None)
+        refuse("weight_decay", "be left out when damping is a number", f"{weight_decay!r}", "Pass damping='auto' to use it.")
+    return AskedDamping(require_number(damping, "damping", low=0.0), scale, None)
 
 
 def sum_damping(asked: AskedDamping, problem: NetworkProblem) -> tuple[float, str]:

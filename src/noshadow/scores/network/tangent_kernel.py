@@ -115,7 +115,7 @@ def _collected(
     progress: bool,
 ) -> dict[Part, tuple[Tensor, ...]]:
     found: dict[Part, list[tuple[Tensor, ...]]] = {part: [] for part in group}
-    how: dict[str, Any] = {"owner": network.owner, "argument": "train", "description": label, "progress": progress}
+    how: dict[str, Any] = {"argument": "train", "description": label, "progress": progress}
     for step in walked(records, problem.batch_size, **how):
         directions = problem.cotangents(step.start, step.stop).to(network.device)
         gradients = differentiate(step.inputs, directions)

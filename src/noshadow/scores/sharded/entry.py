@@ -16,6 +16,7 @@ from noshadow.blocks import block_length
 from noshadow.checks import (
     Array,
     InputError,
+    named_in_errors,
     refuse,
     require_choice,
     require_number,
@@ -36,12 +37,12 @@ from noshadow.scores.sharded.solver import ShardedHead, SolvedHead, solved_head
 from noshadow.scores.sharded.walk import ShardWalk
 from noshadow.workers import Wording, WorkerOptions, ready_workers
 
-OWNER = "sharded_record_scores"
-WORDING = Wording(OWNER, "features, outputs, targets and sample_weight", "score", "scored", "shard")
+WORDING = Wording("features, outputs, targets and sample_weight", "score", "scored", "shard")
 SHARDS_A_WORKER = 4
 SMALLEST_SHARD = 1024
 
 
+@named_in_errors
 def sharded_record_scores(
     features: object,
     outputs: object,
@@ -122,30 +123,30 @@ def sharded_record_scores(
         (2.0, True)
     """
     started = time.perf_counter()
-    wanted = requested_columns(columns, OWNER)
-    require_choice(precision, ("auto", "float64", "mixed"), OWNER, "precision")
+    wanted = requested_columns(columns)
+    require_choice(precision, ("auto", "float64", "mixed"), "precision")
     _require_counts(shards=shards, workers=workers, threads=threads, attempts=attempts)
     if damping != "auto":
-        require_number(damping, OWNER, "damping", low=0.0)
-    records = head_records(features, outputs, targets, sample_weight, OWNER)
+        require_number(damping, "damping", low=0.0)
+    records = head_records(features, outputs, targets, sample_weight)
     if records.features.width[0] + fit_intercept == 0:
-        refuse(OWNER, "features", "have at least one column when fit_intercept=False", f"shape {records.features.shape}")
-    reading = Reading(_common_task(records, task), None, OWNER, output_scale == "probabilities")
-    require_scale(reading.task, output_scale, OWNER)
+        refuse("features", "have at least one column when fit_intercept=False", f"shape {records.features.shape}")
+    reading = Reading(_common_task(records, task), None, output_scale == "probabilities")
+    require_scale(reading.task, output_scale)
     if records.sample_weight is not None:
-        require_weights(whole(records.sample_weight), len(records), OWNER)
+        require_weights(whole(records.sample_weight), len(records))
     with ready_workers(WorkerOptions(backend, workers, threads, address, attempts), WORDING) as ready:
         pieces = tuple(cut(records, shards or _automatic_shards(len(records), ready.workers), _stretch(records)))
         walk = ShardWalk(ready, records, pieces, reading, WORDING, threads, attempts, progress)
         first = walk.total(passes.counts, {}, "checks")
         if reading.task != "regression":
-            require_two_classes(np.flatnonzero(first["classes"]), OWNER)
+            require_two_classes(np.flatnonzero(first["classes"]))
             if output_scale == "auto" and int(first["probable"]) == len(records) >= LEAST_RECORDS:
-                refuse(OWNER, "outputs", "be logits, or have their scale named", "what could be probabilities in every row", ASK)
+                refuse("outputs", "be logits, or have their scale named", "what could be probabilities in every row", ASK)
         walk = replace(walk, reading=replace(reading, soft=bool(first["soft"])))
         design = _design(walk, first["features"], fit_intercept=fit_intercept, penalize_intercept=penalize_intercept)
         head = ShardedHead(walk, design, first["outputs"] / len(records), wanted)
-        found = solved_head(head, damping=damping, damping_source=damping_source, precision=precision, max_memory=max_memory, owner=OWNER)
+        found = solved_head(head, damping=damping, damping_source=damping_source, precision=precision, max_memory=max_memory)
         notes = ready.notes
     return _scores(head, found, notes, time.perf_counter() - started)
 
@@ -174,7 +175,7 @@ def _scores(head: ShardedHead, found: SolvedHead, notes: tuple[str, ...], second
 def _require_counts(**given: int | None) -> None:
     for name, value in given.items():
         if value is not None or name in ("threads", "attempts"):
-            require_whole(value, OWNER, name, low=1)
+            require_whole(value, name, low=1)
 
 
 def _common_task(records: HeadRecords, task: str) -> str:
@@ -185,7 +186,7 @@ def _common_task(records: HeadRecords, task: str) -> str:
     found, refusals = set(), []
     for i in range(len(records.targets.held) if task == "auto" else 1):
         try:
-            found.add(resolved_task(task, outputs, records.targets.part(i), OWNER))
+            found.add(resolved_task(task, outputs, records.targets.part(i)))
         except InputError as error:
             refusals.append(error)
     # Floats that look like labels in one part are numbers when another part has others; integers
@@ -193,7 +194,7 @@ def _common_task(records: HeadRecords, task: str) -> str:
     if refusals and (not found or records.targets.kind in "biu"):
         raise refusals[0]
     (common,) = found
-    require_output_columns(outputs, common, OWNER)
+    require_output_columns(outputs, common)
     return str(common)
 
 
@@ -221,7 +222,7 @@ def _design(walk: ShardWalk, sums: Array, *, fit_intercept: bool, penalize_inter
             shift[:-1] += torch.from_numpy(left) / n
     given: dict[str, Any] = {"shift": shift.numpy(), "fit_intercept": fit_intercept}
     gram = torch.from_numpy(walk.total(passes.grams, given, "second moments")["gram"])
-    unit, seen = column_lengths(gram, n, shift, OWNER)
+    unit, seen = column_lengths(gram, n, shift)
     directions = gram_directions(gram, n, unit, seen)
     if directions is None:
         given |= {"unit": unit.numpy(), "seen": seen.numpy()}

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from noshadow.checks import Array, InputError, NumericalError, floating
+from noshadow.checks import Array, InputError, NumericalError, floating, said
 from noshadow.linalg import PairForms
 from noshadow.losses import hard_labels, task_targets
 from noshadow.output_scale import logits_of, probable_rows, require_probabilities
@@ -50,7 +50,6 @@ class Reading:
 
     task: str
     soft: bool | None
-    owner: str
     probabilities: bool = False
 
     def head(self, records: HeadRecords, start: int, stop: int) -> HeadInputs:
@@ -59,17 +58,17 @@ class Reading:
         weight = None if records.sample_weight is None else records.sample_weight.rows(start, stop).astype(np.float64)
         if self.soft is None:
             try:
-                x, out, raw = plain_arrays(x, out, raw, self.owner)
+                x, out, raw = plain_arrays(x, out, raw)
                 if self.probabilities:
-                    require_probabilities(out, self.owner, inside=True)
+                    require_probabilities(out, inside=True)
                     out = logits_of([out], self.task)[0][0]
-                return HeadInputs(x, out, task_targets(out, raw, self.task, self.owner), weight, self.task)
+                return HeadInputs(x, out, task_targets(out, raw, self.task), weight, self.task)
             except InputError as error:
                 where = f" (Index 0 there is record {start:,}.)" if start else ""
                 raise InputError(f"{error}{where}") from error
         out = floating(out if out.ndim == 2 else out[:, None])
         out = logits_of([out], self.task)[0][0] if self.probabilities else out
-        y = task_targets(out, raw, self.task, self.owner)
+        y = task_targets(out, raw, self.task)
         if self.soft and y.ndim == 1:
             # One-hot rows here, others elsewhere: all records are treated alike.
             labels, y = y, np.zeros(out.shape)
@@ -106,7 +105,7 @@ class ShardJob:
             except (InputError, NumericalError) as error:
                 return error
             except Exception:
-                where = f"{self.reading.owner}: a worker failed on records {shard.start:,} … {shard.stop - 1:,}"
+                where = said(f"a worker failed on records {shard.start:,} … {shard.stop - 1:,}")
                 return RuntimeError(f"{where}:\n{traceback.format_exc()}")
         return found
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from noshadow.blocks import blocks
-from noshadow.checks import Array, InputError, as_array, refuse, require_same_length
+from noshadow.checks import Array, InputError, as_array, refuse, require_same_length, said
 from noshadow.storage.numpy_files import mapped_npy
 from noshadow.storage.reasons import reason_of
 
@@ -24,13 +24,12 @@ class Parts:
     """One array in consecutive parts.
 
     Attributes:
-        argument: its name in messages. owner: the function they speak for.
+        argument: its name in messages.
         held: absolute paths of .npy files, or arrays. lengths: rows of each, none of them empty.
         width: shape of a row. kind: NumPy's letter for the kind of numbers.
     """
 
     argument: str
-    owner: str
     held: tuple[str | Array, ...]
     lengths: tuple[int, ...]
     width: tuple[int, ...]
@@ -54,9 +53,9 @@ class Parts:
         there = self.held[i]
         if not isinstance(there, str):
             return there
-        array = mapped(there, self.owner, self.argument)
+        array = mapped(there, self.argument)
         if array.shape != (self.lengths[i], *self.width):
-            refuse(self.owner, self.argument, "not change while it is read", f"'{there}' with shape {array.shape} instead")
+            refuse(self.argument, "not change while it is read", f"'{there}' with shape {array.shape} instead")
         return array
 
     def rows(self, start: int, stop: int) -> Array:
@@ -66,22 +65,24 @@ class Parts:
         return self.part(i)[start - edges[i] : stop - edges[i]]
 
 
-def mapped(path: str, owner: str, argument: str) -> Array:
+def mapped(path: str, argument: str) -> Array:
     """A .npy file, memory-mapped; nothing in it is ever unpickled."""
     try:
         return mapped_npy(Path(path))
     except OSError as error:
         where = f"'{path}' on {platform.node()} ({error.strerror or error})"
         raise InputError(
-            f"{owner}: {argument} must be a file that every worker can open; got {where}. "
-            "Workers open the files themselves: put them where all of them can see them."
+            said(
+                f"{argument} must be a file that every worker can open; got {where}. "
+                "Workers open the files themselves: put them where all of them can see them."
+            )
         ) from error
     except ValueError as error:
         rule = f"{argument} must be a .npy file of plain numbers"
-        raise InputError(f"{owner}: {rule}; got '{path}' ({reason_of(error)}). Use np.save.") from error
+        raise InputError(said(f"{rule}; got '{path}' ({reason_of(error)}). Use np.save.")) from error
 
 
-def parts_of(value: object, owner: str, argument: str, *, ndim: tuple[int, ...]) -> Parts:
+def parts_of(value: object, argument: str, *, ndim: tuple[int, ...]) -> Parts:
     """Read where an array lies; of files only the headers are read.
 
     The array is given as the path of a .npy file, as paths of consecutive files, or as itself.
@@ -90,29 +91,22 @@ def parts_of(value: object, owner: str, argument: str, *, ndim: tuple[int, ...])
     # Absolute: workers may stand elsewhere.
     paths = [str(Path(one).absolute()) for one in named if isinstance(one, (str, os.PathLike))]
     if paths and len(paths) < len(named):
-        refuse(owner, argument, "be all paths or one array", f"{len(paths)} paths among {len(named)} things")
-    held: list[str | Array] = [*paths] or [as_array(value, owner, argument)]
-    arrays = [mapped(there, owner, argument) if isinstance(there, str) else there for there in held]
+        refuse(argument, "be all paths or one array", f"{len(paths)} paths among {len(named)} things")
+    held: list[str | Array] = [*paths] or [as_array(value, argument)]
+    arrays = [mapped(there, argument) if isinstance(there, str) else there for there in held]
     for there, array in zip(held, arrays, strict=True):
         name = f"'{there}' with shape {array.shape}" if isinstance(there, str) else f"shape {array.shape}"
         if array.ndim not in ndim:
-            refuse(owner, argument, "be " + " or ".join(f"{k}-dimensional" for k in ndim), name)
+            refuse(argument, "be " + " or ".join(f"{k}-dimensional" for k in ndim), name)
         if array.dtype.kind not in "biuf":
-            refuse(owner, argument, "be numeric", f"dtype {array.dtype}")
+            refuse(argument, "be numeric", f"dtype {array.dtype}")
         if array.shape[1:] != arrays[0].shape[1:] or array.dtype != arrays[0].dtype:
             first = f"{arrays[0].shape[1:]} of {arrays[0].dtype}"
-            refuse(
-                owner,
-                argument,
-                "have rows of one kind in all files",
-                f"rows {first}, and '{there}' with {array.shape[1:]} of {array.dtype}",
-            )
+            refuse(argument, "have rows of one kind in all files", f"rows {first}, and '{there}' with {array.shape[1:]} of {array.dtype}")
     full = [(there, len(array)) for there, array in zip(held, arrays, strict=True) if len(array)]
     if not full:
-        refuse(owner, argument, "have at least 2 records", 0)
-    return Parts(
-        argument, owner, tuple(there for there, _ in full), tuple(rows for _, rows in full), arrays[0].shape[1:], arrays[0].dtype.kind
-    )
+        refuse(argument, "have at least 2 records", 0)
+    return Parts(argument, tuple(there for there, _ in full), tuple(rows for _, rows in full), arrays[0].shape[1:], arrays[0].dtype.kind)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,25 +128,25 @@ class HeadRecords:
         return (self.features, self.outputs, self.targets, *weight)
 
 
-def head_records(features: object, outputs: object, targets: object, sample_weight: object, owner: str) -> HeadRecords:
+def head_records(features: object, outputs: object, targets: object, sample_weight: object) -> HeadRecords:
     """The arrays of a head, named and measured; nothing but headers is read.
 
     Raises:
         InputError: a file cannot be opened, is no plain array, or lengths differ.
     """
     records = HeadRecords(
-        parts_of(features, owner, "features", ndim=(2,)),
-        parts_of(outputs, owner, "outputs", ndim=(1, 2)),
-        parts_of(targets, owner, "targets", ndim=(1, 2)),
-        None if sample_weight is None else parts_of(sample_weight, owner, "sample_weight", ndim=(1,)),
+        parts_of(features, "features", ndim=(2,)),
+        parts_of(outputs, "outputs", ndim=(1, 2)),
+        parts_of(targets, "targets", ndim=(1, 2)),
+        None if sample_weight is None else parts_of(sample_weight, "sample_weight", ndim=(1,)),
     )
-    n = require_same_length(owner, **{parts.argument: range(len(parts)) for parts in records.given})
+    n = require_same_length(**{parts.argument: range(len(parts)) for parts in records.given})
     if n < 2:
-        refuse(owner, "features", "have at least 2 records", n)
+        refuse("features", "have at least 2 records", n)
     columns = records.features.width[0]
     if columns > n:
         hint = "Use record_scores, which works in the span of the records."
-        refuse(owner, "features", "have at most as many columns as records", f"shape {records.features.shape}", hint)
+        refuse("features", "have at most as many columns as records", f"shape {records.features.shape}", hint)
     return records
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from noshadow.checks import Array, InputError, NumericalError
+from noshadow.checks import Array, InputError, NumericalError, said
 from noshadow.limits import ROUNDING_TOLERANCE
 from noshadow.linalg import PairForms, pair_form_values, spd_inverse
 from noshadow.outcomes import Absent, Damping
@@ -84,9 +84,7 @@ class ShardedHead:
         return self.walk.total(passes.curvatures, given, "curvature")
 
 
-def solved_head(
-    head: ShardedHead, *, damping: float | str, damping_source: str | None, precision: str, max_memory: float, owner: str
-) -> SolvedHead:
+def solved_head(head: ShardedHead, *, damping: float | str, damping_source: str | None, precision: str, max_memory: float) -> SolvedHead:
     """Everything `record_scores` would find about the same records.
 
     Cost: two passes over the records, one more when float32 products are checked.
@@ -97,7 +95,7 @@ def solved_head(
     chosen = _precision(head, precision) if softmax else "float64"
     problems = ["single"]
     if softmax:
-        _require_memory(head, max_memory, owner)
+        _require_memory(head, max_memory)
         problems = ["cross_entropy", *(["margin"] if "margin_leverage" in head.wanted else [])]
     sums = head.curvature_sums(problems, DTYPES[chosen], fit=True)
     scale = float(sums["trace"]) / curvature_size(head.design.width, head.classes, head.task)
@@ -112,9 +110,9 @@ def solved_head(
     fitted = {name: torch.from_numpy(np.asarray(total)) for name, total in sums.items()}
     theta = least_squares_head(head.design, fitted["cross"], n)
     if softmax:
-        solved, off = _softmax(head, curvature, value, theta, precision, chosen, owner)
+        solved, off = _softmax(head, curvature, value, theta, precision, chosen)
     else:
-        solved, off = _single(head, curvature["single"], value, theta, owner)
+        solved, off = _single(head, curvature["single"], value, theta)
     fit = fit_of_sums(head.design, fitted, theta, off, n=n, task=head.task, damping=value)
     return SolvedHead(solved, fit, settled, head.design)
 
@@ -134,14 +132,16 @@ def _precision(head: ShardedHead, precision: str) -> str:
     return "mixed" if len(head.walk.records) * m * (m - 1) * r * (r + 1) > MIXED_FROM_FLOPS else "float64"
 
 
-def _require_memory(head: ShardedHead, limit: float, owner: str) -> None:
+def _require_memory(head: ShardedHead, limit: float) -> None:
     m, r = head.classes, head.design.rank
     need = curvature_bytes(m, r)
     if need > limit:
         raise InputError(
-            f"{owner}: (classes − 1) × features must be small enough for an exact curvature within max_memory ({limit / 1e9:.1f} GB); "
-            f"got {m} classes × {r} dimensions, which needs {need / 1e9:.1f} GB. "
-            "Raise max_memory, score a narrower representation, or approximate on one machine with record_scores(method='ekfac')."
+            said(
+                f"(classes − 1) × features must be small enough for an exact curvature within max_memory ({limit / 1e9:.1f} GB); "
+                f"got {m} classes × {r} dimensions, which needs {need / 1e9:.1f} GB. "
+                "Raise max_memory, score a narrower representation, or approximate on one machine with record_scores(method='ekfac')."
+            )
         )
 
 
@@ -149,42 +149,42 @@ def _columns_given(head: ShardedHead, theta: torch.Tensor, dtype: str) -> dict[s
     return {"design": packed_design(head.design), "theta": theta.numpy(), "dtype": dtype, "wanted": tuple(head.wanted), "fit": True}
 
 
-def _single(head: ShardedHead, gram: Array, damping: float, theta: torch.Tensor, owner: str) -> tuple[Solved, float]:
-    inverse = spd_inverse(damping * head.design.penalty.numpy() + gram, owner)
+def _single(head: ShardedHead, gram: Array, damping: float, theta: torch.Tensor) -> tuple[Solved, float]:
+    inverse = spd_inverse(damping * head.design.penalty.numpy() + gram)
     given = _columns_given(head, theta, "float64") | {"single": inverse.matrix}
     columns, off = head.walk.columns(passes.columns, given, "records")
     return single_solved(columns, inverse), off
 
 
 def _softmax(
-    head: ShardedHead, curvature: Values, damping: float, theta: torch.Tensor, precision: str, chosen: str, owner: str
+    head: ShardedHead, curvature: Values, damping: float, theta: torch.Tensor, precision: str, chosen: str
 ) -> tuple[Solved, float]:
     absent: dict[str, str] = {}
     given = _columns_given(head, theta, DTYPES[chosen])
     if "margin" in curvature:
         try:
-            margin = _contrast(head, curvature.pop("margin"), damping, owner)
+            margin = _contrast(head, curvature.pop("margin"), damping)
             given["margin"] = packed_forms(difference_forms(margin, head.classes, head.design.rank, torch.float64))
             del margin
         except NumericalError as error:
             # Its curvature has rank one per record and may be singular where the cross-entropy's is
             # not.
             absent = {"margin_leverage": Absent("not available", str(error))}
-    contrast = _contrast(head, curvature.pop("cross_entropy"), damping, owner)
+    contrast = _contrast(head, curvature.pop("cross_entropy"), damping)
     solved, off = _at_precision(head, contrast, given, damping, chosen)
     if precision == "auto" and solved.precision_error is not None and not solved.precision_error <= ROUNDING_TOLERANCE:
         note = f"float32 products moved the largest Newton gaps by {solved.precision_error:.1e}, so everything was redone in float64"
-        contrast = _contrast(head, head.curvature_sums(["cross_entropy"], "float64", fit=False)["cross_entropy"], damping, owner)
+        contrast = _contrast(head, head.curvature_sums(["cross_entropy"], "float64", fit=False)["cross_entropy"], damping)
         again = {"design": given["design"], "theta": given["theta"], "dtype": "float64", "wanted": (), "fit": False}
         redone, _ = _at_precision(head, contrast, again, damping, "float64")
         solved = replace(redone, notes=(note, *redone.notes), columns=solved.columns | redone.columns)
     return replace(solved, absent=absent), off
 
 
-def _contrast(head: ShardedHead, total: Array, damping: float, owner: str) -> ContrastInverse:
+def _contrast(head: ShardedHead, total: Array, damping: float) -> ContrastInverse:
     curvature, others = grounded_laplacian(torch.from_numpy(total), head.classes, damping * head.design.penalty)
     del total
-    return ContrastInverse(spd_inverse(curvature, owner, overwrite=True), others)
+    return ContrastInverse(spd_inverse(curvature, overwrite=True), others)
 
 
 def _at_precision(

@@ -1,7 +1,8 @@
 """Break the joints of `joints.py` one at a time in a copy of the source tree; a test that is named there must fail for each.
 
 Formulas have oracles; a threshold or an argument that is lost between two rooms is seen by nobody unless a test pins it.
-`python benchmarks/mutants.py` stores the result, `python benchmarks/mutants.py TEXT` tries those whose name holds TEXT.
+`python benchmarks/mutants.py` stores the result, `python benchmarks/mutants.py TEXT` tries those whose name holds TEXT, and
+`python benchmarks/mutants.py --missing` tries those that the stored result does not list yet and stores them beside the others.
 """
 
 import argparse
@@ -73,8 +74,11 @@ def outcome(tree, mutant, log):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("only", nargs="?", default="", help="try the mutants whose name holds this text; nothing is stored")
-    asked = parser.parse_args().only
-    chosen = [mutant for mutant in MUTANTS if asked in mutant.name]
+    parser.add_argument("--missing", action="store_true", help="try what the stored result does not list, and keep what it lists")
+    given = parser.parse_args()
+    asked = given.only
+    held = {row["mutant"]: row for row in json.loads(RESULTS.read_text(encoding="utf-8"))["mutants"]} if given.missing else {}
+    chosen = [mutant for mutant in MUTANTS if asked in mutant.name and mutant.name not in held]
     sys.dont_write_bytecode = True
     torch.set_num_threads(1)
     started = time.perf_counter()
@@ -87,6 +91,8 @@ def main():
             found = outcome(tree, mutant, log)
             rows.append({"mutant": mutant.name, "tests": list(mutant.tests), "outcome": found})
             print(f"{found:10s} {mutant.name}", flush=True)
+    held |= {row["mutant"]: row for row in rows}
+    rows = [held[mutant.name] for mutant in MUTANTS if mutant.name in held]
     alive = [row for row in rows if row["outcome"] != "killed"]
     print(f"{len(rows) - len(alive)} of {len(rows)} killed in {time.perf_counter() - started:.0f} s")
     if not asked:

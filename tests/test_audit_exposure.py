@@ -1,8 +1,13 @@
 """Evidence beyond the final weights: the exposure columns of an audit are those of `Exposure`, and the rank follows them."""
 
+import io
+import re
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import cross_val_predict
@@ -12,8 +17,11 @@ from fixed_audits import drawn_references, weighed_signals
 from noshadow._audit.exposing import Known, statistic_of
 from noshadow._exposure import Source, line_to, weighed
 from noshadow.checks import InputError
+from noshadow.cli.printing import print_audit
+from noshadow.columns import meaning
 from noshadow.figures import Evidence
 from noshadow.losses import record_losses
+from noshadow.report.formats import interval
 from noshadow.results.audit_record import ranks
 
 NAMES = ("exposure", "exposure_low", "exposure_high", "attack_rate", "attack_rate_low", "attack_rate_high")
@@ -95,7 +103,17 @@ def test_an_audit_with_exposure_comes_back_from_its_folder(weighing, tmp_path):
     again = ns.load(audit.save(tmp_path / "audit"))
     assert again.ranked_by == "exposure_score" and again.evidence == audit.evidence and again.findings == audit.findings
     assert again.records.equals(audit.records) and ns.findings(again) == audit.findings
-    assert "attack_rate" in ns.write_report(again, tmp_path / "report.html").read_text()
+    page = ns.write_report(again, tmp_path / "report.html").read_text()
+    first = again.records.nsmallest(1, "rank").iloc[0]
+    for name in ("exposure", "attack_rate"):
+        assert f"({interval((first[f'{name}_low'], first[f'{name}_high']))})" in page, name
+    assert "Brackets hold both ends of an interval." in page and meaning("attack_rate", "classification", at_level="")[:40] in page
+
+
+def test_the_terminal_shows_sizes_and_rates(weighing):
+    out = io.StringIO()
+    print_audit(weighing[0], Path("report.html"), 1.0, Console(file=out, width=300))
+    assert re.search(r"exposure_score \S+, exposure \S+, attack_rate \S+, attack_rate_low \S+, attack_rate_high", out.getvalue())
 
 
 # Out-of-fold outputs
@@ -162,6 +180,17 @@ def test_predictions_of_a_regression():
     assert entry_of(audit).stamp["direction"] == "either" and audit.ranked_by == "exposure_score"
     with pytest.raises(InputError, match=r"out_of_fold must agree with the audited model|speak of the audited model's records"):
         audited(Ridge().fit(*train), train, test, folds[::-1])
+
+
+def test_own_predictions_are_known_in_single_precision():
+    """A large offset leaves float32 few digits of the spread."""
+    rng = np.random.default_rng(6)
+    x = rng.normal(size=(100, 3))
+    y = x @ rng.normal(size=3) + 2000
+    train, test = (x[:60], y[:60]), (x[60:], y[60:])
+    model = Ridge().fit(*train)
+    with pytest.raises(InputError, match="got the audited model's own"):
+        audited(model, train, test, model.predict(train[0]).astype(np.float32))
 
 
 def test_several_outputs_have_losses_and_no_exposure():

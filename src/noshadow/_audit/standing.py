@@ -18,6 +18,7 @@ from noshadow.metrics import spearman
 SATURATED = 8.0
 SAME_MARGIN = 1e-3
 SAME_PREDICTION = 1e-6  # of a prediction, as a share of the targets' spread
+SINGLE_PRECISION = 2e-7  # rounding of a prediction, as a share of its size
 CLEARLY = 3.0  # standard errors
 WEAK = 0.3  # rank correlation below which a reader is told
 FOLLOWS = 0.3  # rank correlation of predictions with targets from which a model has learnt something
@@ -27,8 +28,8 @@ FAR_BETTER = 1.5  # times as many records right, for another order of classes
 def are_same(outputs: Array, others: Array, targets: Array, task: str) -> bool:
     """Whether two outputs (n, m) of the same records are one model's, up to rounding."""
     if task == "regression":
-        spread = float(targets.std()) or 1.0
-        return bool((np.abs(outputs - others) <= SAME_PREDICTION * spread).all())
+        room = SAME_PREDICTION * (float(targets.std()) or 1.0) + SINGLE_PRECISION * float(np.abs(targets).max())
+        return bool((np.abs(outputs - others) <= room).all())
     one, other = (statistic_of(values, targets, task) for values in (outputs, others))
     if min(float(np.abs(one).min()), float(np.abs(other).min())) >= SATURATED:
         return bool(np.allclose(one, other, rtol=1e-6, atol=0))

@@ -89,7 +89,8 @@ def _print_records(audited: Audit, screen: Console) -> None:
         return
     title = f"Most exposed records, by {harmless(audited.ranked_by)}"
     named = "label" if "label" in audited.records else "target"
-    shown = [c for c in ("rank", "id", named, "loss", "leverage", audited.ranked_by) if c in audited.records]
+    sizes = ("exposure", "attack_rate", "attack_rate_low", "attack_rate_high")
+    shown = [c for c in ("rank", "id", named, "loss", "leverage", audited.ranked_by, *sizes) if c in audited.records]
     rows = _rows(audited.records.nsmallest(_TOP_RECORDS, "rank")[shown])
     if not screen.is_terminal:
         screen.print(f"{title}:")

@@ -7,7 +7,7 @@ import pandas as pd
 
 from noshadow.checks import Array
 from noshadow.columns import is_target, meaning, page_order
-from noshadow.report.formats import figure, number
+from noshadow.report.formats import figure, interval, number
 from noshadow.results import Audit
 
 ROWS = 20
@@ -28,12 +28,13 @@ def top_records(audit: Audit) -> dict[str, Any]:
     measures = _measures(audit.records, audit.ranked_by)
     texts, hidden = _identity_columns(table, audit.provenance.get("class_names"), audit.task)
     cells = {name: _measure_cells(table[name].to_numpy(), audit.records[name].to_numpy()) for name in measures}
+    between = {name: _intervals(table, name) for name in measures}
     rows = [
         {
             "rank": number(int(rank)),
             "id": str(identifier),
             "identity": [column[i] for column in texts.values()],
-            "measures": [{"name": name} | cells[name][i] for name in measures],
+            "measures": [{"name": name, "interval": between[name][i]} | cells[name][i] for name in measures],
         }
         for i, (rank, identifier) in enumerate(zip(table["rank"], table["id"], strict=True))
     ]
@@ -46,6 +47,7 @@ def top_records(audit: Audit) -> dict[str, Any]:
         "ranked_by": audit.ranked_by,
         "total": number(len(audit.records)),
         "has_infinite": bool(np.isinf(table[measures].to_numpy(dtype=np.float64)).any()),
+        "has_intervals": any(any(texts) for texts in between.values()),
         "has_long_id": any(len(row["id"]) > _LONG_ID for row in rows),
     }
 
@@ -68,6 +70,14 @@ def _measure_cells(values: Array, everyone: Array) -> list[dict[str, Any]]:
     counts = np.searchsorted(np.sort(everyone), values, side="right")
     parts = [int(count) * 1000 // len(everyone) for count in counts]
     return [figure(float(value)) | {"percentile": f"{part / 10:.1f}"} for value, part in zip(values, parts, strict=True)]
+
+
+def _intervals(table: pd.DataFrame, name: str) -> list[str]:
+    """Both ends of a measure's interval as text, empty where the audit holds none."""
+    ends = (f"{name}_low", f"{name}_high")
+    if not set(ends) <= set(table.columns):
+        return [""] * len(table)
+    return [interval((float(low), float(high))) for low, high in zip(table[ends[0]], table[ends[1]], strict=True)]
 
 
 def _identity_columns(table: pd.DataFrame, class_names: list[str] | None, task: str) -> tuple[dict[str, list[str]], int]:

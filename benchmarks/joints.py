@@ -60,6 +60,11 @@ TRAINED = "tests/test_trained_sources.py"
 BEST_EPOCH = "test_an_audit_stops_short_references_at_the_best_epoch_of_its_traces"
 SHARED = "tests/test_findings.py::test_limits_agree_with_those_that_functions_warn_by"
 DOCS = "tests/test_findings.py::test_codes_and_docs_name_each_other"
+TRACED = "tests/test_early_loss.py::test_it_is_the_mean_of_the_losses_by_hand_up_to_the_lowest_mean_of_unseen_ones"
+TRACED_IDS = "tests/test_early_loss.py::test_records_are_matched_by_id"
+KEPT = "tests/test_loss_traces_unseen.py::test_the_kept_checkpoint_is_the_state_of_the_best_recording"
+RESUMED = "tests/test_loss_traces_unseen.py::test_a_resumed_training_replaces_the_checkpoint_by_a_lower_loss_only"
+LIMIT = "tests/test_findings.py::test_a_figure_at_its_limit_passes"
 
 EVIDENCE, SETTLED, ENTRY, RISKS = "_audit/evidence.py", "_audit/settled.py", "_audit/entry.py", "_audit/risks.py"
 ARRAYS = "_audit/arrays.py"
@@ -254,6 +259,12 @@ MUTANTS = tuple(
             "BALANCED_FROM = 2",
             "tests/test_reference_plan.py::test_few_models_are_independent_halves",
         ),
+        # Loss traces
+        ("_audit/tracing.py", "early_loss(ordered, given.best)", "early_loss(given.losses, given.best)", TRACED_IDS),
+        ("_audit/tracing.py", "early_loss(ordered, given.best)", "early_loss(ordered, ordered.shape[1] - 1)", TRACED),
+        ("traces/recorder.py", "or loss < self._kept", "or loss > self._kept", KEPT),
+        ("traces/recorder.py", "            self._kept = kept_loss(path, owner)\n", "            pass\n", RESUMED),
+        ("_findings/trust_checks.py", 'limits={"share": 0.05}', 'limits={"share": 0.0500001}', LIMIT),
         # Reference models and the ground truth
         (TRUTH, "SCORES = named(score=True)", 'SCORES = named(score=True, source="scores")', EVERY),
         (

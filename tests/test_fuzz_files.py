@@ -191,7 +191,7 @@ def test_signals(tmp_path, suffix):
 
 def test_loss_traces(tmp_path):
     rng = random.Random(f"{SEED} traces")
-    arrays = {"loss_traces": np.ones((N, 3)), "ids": np.arange(N)}
+    arrays = {"loss_traces": np.ones((N, 3)), "ids": np.arange(N), "test_loss_traces": np.ones((N, 3))}
     packed = io.BytesIO()
     np.savez(packed, **arrays)
     for number in range(COUNTS["traces"]):

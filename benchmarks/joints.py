@@ -56,6 +56,8 @@ SCALED = "tests/test_audit_exposure.py::test_a_source_without_a_scale_takes_no_s
 EARLIER = "tests/test_audit_other_models.py::test_the_columns_of_a_checkpoint_are_those_of_its_own_audit"
 ORIGIN = "tests/test_audit_other_models.py::test_the_base_is_a_model_without_the_records"
 SOURCES = "tests/test_cli_sources.py::test_sources_reach_the_audit_of_a_function"
+TRAINED = "tests/test_trained_sources.py"
+BEST_EPOCH = "test_an_audit_stops_short_references_at_the_best_epoch_of_its_traces"
 SHARED = "tests/test_findings.py::test_limits_agree_with_those_that_functions_warn_by"
 DOCS = "tests/test_findings.py::test_codes_and_docs_name_each_other"
 TRACED = "tests/test_early_loss.py::test_it_is_the_mean_of_the_losses_by_hand_up_to_the_lowest_mean_of_unseen_ones"
@@ -222,12 +224,6 @@ MUTANTS = tuple(
         ("cli/audits.py", '"fit_intercept": intercept, ', "", COMMAND),
         ("cli/gating.py", "value <= limit", "value < limit", COMMAND),
         ("cli/audits.py", '"tnr": max_tnr, "auc": max_auc', '"tnr": max_auc, "auc": max_tnr', COMMAND),
-        # Loss traces
-        ("_audit/tracing.py", "early_loss(ordered, given.best)", "early_loss(given.losses, given.best)", TRACED_IDS),
-        ("_audit/tracing.py", "early_loss(ordered, given.best)", "early_loss(ordered, ordered.shape[1] - 1)", TRACED),
-        ("traces/recorder.py", "or loss < self._kept", "or loss > self._kept", KEPT),
-        ("traces/recorder.py", "            self._kept = kept_loss(path)\n", "            pass\n", RESUMED),
-        ("_findings/trust_checks.py", 'limits={"share": 0.05}', 'limits={"share": 0.0500001}', LIMIT),
         # Evidence beyond the final weights
         ("_audit/exposing.py", "free=free, direction", "direction", WEIGHED),
         ("_audit/exposing.py", '"attack_rate": found.tpr(fpr)', '"attack_rate": found.tpr(0.05)', WEIGHED),
@@ -236,6 +232,39 @@ MUTANTS = tuple(
         ("_audit/other_models.py", "sample_weight=found.seen.sample_weight", "sample_weight=None", EARLIER),
         (ENTRY, "            *base_source(origin, read, options),\n", "", ORIGIN),
         ("cli/audits.py", '        "out_of_fold": out_of_fold,\n', "", SOURCES),
+        # Models trained as evidence
+        (
+            "_audit/gather.py",
+            "    known += [source(found) for source in trained]\n",
+            "",
+            f"{TRAINED}::test_an_audit_is_ranked_by_what_it_trained",
+        ),
+        (ENTRY, "traced=traced_epochs(given.loss_traces)", "traced=None", f"{TRAINED}::{BEST_EPOCH}"),
+        (
+            "_audit/trained_sources.py",
+            '"seed": options.seed + 1',
+            '"seed": options.seed',
+            f"{TRAINED}::test_short_and_whole_references_do_not_share_their_draw",
+        ),
+        ("_audit/known_references.py", "early=stop is not None", "early=False", f"{TRAINED}::{BEST_EPOCH}"),
+        (
+            "_audit/known_references.py",
+            "np.where(np.asarray(references.membership)[:, unseen], np.nan, statistic[:, unseen])",
+            "statistic[:, unseen]",
+            f"{TRAINED}::test_few_references_say_what_their_models_say",
+        ),
+        (
+            "reference/plan.py",
+            "BALANCED_FROM = 4",
+            "BALANCED_FROM = 2",
+            "tests/test_reference_plan.py::test_few_models_are_independent_halves",
+        ),
+        # Loss traces
+        ("_audit/tracing.py", "early_loss(ordered, given.best)", "early_loss(given.losses, given.best)", TRACED_IDS),
+        ("_audit/tracing.py", "early_loss(ordered, given.best)", "early_loss(ordered, ordered.shape[1] - 1)", TRACED),
+        ("traces/recorder.py", "or loss < self._kept", "or loss > self._kept", KEPT),
+        ("traces/recorder.py", "            self._kept = kept_loss(path)\n", "            pass\n", RESUMED),
+        ("_findings/trust_checks.py", 'limits={"share": 0.05}', 'limits={"share": 0.0500001}', LIMIT),
         # Reference models and the ground truth
         (TRUTH, "SCORES = named(score=True)", 'SCORES = named(score=True, source="scores")', EVERY),
         (

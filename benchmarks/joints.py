@@ -260,8 +260,8 @@ MUTANTS = tuple(
             "tests/test_reference_plan.py::test_few_models_are_independent_halves",
         ),
         # Loss traces
-        ("_audit/tracing.py", "early_loss(ordered, given.best)", "early_loss(given.losses, given.best)", TRACED_IDS),
-        ("_audit/tracing.py", "early_loss(ordered, given.best)", "early_loss(ordered, ordered.shape[1] - 1)", TRACED),
+        ("_audit/tracing.py", "early_trace_mean(ordered, given.best)", "early_trace_mean(given.losses, given.best)", TRACED_IDS),
+        ("_audit/tracing.py", "early_trace_mean(ordered, given.best)", "early_trace_mean(ordered, ordered.shape[1] - 1)", TRACED),
         ("traces/recorder.py", "or loss < self._kept", "or loss > self._kept", KEPT),
         ("traces/recorder.py", "            self._kept = kept_loss(path)\n", "            pass\n", RESUMED),
         ("_findings/trust_checks.py", 'limits={"share": 0.05}', 'limits={"share": 0.0500001}', LIMIT),

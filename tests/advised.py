@@ -10,7 +10,7 @@ import typer
 
 import noshadow as ns
 from noshadow.cli import app
-from noshadow.errors import SCORE_OPTIONS
+from noshadow.errors import SCORE_OPTIONS, TRAINING_OPTIONS
 from source_tree import program
 
 ROOMS = ("attacks", "metrics", "reference", "theory")
@@ -98,6 +98,8 @@ def wrong_advice(owner, text):
     wrong += [problem for call in calls for problem in _wrong_call(*call)]
     text, handed = _without_handed_on(text)
     wrong += [f"{name} is no option of the scores" for name in handed if name not in SCORE_OPTIONS]
+    text, trained = _without_handed_on(text, "training_options", "--training-option")
+    wrong += [f"{name} is no option of a training" for name in trained if name not in TRAINING_OPTIONS]
     held = arguments(owner) if owner in public() else frozenset()
     options = commands().get(owner, frozenset())
     asked = {word.removeprefix("--").replace("-", "_") for word in options}
@@ -143,12 +145,12 @@ def _wrong_call(name, inner):
     yield from (f"{name} has no argument {word}" for word in keywords if word not in arguments(short))
 
 
-def _without_handed_on(text):
-    quoted = [name for group in re.findall(r"score_options=\{([^}]*)\}", text) for name in re.findall(r"'(\w+)':", group)]
-    typed = re.findall(r"--score-option (\w+)=\S*", text)
-    text = re.sub(r"(\w+) \(score_options=\{'\1': …\}", "(score_options=", text)
-    text = re.sub(r"score_options=\{[^}]*\}", "score_options=", text)
-    return re.sub(r"--score-option \w+=[^\s)]*", "--score-option", text), quoted + typed
+def _without_handed_on(text, argument="score_options", option="--score-option"):
+    quoted = [name for group in re.findall(rf"{argument}=\{{([^}}]*)\}}", text) for name in re.findall(r"'(\w+)':", group)]
+    typed = re.findall(rf"{option} (\w+)=\S*", text)
+    text = re.sub(rf"(\w+) \({argument}=\{{'\1': …\}}", f"({argument}=", text)
+    text = re.sub(rf"{argument}=\{{[^}}]*\}}", f"{argument}=", text)
+    return re.sub(rf"{option} \w+=[^\s)]*", option, text), quoted + typed
 
 
 def _wrong_names(text):

@@ -21,7 +21,7 @@ from speakers import SPOKEN, below, carriers, is_public, named, reached, speaker
 INTERNAL = {
     *("out_of_bag_outputs", "register_reader", "stage_outputs", "collect_outputs", "load_loss_traces", "loss_trace_iqr", "TnrCurve"),
     *("kernel_flatness", "least_stationary_record", "likelihood_ratio_auc", "likelihood_ratio_tpr", "query_lood", "self_query_gradient"),
-    *("posterior_of", "early_loss"),
+    *("posterior_of", "early_trace_mean"),
 }
 # (module, owner) → arguments that the walk thinks `owner` advises there, and why it cannot.
 NEVER = {
@@ -45,6 +45,13 @@ NEVER = {
     ("noshadow.tail.risk", "audit"): {"scores"},  # takes the shipped calibration, which reads losses alone
     ("noshadow.tail.risk", "audit_signals"): {"scores"},
     ("noshadow._lood.networks", "lood_audit"): {"architecture"},  # reads the shape off x, or asks for it itself
+    ("noshadow._exposure.inputs", "audit"): {"margins"},  # hands on margins of its own making
+    ("noshadow._exposure.inputs", "audit_signals"): {"margins"},
+    ("noshadow.reference.pool", "audit"): {"pool"},  # takes the pool "train" itself where there are no test records
+    ("noshadow.reference.queries", "audit"): {"queries"},  # asks none
+    ("noshadow.reference.recipe", "audit"): {"betas", "momentum"},  # stops a Recipe that was checked when it was made
+    ("noshadow.reference.schedules", "audit"): {"schedule"},
+    ("noshadow.reference.training", "audit"): {"design"},  # gives no fraction with folds
 }
 # Only such texts can advise; who says the others need not be followed.
 MAY_ADVISE = re.compile(r"[=_(]|--|\bns\.|noshadow|[Pp]ass |[Rr]aise |[Ll]ower |[Ss]et ")
@@ -98,7 +105,7 @@ def _said(node, owner):
         value = part.value
         if isinstance(value, ast.Call) and callee(value) in {"advice", "its_place"}:
             with errors.speaking_for(owner):
-                parts.append(getattr(errors, callee(value))(*(one.value for one in value.args)))
+                parts.append(getattr(errors, callee(value))(*(getattr(one, "value", FILLED) for one in value.args)))
         else:
             parts.append(value if isinstance(part, ast.Constant) else FILLED)
     return "".join(parts)

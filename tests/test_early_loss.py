@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import noshadow as ns
-from noshadow.scores.traces import early_loss
+from noshadow.scores.traces import early_trace_mean
 
 N, T, D = 50, 40, 5
 
@@ -157,18 +157,20 @@ def test_training_records_in_the_place_of_unseen_ones_are_refused(training):
 @pytest.mark.parametrize(
     ("best", "message"),
     [
-        (3, "early_loss: best_epoch must be below the 3 recordings of loss_traces; got 3"),
-        (-1, "early_loss: best_epoch must be a whole number ≥ 0; got -1"),
+        (3, "early_trace_mean: best_epoch must be below the 3 recordings of loss_traces; got 3"),
+        (-1, "early_trace_mean: best_epoch must be a whole number ≥ 0; got -1"),
         (1.0, "best_epoch must be a whole number ≥ 0; got 1.0"),
     ],
 )
 def test_recordings_that_are_not_there_are_refused(best, message):
     with pytest.raises(ns.InputError, match=message):
-        early_loss(np.ones((2, 3)), best)
+        early_trace_mean(np.ones((2, 3)), best)
 
 
 def test_it_is_the_plain_mean():
     losses = np.random.default_rng(0).exponential(size=(7, 9)).astype(np.float32)
     for best in (0, 4, 8):
         # Sums of at most nine numbers in float64.
-        np.testing.assert_allclose(early_loss(losses, best), [sum(map(float, row[: best + 1])) / (best + 1) for row in losses], rtol=1e-14)
+        np.testing.assert_allclose(
+            early_trace_mean(losses, best), [sum(map(float, row[: best + 1])) / (best + 1) for row in losses], rtol=1e-14
+        )

@@ -368,9 +368,9 @@ def test_files_of_before_have_no_unseen_losses(tmp_path):
 def test_unseen_losses_that_do_not_belong_are_refused(tmp_path, unseen, message):
     np.savez(tmp_path / "wrong.npz", loss_traces=np.ones((3, 2)), test_loss_traces=unseen)
     with pytest.raises(ns.InputError, match=f"^load_loss_traces: {message}"):
-        given_traces(tmp_path / "wrong.npz")
+        load_loss_traces(tmp_path / "wrong.npz")
     if np.ndim(unseen) == 2:
-        with pytest.raises(ns.InputError, match=f"^audit: {message}"):
+        with pytest.raises(ns.InputError, match=f"^{message}"):
             given_traces((np.ones((3, 2)), unseen))
 
 

@@ -15,6 +15,7 @@ from noshadow._audit.options import GivenColumns, Options
 from noshadow._audit.settled import settled
 from noshadow._audit.trained_sources import Subject, trained_sources
 from noshadow._audit.trainings import checked_trainings
+from noshadow.errors import speaking_for
 from noshadow.joins import held_by
 from noshadow.losses import record_losses, record_margins
 from noshadow.reference import Recipe, fold_plan, load_references, plan, train_references
@@ -49,6 +50,12 @@ MODEL = fit(np.arange(N), 0)
 def known(model=MODEL, train=TRAIN, test=TEST, *, task="auto", seed=0, **asked):
     """What each source says, in the order folds, few references, short references."""
     options = Options(task, "auto", None, "auto", seed, False, "audit")
+    with speaking_for("audit"):
+        return _known(model, train, test, options, asked)
+
+
+def _known(model, train, test, options, asked):
+    task, seed = options.task, options.seed
     found = settled(view(model, train, test, task=task, progress=False, seed=seed), options, GivenColumns())
     arguments = dict.fromkeys(("folds", "reference_models", "short_references", "stop", "train_fn", "work", "training_options", "traced"))
     given = arguments | ({"training_options": HERE} if asked.get("train_fn") is not None else {}) | asked

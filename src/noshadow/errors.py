@@ -51,13 +51,15 @@ class NotApplicable(Exception):
     """A requested quantity does not exist for this model or data; the message says why."""
 
 
-# Options of the record scores, and the functions that hand them on instead of having them; choices
-# of the attacks, and the functions that take them as AttackOptions. Tests hold them against the
-# signatures.
+# Options of the record scores, and the functions that hand them on instead of having them; options
+# of trainings, and the functions that train where they are asked to; choices of the attacks, and
+# the functions that take them as AttackOptions. Tests hold them against the signatures.
 SCORE_OPTIONS = frozenset(
     {"method", "refine", "precision", "block_size", "max_memory", "outputs", "dimension", "unvectorised", "class_basis", "columns"}
 )
 HAND_ON = frozenset({"audit", "audit_signals"})
+TRAINING_OPTIONS = ("workers", "threads", "backend", "address", "attempts", "engine", "stack", "settings")
+TRAIN_ON_REQUEST = frozenset({"audit"})
 ATTACK_CHOICES = frozenset({"variant", "variance", "center", "floor", "gamma", "a"})
 RUN_ATTACKS = frozenset({"ground_truth", "with_ground_truth"})
 
@@ -151,7 +153,7 @@ def unnamed(error: Exception) -> str:
 
 
 def advice(name: str, value: object) -> str:
-    """How the called function is given an option of the scores or a choice of the attacks.
+    """How the called function is given an option of the scores, of a training, or of the attacks.
 
     This is "name='value'", or inside of what the function hands on to them. `...` stands for any
     value.
@@ -159,6 +161,8 @@ def advice(name: str, value: object) -> str:
     given = "…" if value is ... else repr(value)
     if called() in RUN_ATTACKS and name in ATTACK_CHOICES:
         return f"options=AttackOptions({name}={given})"
+    if called() in TRAIN_ON_REQUEST and name in TRAINING_OPTIONS:
+        return f"training_options={{{name!r}: {given}}} (--training-option {name}={value})"
     return f"score_options={{{name!r}: {given}}} (--score-option {name}={value})" if _hands_on(name) else f"{name}={given}"
 
 

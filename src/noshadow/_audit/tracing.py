@@ -12,7 +12,7 @@ from noshadow.checks import Array, refuse
 from noshadow.joins import Held, join, loss_agreement, loss_floor, require_agreement
 from noshadow.outcomes import Absent
 from noshadow.results import Evidence
-from noshadow.scores.traces import early_loss, loss_trace_iqr
+from noshadow.scores.traces import early_trace_mean, loss_trace_iqr
 from noshadow.traces import GivenTraces
 
 _WHY = "was it made in training mode, on augmented records or before the last step?"
@@ -57,7 +57,7 @@ def trace_evidence(given: GivenTraces | None, ids: Array, losses: Pair, targets:
         absent["early_loss"] = NO_UNSEEN
     else:
         _require_unseen(given.losses, given.test_losses)
-        columns["early_loss"] = early_loss(ordered, given.best)
+        columns["early_loss"] = early_trace_mean(ordered, given.best)
         kind, more = _unseen_agreement(given.test_losses[:, -1], losses[1], floor)
         stamp |= {"last_test_recording": kind}
         notes += more

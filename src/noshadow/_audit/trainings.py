@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from noshadow.checks import InputError, refuse, require_number, require_whole, said
+from noshadow.errors import TRAINING_OPTIONS
 from noshadow.reference import Recipe
 from noshadow.traces import GivenTraces
 
 # Of train_references: where and how models are trained. What is trained and read is the audit's.
-OPTIONS = ("workers", "threads", "backend", "address", "attempts", "engine", "stack", "settings")
 _TRAINS = "f(indices, seed) trains a model on those rows of train followed by test"
 
 
@@ -115,9 +115,9 @@ def _checked_options(given: object, trained: list[str]) -> dict[str, Any]:
         return {}
     if not isinstance(given, Mapping):
         refuse("training_options", "be a dictionary of options", type(given).__name__)
-    unknown = [str(name) for name in given if name not in OPTIONS]
+    unknown = [str(name) for name in given if name not in TRAINING_OPTIONS]
     if unknown:
-        refuse("training_options", f"name options of train_references ({', '.join(OPTIONS)})", ", ".join(unknown))
+        refuse("training_options", f"name options of train_references ({', '.join(TRAINING_OPTIONS)})", ", ".join(unknown))
     if not trained:
         refuse("training_options", "come with folds, reference_models or short_references", ", ".join(map(str, given)))
     return {str(name): value for name, value in given.items()}

@@ -89,6 +89,7 @@ def plan(records: int, *, models: int = 64, fraction: float = 0.5, seed: int = 0
     return Plan(membership, _model_seeds(r, of_seeds), share, number)
 
 
+@named_in_errors
 def fold_plan(train: int, test: int, *, folds: int, seed: int = 0) -> Plan:
     """Cross-fitting: disjoint folds of the training records, and a model trained without each.
 

@@ -173,6 +173,7 @@ class References:
         return value
 
     @property
+    @named_in_errors
     def seconds(self) -> Array:
         """(r,) seconds that training and reading each model took, of one worker."""
         return np.array([float(self.model(number).layout.metadata["seconds"]) for number in range(self.plan.models)])

@@ -32,7 +32,7 @@ def loss_trace_iqr(loss_traces: object) -> Array:
 
 
 @named_in_errors
-def early_loss(loss_traces: object, best_epoch: int) -> Array:
+def early_trace_mean(loss_traces: object, best_epoch: int) -> Array:
     """Mean of each record's losses up to and including the best recording, (n,).
 
     Σ_{t ≤ e*} loss_t / (e* + 1), where e* is the recording with the lowest mean loss on records
@@ -51,7 +51,7 @@ def early_loss(loss_traces: object, best_epoch: int) -> Array:
     Cost: O(n·e*). Exact.
 
     Example:
-        >>> early_loss([[4.0, 2.0, 0.0, 0.0], [1.0, 1.0, 1.0, 0.0]], best_epoch=1).tolist()
+        >>> early_trace_mean([[4.0, 2.0, 0.0, 0.0], [1.0, 1.0, 1.0, 0.0]], best_epoch=1).tolist()
         [3.0, 1.0]
     """
     traces = numeric_array(loss_traces, "loss_traces", ndim=2)

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from joblib import Parallel, cpu_count, delayed, parallel_config
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
-from noshadow.checks import InputError, called, refuse, require_choice, said
+from noshadow.checks import InputError, advice, called, refuse, require_choice, said
 from noshadow.workers.dask_workers import ready_dask_workers
 from noshadow.workers.ray_workers import ready_ray_workers
 from noshadow.workers.ready import (
@@ -40,7 +40,7 @@ def ready_workers(options: WorkerOptions, wording: Wording) -> Iterator[ReadyWor
     require_choice(backend, BACKENDS, "backend")
     if backend == "loky":
         if address is not None:
-            refuse("address", "be None with backend='loky'", repr(address), "Pass backend='ray' or 'dask' for a cluster.")
+            refuse("address", "be None with the backend 'loky'", repr(address), f"Pass {advice('backend', 'ray')} or 'dask' for a cluster.")
         count = workers or max(cpu_count() // threads, 1)
         yield ReadyWorkers(count, lambda job, tasks: _on_loky(job, tasks, count, threads, wording), (BrokenProcessPool,))
     elif backend == "ray":

@@ -16,7 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from noshadow.checks import InputError, said, speaking_for
+from noshadow.checks import InputError, advice, said, speaking_for
 
 CONNECT_SECONDS = 10
 Results = Iterator[tuple[int, Any]]
@@ -134,7 +134,7 @@ def travelling(wording: Wording) -> Iterator[None]:
         raise InputError(
             said(
                 f"{wording.cargo} must be able to travel to worker processes; "
-                f"got {type(error).__name__} ({first_line(error)}). Pass workers=1 to {wording.verb} in this process."
+                f"got {type(error).__name__} ({first_line(error)}). Pass {advice('workers', 1)} to {wording.verb} in this process."
             )
         ) from error
 
@@ -169,7 +169,7 @@ def imported(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise InputError(said(f"backend='{extra}' must be installed; got {error}. Run pip install noshadow[{extra}].")) from error
+        raise InputError(said(f"{advice('backend', extra)} must be installed; got {error}. Run pip install noshadow[{extra}].")) from error
 
 
 def first_line(error: BaseException) -> str:

@@ -590,4 +590,4 @@ def test_the_command_line_completes_a_target_but_does_not_contradict_it(tmp_path
     np.testing.assert_allclose(ns.load("made").records["lt_iqr"], quartile_range(losses), rtol=1e-12, atol=1e-15)
     code, _, error = command(["audit", "traced_target:traced", "--force", *arguments], monkeypatch, capsys)
     assert code == 2
-    assert "loss_traces must come from one place; got 'traces.npz' beside those of the Target. Leave one of the two out." in error
+    assert "loss_traces must come from one place; got 'traces.npz' beside that of the Target. Leave one of the two out." in error

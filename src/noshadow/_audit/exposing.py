@@ -6,7 +6,7 @@ of its own in the record table.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from noshadow._audit.evidence import loss_evidence, score_evidence
 from noshadow._audit.options import Options
 from noshadow._audit.settled import Settled
-from noshadow._exposure import Exposure, Source, line_to, weighed
+from noshadow._exposure import Exposure, Source, Step, line_to, mean_width, stepwise, width_with
 from noshadow._exposure.inputs import LEAST_RECORDS
 from noshadow._exposure.sources import LEAST_TEST_RECORDS
 from noshadow.checks import Array, NotApplicable
@@ -29,6 +29,8 @@ SOURCE = "exposure"
 FREE = ("shift", "leverage", "newton", "margin_leverage", "entropy")
 # A trace that has it says more than the final weights; the others only help beside other sources.
 EARLY_LOSS = "early_loss"
+# How many more reference models an audit says the price and the worth of.
+MORE_REFERENCES = (2, 4, 8)
 SEVERAL_RESIDUALS = not_applicable("a record of several outputs has several residuals, and the exposure is that of one")
 
 
@@ -87,8 +89,9 @@ def exposure_evidence(found: Settled, known: Sequence[Known], scores: RecordScor
     Returns:
         Evidence of the source "exposure": `exposure_score`, which ranks, and `exposure` (d′) and
         `attack_rate` at the audit's false-positive rate with their intervals, or why the sources
-        give the order only. The stamp holds the rule behind the score, each source's share, and the
-        line that put it on the audited model's scale.
+        give the order only. The stamp holds the rule behind the score, each source's share, the
+        line that put it on the audited model's scale, what it changed, and how wide intervals would
+        be with more references.
     """
     started = time.perf_counter()
     why = _not_weighed(found)
@@ -114,9 +117,13 @@ def audited_rate(found: Settled, options: Options) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Weighing:
-    """The exposure, how each source was put on the scale, and which count as covariates alone."""
+    """The exposure, how each source was put on the scale, and which count as covariates alone.
+
+    `steps` says what each source changed.
+    """
 
     found: Exposure
+    steps: tuple[Step, ...]
     lines: Mapping[str, Any]
     covariates_only: tuple[str, ...]
 
@@ -139,8 +146,8 @@ def _weighed(found: Settled, sources: Sequence[Source], free: Mapping[str, Array
     test = statistic_of(unseen.outputs, found.unseen, task) if len(unseen) else np.empty(0)
     direction = "either" if task == "regression" else "larger"
 
-    def weighing(chosen: Sequence[Source]) -> Exposure:
-        return weighed(own, test, chosen, free=free, direction=direction, seed=options.seed)
+    def weighing(chosen: Sequence[Source]) -> tuple[Exposure, tuple[Step, ...]]:
+        return stepwise(own, test, chosen, free=free, direction=direction, seed=options.seed)
 
     full = [source for source in sources if source.margins is not None and not source.early]
     lines = {source.name: line_to(source, test) for source in full}
@@ -150,10 +157,10 @@ def _weighed(found: Settled, sources: Sequence[Source], free: Mapping[str, Array
     }
     unscaled = [name for name, line in known.items() if line is None]
     if unscaled and len(unscaled) < len(full):
-        sized = weighing([_as_covariate(source, direction) if source.name in unscaled else source for source in sources])
+        sized, steps = weighing([_as_covariate(source, direction) if source.name in unscaled else source for source in sources])
         if not sized.order_only:
-            return _Weighing(sized, known, tuple(unscaled))
-    return _Weighing(weighing(sources), known, ())
+            return _Weighing(sized, steps, known, tuple(unscaled))
+    return _Weighing(*weighing(sources), known, ())
 
 
 def _as_covariate(source: Source, direction: str) -> Source:
@@ -198,4 +205,7 @@ def _stamp(weighing: _Weighing, known: Sequence[Known], fpr: float) -> dict[str,
         "trainings": {entry.source.name: float(entry.source.trainings) for entry in known},
         "lines": dict(weighing.lines),
         "covariates_only": list(weighing.covariates_only),
+        "changed": [asdict(step) for step in weighing.steps],
+        "width": mean_width(found),
+        "width_with": {} if found.order_only else {str(more): width_with(found, more) for more in MORE_REFERENCES},
     }

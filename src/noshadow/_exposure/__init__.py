@@ -4,7 +4,8 @@ It weighs the evidence about both sides of the record.
 """
 
 from noshadow._exposure.entry import exposure
+from noshadow._exposure.prices import Step, mean_width, stepwise, width_with
 from noshadow._exposure.result import Exposure
 from noshadow._exposure.sources import Source, line_to, weighed
 
-__all__ = ["Exposure", "Source", "exposure", "line_to", "weighed"]
+__all__ = ["Exposure", "Source", "Step", "exposure", "line_to", "mean_width", "stepwise", "weighed", "width_with"]

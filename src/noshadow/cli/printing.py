@@ -10,7 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from noshadow._findings import findings, most_severe
-from noshadow.results import Audit, Finding, Interval
+from noshadow.results import Audit, Finding, Interval, evidence_changes, offers
 from noshadow.visible import visible
 
 _TOP_FINDINGS = 5
@@ -47,7 +47,15 @@ def print_audit(audited: Audit, page: Path, seconds: float, console: Console | N
     _print_records(audited, screen)
     for note in audited.notes:
         screen.print(f"Note: {sentence(harmless(note))}")
+    for line in _evidence_lines(audited):
+        screen.print(line)
     screen.print(f"Report: {harmless(page)}  ({seconds:.1f} s)")
+
+
+def _evidence_lines(audited: Audit) -> list[str]:
+    """What each source beyond the final weights changed, and what the next would buy."""
+    told = [f"Evidence: {harmless(line)}" for line in evidence_changes(audited)]
+    return told + [f"More evidence: {harmless(offer.sentence)}" for offer in offers(audited)]
 
 
 def _risk_lines(audited: Audit) -> list[str]:

@@ -26,7 +26,7 @@ from noshadow.report.rendering import flat_rows, page_script, rendered
 from noshadow.report.score_agreement import score_agreement
 from noshadow.report.tail_chart import tail_section
 from noshadow.report.top_records import ROWS, top_records
-from noshadow.results import Audit, ModelRisk, write_file
+from noshadow.results import Audit, ModelRisk, evidence_changes, offers, write_file
 
 _SHORT_HASH = 12
 _UNITS = {"regression": "squared error"}
@@ -103,6 +103,8 @@ def page(audit: Audit, contents: ShownContents | None = None) -> dict[str, Any]:
         "losses": _losses(audit),
         "curve": None if audit.model_risk is None else _curves(audit, audit.model_risk),
         "truth": None if audit.ground_truth is None else ground_truth_section(audit.ground_truth),
+        "changes": [sentence(line) for line in evidence_changes(audit)],
+        "offers": [sentence(offer.sentence) for offer in offers(audit)],
         "absent": _absent(audit.not_applicable),
         "notes": [sentence(note) for note in audit.notes],
         "diagnostics": _diagnostics(audit.provenance.get("scores")),

@@ -16,6 +16,7 @@ from noshadow.results.audit_record import Audit, load
 from noshadow.results.calibration import Calibration, CalibrationCell
 from noshadow.results.folder import require_writable_folder, write_file
 from noshadow.results.lood_record import LOOD, LoodAudit, load_lood
+from noshadow.results.offers import Offer, evidence_changes, offers
 
 __all__ = [
     "LOOD",
@@ -32,9 +33,12 @@ __all__ = [
     "MeasuredAttack",
     "MeasuredRate",
     "ModelRisk",
+    "Offer",
     "TnrCurve",
+    "evidence_changes",
     "load",
     "load_lood",
+    "offers",
     "require_writable_folder",
     "write_file",
 ]

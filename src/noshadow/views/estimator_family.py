@@ -12,8 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from noshadow.checks import Array, InputError, NotApplicable, refuse
 from noshadow.outcomes import Absent
+from noshadow.views.boosted import Boosted
 from noshadow.views.penalty import Penalty
-from noshadow.views.reader import NO_BAGS, NO_STAGES
+from noshadow.views.reader import NO_BAGS, NO_ROUNDS, NO_STAGES
 
 WITHOUT = "record scores need one, model-level risk does not."
 
@@ -87,6 +88,9 @@ class EstimatorFamily:
         history: (last, X, task) → what `outputs` gives, after each stage of the training.
         out_of_bag: (last, X, task) → mean of what the parts trained without a record give for it,
             NaN where there is none, and the number of these parts.
+        boosted: (last, X, targets, weights) → the rounds of the training on these records, targets
+            (n,) numbers of classes or values, weights (n,) as given or None; raises NotApplicable
+            with the reason where the model does not keep them.
     """
 
     name: str
@@ -101,6 +105,7 @@ class EstimatorFamily:
     penalty: Callable[[Any, int], Penalty] = no_penalty
     history: Callable[[Any, Any, str], Iterator[Array]] | NotApplicable = NO_STAGES
     out_of_bag: Callable[[Any, Any, str], tuple[Array, Array]] | NotApplicable = NO_BAGS
+    boosted: Callable[[Any, Any, Array, Array | None], Boosted] | NotApplicable = NO_ROUNDS
 
 
 def last_step(model: Any) -> tuple[tuple[Any, ...], Any]:

@@ -26,6 +26,7 @@ from noshadow.checks import (
     users_code,
 )
 from noshadow.signals import Signals
+from noshadow.views.boosted import Boosted
 from noshadow.views.estimator_family import EstimatorFamily, last_step, no_penalty, type_name
 from noshadow.views.pairing import paired_targets
 from noshadow.views.reader import OutOfBag, Reader, Transform
@@ -161,6 +162,17 @@ def estimator_out_of_bag(family: EstimatorFamily, model: Any, data: object, *, s
     return OutOfBag(_raw_outputs(values, fitted.task)[0], parts)
 
 
+def estimator_boosted(family: EstimatorFamily, model: Any, data: object, *, weights: Array | None, settings: Settings) -> Boosted:
+    """The rounds of the training on these records, with the leaf of each."""
+    assert not isinstance(family.boosted, NotApplicable)
+    fitted = _taken_apart(family, model, settings)
+    X, y, _ = _pair(fitted, data, settings.owner, "data")
+    targets = _targets(fitted, y, settings.owner, "data")
+    if targets.ndim != 1:
+        raise NotApplicable(f"{fitted.name} predicts several values per record")
+    return family.boosted(fitted.last, _transformed(fitted, X, settings.owner, "data"), targets, weights)
+
+
 def estimator_sha256(family: EstimatorFamily, model: Any, outputs: Array) -> str:
     """Hex digest of the coefficients, or of the outputs of an estimator that has none."""
     last = _taken_apart(family, model, Settings(owner="weights_sha256")).last
@@ -186,10 +198,7 @@ def _signals(fitted: _Fitted, X: Any, y: Array, owner: str, argument: str) -> tu
     """Signals of one split and how many probabilities had to be lifted off zero."""
     if len(y) == 0:
         refuse(owner, argument, "hold at least one record", "none")
-    if fitted.task == "regression":
-        targets = numeric_array(y, owner, f"{argument} y", ndim=(1, 2)).astype(np.float64)
-    else:
-        targets = _class_numbers(y, fitted.family.classes(fitted.last), owner, argument)
+    targets = _targets(fitted, y, owner, argument)
     ids = index_ids(X)
     X = _transformed(fitted, X, owner, argument)
     with users_code(owner, f"model must accept {argument} X"):
@@ -201,6 +210,12 @@ def _signals(fitted: _Fitted, X: Any, y: Array, owner: str, argument: str) -> tu
     return Signals(None, values, targets, ids), raised
 
 
+def _targets(fitted: _Fitted, y: Array, owner: str, argument: str) -> Array:
+    if fitted.task == "regression":
+        return numeric_array(y, owner, f"{argument} y", ndim=(1, 2)).astype(np.float64)
+    return _class_numbers(y, fitted.family.classes(fitted.last), owner, argument)
+
+
 def _transformed(fitted: _Fitted, X: Any, owner: str, argument: str) -> Any:
     """X as the last step of a pipeline sees it, an array or a table with a shape."""
     with users_code(owner, f"model must accept {argument} X"):
@@ -208,7 +223,8 @@ def _transformed(fitted: _Fitted, X: Any, owner: str, argument: str) -> Any:
             X = step.transform(X)
     X = X if hasattr(X, "shape") else np.asarray(X)
     width = getattr(fitted.last, "n_features_in_", None)
-    if width is not None and X.shape[1:] != (width,):
+    # CatBoost says 0 of a model that was read from a file.
+    if width and X.shape[1:] != (width,):
         refuse(owner, f"{argument} X", f"have the {width} columns {fitted.name} was fitted on", f"shape {tuple(X.shape)}")
     return X
 
@@ -292,7 +308,7 @@ def _weights_sha256(last: Any, train: Signals) -> tuple[str, tuple[str, ...]]:
 
 def estimator_reader(family: EstimatorFamily) -> Reader:
     """The Reader of a family of estimators, which takes pipelines and searches apart."""
-    history, out_of_bag = family.history, family.out_of_bag
+    history, out_of_bag, boosted = family.history, family.out_of_bag, family.boosted
     return Reader(
         name=family.name,
         form="table",
@@ -304,4 +320,5 @@ def estimator_reader(family: EstimatorFamily) -> Reader:
         weights_sha256=partial(estimator_sha256, family),
         history=history if isinstance(history, NotApplicable) else partial(estimator_history, family),
         out_of_bag=out_of_bag if isinstance(out_of_bag, NotApplicable) else partial(estimator_out_of_bag, family),
+        boosted=boosted if isinstance(boosted, NotApplicable) else partial(estimator_boosted, family),
     )

@@ -213,7 +213,12 @@ MUTANTS = tuple(
         ("cli/audits.py", '"tnr": max_tnr, "auc": max_auc', '"tnr": max_auc, "auc": max_tnr', COMMAND),
         # Reference models and the ground truth
         (TRUTH, "SCORES = named(score=True)", 'SCORES = named(score=True, source="scores")', EVERY),
-        (COLUMNS, '"traces",\n        unit="nats",\n        score=True,', '"traces",\n        unit="nats",', EVERY),
+        (
+            COLUMNS,
+            '"traces",\n        unit="nats",\n        score=True,\n        page',
+            '"traces",\n        unit="nats",\n        page',
+            EVERY,
+        ),
         (COLUMNS, 'kind="share",\n        score=True,', 'kind="share",', EVERY),
         (TRUTH, "RANKED_TRUTHS = named(truth=True)", "RANKED_TRUTHS = named(truth=True)[:3]", EVERY),
         ("metrics/tables.py", "RECALLS = ((0.01, 0.05), (0.01, 0.01), (0.05, 0.05))", "RECALLS = ((0.01, 0.05), (0.05, 0.05))", EVERY),

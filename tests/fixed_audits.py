@@ -72,6 +72,15 @@ def signals_classes_in_groups_with_traces():
     return ns.audit_signals(train, test, damping=0.1, groups=names, test_groups=names, loss_traces=traces, progress=False)
 
 
+def signals_with_traces_of_unseen_records():
+    train, test = _signals("regression")
+    final = ns.audit_signals(train, test, progress=False)
+    traces = ns.LossTraces()
+    for seen, unseen in ((4.0, 3.0), (2.0, 0.5), (1.5, 0.75), (1.0, 1.0)):
+        traces.append(seen * final.member_losses + 0.1 * (seen - 1.0), unseen * final.nonmember_losses)
+    return ns.audit_signals(train, test, weight_decay=1e-3, loss_traces=traces, progress=False)
+
+
 def signals_without_features():
     train, test = _signals("classes")
     bare = [ns.Signals(None, split.outputs, split.targets) for split in (train, test)]
@@ -191,6 +200,7 @@ AUDITS = {
         signals_several_outputs,
         signals_binary,
         signals_classes_in_groups_with_traces,
+        signals_with_traces_of_unseen_records,
         signals_without_features,
         signals_by_ekfac,
         module_last_layer,

@@ -20,7 +20,17 @@ from source_tree import Scope, callee, mentions, program, reached
 INTERNAL = {
     *("out_of_bag_outputs", "register_reader", "stage_outputs"),
     *("kernel_flatness", "least_stationary_record", "likelihood_ratio_auc", "likelihood_ratio_tpr", "query_lood", "self_query_gradient"),
-    *("fitted_curve", "TnrCurve", "collect_outputs", "weights_sha256", "load_loss_traces", "loss_trace_iqr", "collate_fn", ""),
+    *(
+        "fitted_curve",
+        "TnrCurve",
+        "collect_outputs",
+        "weights_sha256",
+        "load_loss_traces",
+        "loss_trace_iqr",
+        "early_loss",
+        "collate_fn",
+        "",
+    ),
 }
 # (module, owner) → arguments that the walk thinks `owner` advises there, and why it cannot.
 NEVER = {

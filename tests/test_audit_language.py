@@ -182,6 +182,18 @@ def test_ids_groups_and_traces_belong_to_sequences(model):
     np.testing.assert_allclose(result.records["lt_iqr"], np.subtract(*np.quantile(traces, (0.75, 0.25), axis=1)), rtol=1e-12)
 
 
+def test_traces_of_unseen_sequences_give_early_losses(model):
+    seen, unseen = (ns.sequence_losses(model, split, progress=False).loss for split in (TRAIN, TEST))
+    traces = ns.LossTraces()
+    for factor, shift in ((3.0, 2.0), (2.0, 0.5), (1.0, 1.0)):
+        traces.append(factor * seen, shift * unseen)
+    result = ns.audit(model, TRAIN, TEST, loss_traces=traces, progress=False)
+    # (3 + 2)/2 times the loss: the second recording is the lowest on unseen sequences. One rounding per step.
+    np.testing.assert_allclose(result.records["early_loss"], 2.5 * seen, rtol=1e-12)
+    fact = result.provenance["inputs"]["loss_traces"]
+    assert (fact["best_recording"], fact["last_recording"], fact["last_test_recording"]) == (1, "equal", "equal")
+
+
 def test_groups_of_both_splits_have_a_risk_each(model):
     result = ns.audit(model, TRAIN, TEST, groups=["a", "b"] * 30, test_groups=["b", "a"] * 25, fpr=0.1, progress=False)
     assert sorted(row.group for row in result.group_risk) == ["a", "b"]

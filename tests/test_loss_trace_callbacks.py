@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -135,6 +136,40 @@ def test_a_training_in_two_fits_has_one_column_an_epoch():
 
 
 @with_lightning
+@pytest.mark.parametrize("attribute", [None, "model"])
+def test_lightning_keeps_the_state_of_the_lowest_loss_on_unseen_records(attribute, tmp_path):
+    lightning = extra("lightning.pytorch")
+    x, y = classification_data()
+    unseen = x[:20] + 0.3, y[:20].flip(0)
+    module = lightning_module(lightning, network())
+    path, states = tmp_path / "best.safetensors", []
+
+    class KeepWeights(lightning.Callback):
+        def on_train_start(self, _, module):
+            states.append(copy.deepcopy((module if attribute is None else module.model).state_dict()))
+
+        on_train_epoch_end = on_train_start
+
+    traces = ns.LossTraces((x, y), test=unseen, checkpoint=path)
+    for epochs in (3, 2):  # the second fit resumes with a recorder that holds recordings: no further start
+        trainer = lightning_trainer(lightning, traces.lightning_callback(module_attribute=attribute), epochs)
+        trainer.callbacks.append(KeepWeights())
+        trainer.fit(module, training_loader(x, y), validation_loader(x, y))
+    del states[4]  # the start of the second fit
+    expected = []
+    for state in states:
+        twin = copy.deepcopy(module if attribute is None else module.model)
+        twin.load_state_dict(state)
+        expected.append(losses_by_hand(twin, *unseen))
+    # float32 logits in eval mode, batches of 20 here and there.
+    np.testing.assert_allclose(traces.test_array, np.stack(expected, 1), rtol=1e-5, atol=1e-6)
+    assert traces.best_epoch == np.stack(expected, 1).mean(0).argmin() and len(traces) == 6
+    kept = load_file(path)
+    assert kept.keys() == states[traces.best_epoch].keys()
+    assert all(torch.equal(value, kept[name]) for name, value in states[traces.best_epoch].items())
+
+
+@with_lightning
 def test_a_lightning_module_without_the_attribute_or_a_forward_is_refused():
     lightning = extra("lightning.pytorch")
     x, y = classification_data()
@@ -241,6 +276,25 @@ def test_transformers_records_the_losses_of_each_epochs_weights(tmp_path):
     # Differences of two quantiles: rounding of float64 only.
     expected = frame.quantile(0.75, axis=1) - frame.quantile(0.25, axis=1)
     np.testing.assert_allclose(audited["lt_iqr"], expected, rtol=1e-12, atol=1e-15)
+
+
+def test_transformers_keep_the_state_of_the_lowest_loss_on_unseen_records(tmp_path):
+    transformers = extra("transformers")
+    rows, _, _ = tokens()
+    unseen = [row | {"labels": (row["labels"] + number // 5) % 3} for number, row in enumerate(rows)]
+    traces = ns.LossTraces(rows, batch_size=7, test=unseen, checkpoint=tmp_path / "best.safetensors")
+    trained_by_transformers(transformers, rows, traces.transformers_callback(), tmp_path / "run")
+    plain = ns.LossTraces(rows, batch_size=7)
+    trained_by_transformers(transformers, rows, plain.transformers_callback(), tmp_path / "run")
+    np.testing.assert_array_equal(traces.array, plain.array)  # the training did not notice
+    fresh = tiny_bert(transformers)
+    fresh.load_state_dict(load_file(tmp_path / "best.safetensors"))
+    again = ns.LossTraces(rows, batch_size=7, test=unseen)
+    again.record(fresh)
+    assert traces.test_array.shape == (20, 3) and len(set(traces.test_array.mean(0))) == 3
+    # The same weights in the same batches: to the last digit.
+    np.testing.assert_array_equal(again.test_array[:, 0], traces.test_array[:, traces.best_epoch])
+    np.testing.assert_array_equal(again.test_array[:, 0].mean(), traces.test_array.T.copy().mean(1).min())
 
 
 def test_transformers_that_pool_the_logits_of_tokens_are_recorded():

@@ -454,7 +454,7 @@ LOSSES = np.array([[1.0, 2.0], [3.0, 4.0]])
         (
             "a.npz",
             {"loss_traces": LOSSES, "notes": LOSSES},
-            "file must hold the key loss_traces and at most ids; got '.*' with unknown key notes",
+            "file must hold the key loss_traces and at most ids and test_loss_traces; got '.*' with unknown key notes",
         ),
         ("a.npz", {"loss_traces": LOSSES, "train_ids": [1, 2]}, "A file of signals may hold loss_traces itself"),
         ("a.npz", {"ids": [1, 2]}, "with no loss_traces"),

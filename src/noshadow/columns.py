@@ -198,6 +198,14 @@ COLUMNS = (
         page=9,
     ),
     Column(
+        "early_loss",
+        "early loss",
+        "mean loss of the record up to the recording with the lowest loss on unseen records, in {unit}",
+        "traces",
+        unit="nats",
+        score=True,
+    ),
+    Column(
         "checkpoint_loss",
         "earlier loss",
         "how wrong an earlier checkpoint of the same training is on the record, in {unit}",

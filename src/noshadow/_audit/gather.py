@@ -78,7 +78,7 @@ def audit_view(
     """
     found = settled(seen, options, given)
     known = [source(found) for source in sources]
-    traces = trace_evidence(given.loss_traces, found.train.ids, found.losses[0], found.targets, found.task, options.owner)
+    traces = trace_evidence(given.loss_traces, found.train.ids, found.losses, found.targets, found.task, options.owner)
     started = time.perf_counter()
     scores = scored(found, options, layered_scores)
     scoring = time.perf_counter() - started

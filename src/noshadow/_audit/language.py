@@ -65,7 +65,7 @@ def audit_language_model(
     losses = (members.loss, np.empty(0) if others is None else others.loss)
     identity = _identity(members, given, owner)
     test_names = group_names(given.test_groups, len(losses[1]), owner, "test_groups").get("group")
-    traces = trace_evidence(given.loss_traces, identity["id"], members.loss, None, TASK, owner)
+    traces = trace_evidence(given.loss_traces, identity["id"], losses, None, TASK, owner)
     read = time.perf_counter()
     scores = _scores(head, options)
     held = None if isinstance(scores, Absent) else scores

@@ -4,6 +4,7 @@ Training goes on as if nothing had happened.
 """
 
 import random
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -17,10 +18,13 @@ from noshadow.views.loading import records_of
 from noshadow.views.torch import PROBE_RECORDS, require_fitting_task
 from noshadow.views.undisturbed import undisturbed
 from noshadow.views.view import Settings
+from noshadow.views.walk import Collected
 
 
-def module_losses(model: nn.Module, data: object, *, task: str, settings: Settings, last: Source | None) -> tuple[Array, Source]:
-    """Compute the loss of each record, (n,), and say where the outputs were read.
+def module_losses(
+    model: nn.Module, splits: Mapping[str, object], *, task: str, settings: Settings, last: Source | None
+) -> tuple[list[Array], Source]:
+    """Compute the loss of each record of each split, (n,), and say where the outputs were read.
 
     A loss may be NaN when training diverged.
 
@@ -30,7 +34,8 @@ def module_losses(model: nn.Module, data: object, *, task: str, settings: Settin
     Args:
         model: any nn.Module that `audit` reads, or one whose output has `.logits`, one row per
             record.
-        data: the records, as for `audit`.
+        splits: argument that error messages name → the records, as for `audit`. The first one
+            settles the task.
         task: "auto" or a task.
         settings: how to run.
         last: where the outputs were read before. A diverged model's head cannot be told by its
@@ -40,24 +45,36 @@ def module_losses(model: nn.Module, data: object, *, task: str, settings: Settin
         InputError: the model or the data cannot be read.
     """
     owner = settings.owner
-    records = records_of(data, owner, "data", seed=settings.seed)
-    if records.count == 0:
-        refuse(owner, "data", "hold at least one record", "none")
+    records = {name: records_of(data, owner, name, seed=settings.seed) for name, data in splits.items()}
+    for name, held in records.items():
+        if held.count == 0:
+            refuse(owner, name, "hold at least one record", "none")
     with undisturbed(model, settings) as device:
-        _seed_transforms(settings.seed)
         if last is not None and (last.head is None or any(module is last.head.layer for module in model.modules())):
             source = last
         else:
-            batch = next(iter(records.batches(min(PROBE_RECORDS, settings.batch_size))))
-            source = found_source(model, batch, device, settings, headless="logits")
             _seed_transforms(settings.seed)
-        found = forward_pass(model, source, records, device, settings, "data", features=False)
-    targets = numeric_array(found.targets, owner, "data targets", ndim=(1, 2))
+            batch = next(iter(next(iter(records.values())).batches(min(PROBE_RECORDS, settings.batch_size))))
+            source = found_source(model, batch, device, settings, headless="logits")
+        passes = {}
+        for name, held in records.items():
+            _seed_transforms(settings.seed)
+            passes[name] = forward_pass(model, source, held, device, settings, name, features=False)
+    losses = []
+    for name, found in passes.items():
+        values, task = _losses(found, source, task, owner, name)
+        losses.append(values)
+    return losses, source
+
+
+def _losses(found: Collected, source: Source, task: str, owner: str, name: str) -> tuple[Array, str]:
+    """The losses of a split, and the task they were settled by."""
+    targets = numeric_array(found.targets, owner, f"{name} targets", ndim=(1, 2))
     settled = resolved_task(task, found.outputs, targets, owner)
     require_output_columns(found.outputs, settled, owner)
     if source.head is not None:
         require_fitting_task(source.head, settled, owner)
-    return record_losses(found.outputs, task_targets(found.outputs, targets, settled, owner), settled), source
+    return record_losses(found.outputs, task_targets(found.outputs, targets, settled, owner), settled), settled
 
 
 def _seed_transforms(seed: int) -> None:

@@ -6,20 +6,30 @@ It is read once and matched to the records of the audit.
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from noshadow.checks import Array, numeric_array, refuse, require_same_length
-from noshadow.traces.files import load_loss_traces
+from noshadow.traces.best import best_recording
+from noshadow.traces.files import checked_test_traces, read_traces
 from noshadow.traces.recorder import LossTraces
 
 
 @dataclass(frozen=True, eq=False)
 class GivenTraces:
-    """Losses (n, recordings) and the ids of their rows.
+    """Losses (n, recordings), the ids of their rows, and losses of unseen records.
 
-    The ids are None when rows are matched by position.
+    The ids are None when rows are matched by position. Losses of unseen records (t, recordings)
+    are None when none were recorded.
     """
 
     losses: Array
     ids: Array | None
+    test_losses: Array | None = None
+
+    @property
+    def best(self) -> int | None:
+        """The recording with the lowest mean loss on unseen records; None without such losses."""
+        return None if self.test_losses is None else best_recording(self.test_losses)
 
     def in_order_of(self, ids: Array, owner: str) -> Array:
         """The rows of the losses in the order of these record ids, (n, recordings).
@@ -54,13 +64,19 @@ class GivenTraces:
 def given_traces(loss_traces: object, owner: str) -> GivenTraces | None:
     """Traces from an array (n, recordings), a LossTraces or the path of its file; None stays None.
 
+    A tuple of two such arrays is the losses of the training records and of unseen ones.
+
     Raises:
         InputError: the file or the array cannot be read.
     """
     if loss_traces is None:
         return None
     if isinstance(loss_traces, LossTraces):
-        return GivenTraces(loss_traces.array, loss_traces.ids)
+        return GivenTraces(loss_traces.array, loss_traces.ids, loss_traces.test_array)
     if isinstance(loss_traces, (str, Path)):
-        return GivenTraces(*load_loss_traces(loss_traces))
-    return GivenTraces(numeric_array(loss_traces, owner, "loss_traces", ndim=2), None)
+        return GivenTraces(*read_traces(loss_traces))
+    unseen = None
+    if isinstance(loss_traces, tuple) and len(loss_traces) == 2 and all(np.ndim(part) == 2 for part in loss_traces):
+        loss_traces, unseen = loss_traces
+    losses = numeric_array(loss_traces, owner, "loss_traces", ndim=2)
+    return GivenTraces(losses, None, checked_test_traces(unseen, losses, owner))

@@ -104,7 +104,7 @@ def estimator_view(
             again["test"] = _run_again(fitted, X_test, y_test, unseen, owner, "test")
             names["test"], paired = index_names(X_test), (*paired, *also_paired)
     penalty = no_penalty(fitted.last, len(seen)) if fitted.headless else family.penalty(fitted.last, len(seen))
-    digest, digest_notes = _weights_sha256(fitted.last, seen)
+    digest, digest_notes = _weights_sha256(family, fitted.last, seen)
     class_weight = getattr(fitted.last, "class_weight", None) if fitted.headless is None else None
     return View(
         train=seen,
@@ -176,7 +176,7 @@ def estimator_boosted(family: EstimatorFamily, model: Any, data: object, *, weig
 def estimator_sha256(family: EstimatorFamily, model: Any, outputs: Array) -> str:
     """Hex digest of the coefficients, or of the outputs of an estimator that has none."""
     last = _taken_apart(family, model, Settings(owner="weights_sha256")).last
-    return _weights_sha256(last, Signals(None, outputs, np.zeros(len(outputs))))[0]
+    return _weights_sha256(family, last, Signals(None, outputs, np.zeros(len(outputs))))[0]
 
 
 def _pair(fitted: _Fitted, data: object, owner: str, argument: str) -> tuple[Any, Array, tuple[str, ...]]:
@@ -289,7 +289,10 @@ def _clipped_note(entries: int) -> tuple[str, ...]:
     return (f"{entries} class probabilities below {LEAST_PROBABILITY:g} were raised to it, since a zero gives an infinite loss.",)
 
 
-def _weights_sha256(last: Any, train: Signals) -> tuple[str, tuple[str, ...]]:
+def _weights_sha256(family: EstimatorFamily, last: Any, train: Signals) -> tuple[str, tuple[str, ...]]:
+    saved = family.saved(last)
+    if saved is not None:
+        return hashlib.sha256(saved).hexdigest(), ()
     digest, arrays = hashlib.sha256(), 0
     for name in ("coef_", "intercept_", "coefs_", "intercepts_"):
         held: Any = getattr(last, name, None)

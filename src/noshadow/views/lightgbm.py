@@ -213,6 +213,7 @@ LIGHTGBM = estimator_reader(
         task=_task,
         classes=_classes,
         outputs=_outputs,
+        saved=lambda last: _booster(last).model_to_string(num_iteration=-1).encode(),
         history=_history,
         boosted=_boosted,
     )

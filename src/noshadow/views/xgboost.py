@@ -167,6 +167,7 @@ XGBOOST = estimator_reader(
         task=_task,
         classes=_classes,
         outputs=_outputs,
+        saved=lambda last: bytes(_booster(last).save_raw("ubj")),
         history=_history,
         boosted=_boosted,
     )

@@ -9,18 +9,20 @@ import numpy as np
 from noshadow._audit.evidence import LayeredScores
 from noshadow._audit.options import Options
 from noshadow._audit.settled import Settled
-from noshadow._audit.tracing import trace_evidence
 from noshadow.checks import Array, NotApplicable
 from noshadow.losses import record_losses
 from noshadow.outcomes import Absent, not_applicable
 from noshadow.results import Evidence
+from noshadow.scores.traces import early_loss, loss_trace_iqr
 from noshadow.scores.trees.boosting import LeafScores, boosting_scores
-from noshadow.traces import GivenTraces
+from noshadow.traces.best import best_recording
 from noshadow.views import Reader, View
 from noshadow.views.view import Settings
 
 # Rounds whose losses are kept, spread evenly over their logarithms: most is learnt in the first.
 RECORDINGS = 32
+# Losses of probabilities in float32, as a share of the mean loss.
+SAME_LOSS = 1e-3
 NO_OPTIONS = "scores of boosted trees have no options"
 NO_TEST = Absent("not available", "it needs the losses of test records after each round, and the test split is empty")
 
@@ -52,7 +54,7 @@ def kept_rounds(count: int) -> Array:
 def stage_evidence(reader: Reader, model: Any, train: object, test: object, found: Settled, options: Options) -> tuple[Evidence, ...]:
     """Losses after each round as traces: `lt_iqr`, and `early_loss` where there are test records.
 
-    The last stage must be the audited model itself. Nothing where the family keeps no stages.
+    The last stage must be the audited model itself. No evidence where the family keeps no stages.
 
     Cost: one prediction of every round for both splits; memory of RECORDINGS losses per record.
     """
@@ -71,11 +73,15 @@ def stage_evidence(reader: Reader, model: Any, train: object, test: object, foun
     except NotApplicable as reason:
         why = not_applicable(reason)
         return (Evidence("traces", absent={"lt_iqr": why, "early_loss": why}),)
-    given = GivenTraces(own, None, unseen)
-    (told,) = trace_evidence(given, found.train.ids, found.losses, found.targets, found.task, options.owner)
-    absent: dict[str, str] = dict(told.absent) if unseen is not None else {"early_loss": NO_TEST}
-    stamp = dict(told.stamp) | {"rounds": (kept + 1).tolist()}
-    return (Evidence("traces", told.columns, absent, told.notes, stamp, time.perf_counter() - started),)
+    if not np.allclose(own[:, -1], found.losses[0], rtol=SAME_LOSS, atol=SAME_LOSS * float(found.losses[0].mean())):
+        why = not_applicable("the last stage of the model is not what it predicts with")
+        return (Evidence("traces", absent={"lt_iqr": why, "early_loss": why}),)
+    columns, stamp = {"lt_iqr": loss_trace_iqr(own)}, {"last_recording": "equal", "recordings": len(kept), "rounds": (kept + 1).tolist()}
+    if unseen is None:
+        return (Evidence("traces", columns, {"early_loss": NO_TEST}, (), stamp, time.perf_counter() - started),)
+    best = best_recording(unseen)
+    columns["early_loss"] = early_loss(own, best)
+    return (Evidence("traces", columns, {}, (), stamp | {"best_recording": best}, time.perf_counter() - started),)
 
 
 def _few(data: Any) -> Any:

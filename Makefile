@@ -47,6 +47,7 @@ benchmarks: $(STAMP)
 	$(BIN)/python benchmarks/last_layer.py
 	$(BIN)/python benchmarks/audit_speed.py
 	$(BIN)/python benchmarks/loo_refits.py
+	$(BIN)/python benchmarks/boosting_loo.py
 	$(BIN)/python benchmarks/tnr_coverage.py
 	$(BIN)/python benchmarks/compare_coverage.py
 	$(BIN)/python benchmarks/attacks.py

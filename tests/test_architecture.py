@@ -251,6 +251,9 @@ def test_import_runs_nothing_and_loads_no_extra():
         "statsmodels",
         "dattri",
         "IPython",
+        "xgboost",
+        "lightgbm",
+        "catboost",
     ]
     code = f"import sys, threading; import noshadow; print([m for m in {extras} if m in sys.modules], threading.active_count())"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

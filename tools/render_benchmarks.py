@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from audit_tables import audit_section
+from boosting_tables import boosting_section
 from column_table import column_lines
 from ekfac_tables import ekfac_section
 from language_tables import language_section
@@ -213,6 +214,7 @@ def page():
         *streaming_section(scores["streaming"]),
         *peer_section(scores["peers"]),
         *refit_section(refits),
+        *where_stored("boosting_loo", boosting_section),
         *training_section(stored("reference_training")),
         *where_stored("ekfac", ekfac_section),
         *where_stored("network", network_section),

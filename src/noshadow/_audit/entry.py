@@ -3,9 +3,12 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from noshadow._audit.boosting import leaf_scores, stage_evidence
+from noshadow._audit.evidence import Scores
 from noshadow._audit.gather import audit_view
 from noshadow._audit.given_models import model_given, models_given
 from noshadow._audit.language import audit_language_model, require_language_arguments
@@ -22,7 +25,6 @@ from noshadow.arguments import BATCH_SIZE, PROGRESS
 from noshadow.checks import named_as, named_in_errors, refuse, require_weights
 from noshadow.results import Audit
 from noshadow.scores.network.entry import network_scores
-from noshadow.scores.result import RecordScores
 from noshadow.traces import given_traces
 from noshadow.views import View, model_family, reader_of, view
 from noshadow.views.loading import records_of
@@ -255,7 +257,7 @@ def audit(
         seen = replace(seen, sample_weight=require_weights(sample_weight, len(seen.train)))
     signal_seconds = time.perf_counter() - started
 
-    def layered(settled: str) -> RecordScores:
+    def layered(settled: str) -> Scores:
         how: dict[str, Any] = {"layers": layers, "damping": damping, "sample_weight": seen.sample_weight}
         return network_scores(model, records, task=settled, **how, **reading, **handed_on)
 
@@ -264,7 +266,8 @@ def audit(
         options,
         given,
         signal_seconds=signal_seconds,
-        layered_scores=None if layers == "last" else layered,
+        layered_scores=layered if layers != "last" else None if reader is None else leaf_scores(reader, model, train, seen, options),
+        stages=None if reader is None else partial(stage_evidence, reader, model, train, test, options=options),
         sources=(
             *checkpoint_source(earlier, read, options),
             *out_of_fold_source(folds_out, options),

@@ -19,13 +19,17 @@ from noshadow.results import Evidence, ModelRisk
 from noshadow.scores.baselines import record_entropies
 from noshadow.scores.last_layer.entry import record_scores
 from noshadow.scores.result import RecordScores
+from noshadow.scores.trees.boosting import LeafScores
 
 RECORD_COLUMNS = named(source="scores", score=True)
 NO_ENTROPY = not_applicable("a regression predicts no class probabilities")
 UNEQUAL_WEIGHTS = not_applicable("the Gaussian theory has equal weights, and this head was trained with sample weights")
 # Records × classes × features² from which margin leverage is on request: some two seconds.
 MOST_MARGIN_WORK = 1e10
-LayeredScores = Callable[[str], RecordScores]
+NO_LINEAR_THEORY = not_applicable("the Gaussian theory is that of a linear head, and this model is a sum of trees")
+NO_TREE_CURVE = "the curve that deals the model's rate out over records was made from heads, and this model is a sum of trees"
+Scores = RecordScores | LeafScores | Absent
+LayeredScores = Callable[[str], Scores]
 
 
 def loss_evidence(found: Settled) -> Evidence:
@@ -36,8 +40,8 @@ def loss_evidence(found: Settled) -> Evidence:
     return Evidence("losses", columns | {"entropy": record_entropies(found.train.outputs, found.task)})
 
 
-def scored(found: Settled, options: Options, layered: LayeredScores | None) -> RecordScores | Absent:
-    """Score records by the last layer, or over more layers by `layered`.
+def scored(found: Settled, options: Options, layered: LayeredScores | None) -> Scores:
+    """Score records by the last layer, or by `layered` over more layers or over trees.
 
     The result is a reason where the model has no scores.
     """
@@ -84,10 +88,14 @@ def _head_scores(found: Settled, options: Options) -> RecordScores:
     return replace(scores, not_applicable=scores.not_applicable | {"margin_leverage": left_out})
 
 
-def score_evidence(scores: RecordScores | Absent) -> Evidence:
+def score_evidence(scores: Scores) -> Evidence:
     """Record scores as columns; the reason for each where there are none."""
     if isinstance(scores, Absent):
         return Evidence("scores", absent=dict.fromkeys((*RECORD_COLUMNS, "rank"), scores))
+    if isinstance(scores, LeafScores):
+        why = not_applicable(f"the method '{scores.method}' does not give it")
+        left: dict[str, str] = {name: why for name in RECORD_COLUMNS if name not in scores.columns}
+        return Evidence("scores", scores.columns, left, scores.notes, {"method": scores.method, "layers": []} | scores.facts)
     columns = {name: values for name, values in scores.columns().items() if name in RECORD_COLUMNS}
     columns |= {} if scores.exact is None else {"exact": scores.exact}
     # A column that a method does not compute is said to be absent, whoever adds it to the registry.
@@ -99,7 +107,7 @@ def score_evidence(scores: RecordScores | Absent) -> Evidence:
     return Evidence("scores", columns, missing | dict(scores.not_applicable), uncoded(scores.notes), stamp)
 
 
-def rate_evidence(found: Settled, options: Options, scores: RecordScores | Absent, risk: ModelRisk | None) -> Evidence:
+def rate_evidence(found: Settled, options: Options, scores: Scores, risk: ModelRisk | None) -> Evidence:
     """How often an attack is predicted to recognise each record.
 
     A regression's rates follow from theory; a classifier's are its predicted rate dealt out by
@@ -108,6 +116,9 @@ def rate_evidence(found: Settled, options: Options, scores: RecordScores | Absen
     if isinstance(scores, Absent):
         absent: dict[str, str] = {"predicted_tpr": scores} if found.task == "regression" else {}
         return Evidence("rates", absent=absent)
+    if isinstance(scores, LeafScores):
+        why = NO_LINEAR_THEORY if found.task == "regression" else Absent("not calibrated here", NO_TREE_CURVE)
+        return Evidence("rates", absent={"predicted_tpr": why})
     if found.task != "regression":
         return Evidence("rates", *classified_rates(scores, risk, options.layers))
     if found.seen.sample_weight is not None:

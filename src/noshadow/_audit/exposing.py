@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from noshadow._audit.evidence import loss_evidence, score_evidence
+from noshadow._audit.evidence import Scores, loss_evidence, score_evidence
 from noshadow._audit.options import Options
 from noshadow._audit.settled import Settled
 from noshadow._exposure import Exposure, Source, Step, line_to, mean_width, stepwise, width_with
@@ -21,7 +21,7 @@ from noshadow.checks import Array, NotApplicable
 from noshadow.losses import record_margins
 from noshadow.outcomes import Absent, not_applicable
 from noshadow.results import Evidence
-from noshadow.scores.result import RecordScores
+from noshadow.scores.trees.boosting import LeafScores
 from noshadow.tail.losses import resolved_level
 
 SOURCE = "exposure"
@@ -63,23 +63,25 @@ def statistic_of(outputs: Array, targets: Array, task: str) -> Array:
     return residuals
 
 
-def free_columns(found: Settled, scores: RecordScores | Absent) -> dict[str, Array]:
+def free_columns(found: Settled, scores: Scores) -> dict[str, Array]:
     """Columns of a model's weights that the mixed model reads beside its margin, name → (n,)."""
     held = score_evidence(scores).columns | loss_evidence(found).columns
     return {name: held[name] for name in FREE if name in held}
 
 
-def with_traces(known: Sequence[Known], traces: Sequence[Evidence]) -> tuple[Known, ...]:
+def with_traces(known: Sequence[Known], traces: Sequence[Evidence], scores: Scores) -> tuple[Known, ...]:
     """The sources with loss traces beside them, whose columns are covariates.
 
     Traces alone are a source where they hold the mean loss up to the best epoch. Without it they
-    rank no better than the final weights do, and nothing is weighed.
+    rank no better than the final weights do, and nothing is weighed. Nor is it where the shift of
+    boosted trees is known: it is made of the same rounds and ranks better than their losses.
     """
     beside = tuple(Known(Source("loss traces", covariates=trace.columns), trace) for trace in traces)
-    return (*known, *beside) if known or any(EARLY_LOSS in trace.columns for trace in traces) else ()
+    alone = any(EARLY_LOSS in trace.columns for trace in traces) and not isinstance(scores, LeafScores)
+    return (*known, *beside) if known or alone else ()
 
 
-def exposure_evidence(found: Settled, known: Sequence[Known], scores: RecordScores | Absent, options: Options) -> Evidence:
+def exposure_evidence(found: Settled, known: Sequence[Known], scores: Scores, options: Options) -> Evidence:
     """Weigh the final weights and all other sources into one rank and one size per record.
 
     Args:

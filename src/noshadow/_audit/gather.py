@@ -1,13 +1,13 @@
 """One view of a model, what it says about its records, and its risk, gathered into an Audit."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
 
-from noshadow._audit.evidence import LayeredScores, loss_evidence, rate_evidence, score_evidence, scored
+from noshadow._audit.evidence import LayeredScores, Scores, loss_evidence, rate_evidence, score_evidence, scored
 from noshadow._audit.exposing import Known, SourceOf, exposure_evidence, with_traces
 from noshadow._audit.notes import risk_notes
 from noshadow._audit.options import GivenColumns, Options
@@ -18,7 +18,7 @@ from noshadow._audit.stamps import provenance, timings
 from noshadow._audit.tracing import trace_evidence, traced_facts
 from noshadow.checks import Array
 from noshadow.columns import named
-from noshadow.outcomes import Absent, uncoded
+from noshadow.outcomes import uncoded
 from noshadow.results import Audit, Evidence, GroupRisk, ModelRisk
 from noshadow.scores.result import RecordScores
 from noshadow.views import View
@@ -67,24 +67,27 @@ def audit_view(
     layered_scores: LayeredScores | None = None,
     sources: Sequence[SourceOf] = (),
     trained: Sequence[SourceOf] = (),
+    stages: Callable[[Settled], tuple[Evidence, ...]] | None = None,
 ) -> Audit:
     """Check what belongs to the records, score them and measure the risk.
 
     The table and the stamps are then put together.
 
-    `layered_scores` gives the scores over more layers than the last for the settled task, and
-    stands in for the last layer's. `sources` say what is known beyond the final weights, each a
-    function of the settled records; they are asked first, since they may refuse what they were
-    given. `trained` are further ones that train when they are asked: last, when all else has
-    worked.
+    `layered_scores` gives the scores over more layers than the last, or over trees, for the settled
+    task, and stands in for the last layer's. `sources` say what is known beyond the final weights,
+    each a function of the settled records; they are asked first, since they may refuse what they
+    were given. `trained` are further ones that train when they are asked: last, when all else has
+    worked. `stages` gives the loss traces that a model keeps of itself, where none were given.
     """
     found = settled(seen, options, given)
     known = [source(found) for source in sources]
     traces = trace_evidence(given.loss_traces, found.train.ids, found.losses, found.targets, found.task)
+    if stages is not None and given.loss_traces is None:
+        traces = stages(found)
     started = time.perf_counter()
     scores = scored(found, options, layered_scores)
     scoring = time.perf_counter() - started
-    held = None if isinstance(scores, Absent) else scores
+    held = scores if isinstance(scores, RecordScores) else None
     risk, absent, family = _model_risk(found, options, held)
     groups = {"class_risk": found.classes, "group_risk": found.groups}
     borne, borne_absent = risks_by_group(found.losses, groups, options.resampling)
@@ -111,14 +114,14 @@ def audit_view(
 
 
 def weighed_evidence(
-    found: Settled, known: Sequence[Known], traces: Sequence[Evidence], scores: RecordScores | Absent, options: Options
+    found: Settled, known: Sequence[Known], traces: Sequence[Evidence], scores: Scores, options: Options
 ) -> tuple[Evidence, ...]:
     """What the sources beyond the final weights say, and all evidence weighed together.
 
     Nothing is weighed without such a source.
     """
     told = tuple(entry.evidence for entry in known)
-    beyond = with_traces(known, traces)
+    beyond = with_traces(known, traces, scores)
     return (*told, exposure_evidence(found, beyond, scores, options)) if beyond else told
 
 

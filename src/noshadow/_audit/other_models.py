@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from noshadow._audit.evidence import scored
+from noshadow._audit.evidence import Scores, scored
 from noshadow._audit.exposing import Known, SourceOf, free_columns, statistic_of
 from noshadow._audit.options import GivenColumns, Options
 from noshadow._audit.score_options import head_options
@@ -25,6 +25,7 @@ from noshadow.joins import FEWEST_RANKED
 from noshadow.outcomes import Absent, not_applicable
 from noshadow.results import Evidence
 from noshadow.scores.result import RecordScores
+from noshadow.scores.trees.boosting import LeafScores
 from noshadow.views import View
 
 CHECKPOINTS, BASE = "checkpoints", "base model"
@@ -47,7 +48,7 @@ class _Earlier:
     """One checkpoint: its records, its scores, and its mean loss on test records."""
 
     found: Settled
-    scores: RecordScores | Absent
+    scores: Scores
     test_loss: float | None
 
 
@@ -79,7 +80,8 @@ def checkpoint_known(given: Sequence[object], read: Reading, options: Options, f
     for place, state in enumerate(states):
         if place != best:
             covariates |= {f"checkpoint {place + 1} {name}": values for name, values in _columns(state).items()}
-    shift = chosen.scores.shift if isinstance(chosen.scores, RecordScores) else None
+    held = chosen.scores
+    shift = held.shift if isinstance(held, RecordScores) else held.columns["shift"] if isinstance(held, LeafScores) else None
     columns = {"checkpoint_loss": chosen.found.losses[0]} | ({} if shift is None else {"checkpoint_shift": shift})
     why = chosen.scores if isinstance(chosen.scores, Absent) else not_applicable("the checkpoint's scores hold no shift")
     evidence = Evidence(

@@ -12,8 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from noshadow.checks import Array, InputError, NotApplicable, refuse, said
 from noshadow.outcomes import Absent
+from noshadow.views.boosted import Boosted
 from noshadow.views.penalty import Penalty
-from noshadow.views.reader import NO_BAGS, NO_STAGES
+from noshadow.views.reader import NO_BAGS, NO_ROUNDS, NO_STAGES
 
 WITHOUT = "record scores need one, model-level risk does not."
 
@@ -84,9 +85,14 @@ class EstimatorFamily:
         head: (last, X, dense X) → inputs (n, d) and raw outputs (n, m) of the head; asked for only
             where `headless` is None.
         penalty: (last, n) → λ of the training on n records; asked for only with a head.
+        saved: last → the model's parameters as bytes, for their digest; None where it has no such
+            form, and its coefficient arrays or its outputs count.
         history: (last, X, task) → what `outputs` gives, after each stage of the training.
         out_of_bag: (last, X, task) → mean of what the parts trained without a record give for it,
             NaN where there is none, and the number of these parts.
+        boosted: (last, X, targets, weights) → the rounds of the training on these records, targets
+            (n,) numbers of classes or values, weights (n,) as given or None; raises NotApplicable
+            with the reason where the model does not keep them.
     """
 
     name: str
@@ -99,8 +105,10 @@ class EstimatorFamily:
     headless: Callable[[Any], str | None] = no_head
     head: Callable[[Any, Any, Array], tuple[Array, Array]] | None = None
     penalty: Callable[[Any, int], Penalty] = no_penalty
+    saved: Callable[[Any], bytes | None] = lambda last: None
     history: Callable[[Any, Any, str], Iterator[Array]] | NotApplicable = NO_STAGES
     out_of_bag: Callable[[Any, Any, str], tuple[Array, Array]] | NotApplicable = NO_BAGS
+    boosted: Callable[[Any, Any, Array, Array | None], Boosted] | NotApplicable = NO_ROUNDS
 
 
 def last_step(model: Any) -> tuple[tuple[Any, ...], Any]:

@@ -26,6 +26,7 @@ from noshadow.checks import (
     users_code,
 )
 from noshadow.signals import Signals
+from noshadow.views.boosted import Boosted
 from noshadow.views.estimator_family import EstimatorFamily, last_step, no_penalty, type_name
 from noshadow.views.pairing import paired_targets
 from noshadow.views.reader import OutOfBag, Reader, Transform
@@ -102,7 +103,7 @@ def estimator_view(
             again["test"] = _run_again(fitted, X_test, y_test, unseen, "test")
             names["test"], paired = index_names(X_test), (*paired, *also_paired)
     penalty = no_penalty(fitted.last, len(seen)) if fitted.headless else family.penalty(fitted.last, len(seen))
-    digest, digest_notes = _weights_sha256(fitted.last, seen)
+    digest, digest_notes = _weights_sha256(family, fitted.last, seen)
     class_weight = getattr(fitted.last, "class_weight", None) if fitted.headless is None else None
     return View(
         train=seen,
@@ -160,10 +161,21 @@ def estimator_out_of_bag(family: EstimatorFamily, model: Any, data: object, *, s
     return OutOfBag(_raw_outputs(values, fitted.task)[0], parts)
 
 
+def estimator_boosted(family: EstimatorFamily, model: Any, data: object, *, weights: Array | None, settings: Settings) -> Boosted:
+    """The rounds of the training on these records, with the leaf of each."""
+    assert not isinstance(family.boosted, NotApplicable)
+    fitted = _taken_apart(family, model, settings)
+    X, y, _ = _pair(fitted, data, "data")
+    targets = _targets(fitted, y, "data")
+    if targets.ndim != 1:
+        raise NotApplicable(f"{fitted.name} predicts several values per record")
+    return family.boosted(fitted.last, _transformed(fitted, X, "data"), targets, weights)
+
+
 def estimator_sha256(family: EstimatorFamily, model: Any, outputs: Array) -> str:
     """Hex digest of the coefficients, or of the outputs of an estimator that has none."""
     last = _taken_apart(family, model, Settings()).last
-    return _weights_sha256(last, Signals(None, outputs, np.zeros(len(outputs))))[0]
+    return _weights_sha256(family, last, Signals(None, outputs, np.zeros(len(outputs))))[0]
 
 
 def _pair(fitted: _Fitted, data: object, argument: str) -> tuple[Any, Array, tuple[str, ...]]:
@@ -185,10 +197,7 @@ def _signals(fitted: _Fitted, X: Any, y: Array, argument: str) -> tuple[Signals,
     """Signals of one split and how many probabilities had to be lifted off zero."""
     if len(y) == 0:
         refuse(argument, "hold at least one record", "none")
-    if fitted.task == "regression":
-        targets = numeric_array(y, f"{argument} y", ndim=(1, 2)).astype(np.float64)
-    else:
-        targets = _class_numbers(y, fitted.family.classes(fitted.last), argument)
+    targets = _targets(fitted, y, argument)
     ids = index_ids(X)
     X = _transformed(fitted, X, argument)
     with users_code(f"model must accept {argument} X"):
@@ -200,6 +209,12 @@ def _signals(fitted: _Fitted, X: Any, y: Array, argument: str) -> tuple[Signals,
     return Signals(None, values, targets, ids), raised
 
 
+def _targets(fitted: _Fitted, y: Array, argument: str) -> Array:
+    if fitted.task == "regression":
+        return numeric_array(y, f"{argument} y", ndim=(1, 2)).astype(np.float64)
+    return _class_numbers(y, fitted.family.classes(fitted.last), argument)
+
+
 def _transformed(fitted: _Fitted, X: Any, argument: str) -> Any:
     """X as the last step of a pipeline sees it, an array or a table with a shape."""
     with users_code(f"model must accept {argument} X"):
@@ -207,7 +222,8 @@ def _transformed(fitted: _Fitted, X: Any, argument: str) -> Any:
             X = step.transform(X)
     X = X if hasattr(X, "shape") else np.asarray(X)
     width = getattr(fitted.last, "n_features_in_", None)
-    if width is not None and X.shape[1:] != (width,):
+    # CatBoost says 0 of a model that was read from a file.
+    if width and X.shape[1:] != (width,):
         refuse(f"{argument} X", f"have the {width} columns {fitted.name} was fitted on", f"shape {tuple(X.shape)}")
     return X
 
@@ -272,7 +288,10 @@ def _clipped_note(entries: int) -> tuple[str, ...]:
     return (f"{entries} class probabilities below {LEAST_PROBABILITY:g} were raised to it, since a zero gives an infinite loss.",)
 
 
-def _weights_sha256(last: Any, train: Signals) -> tuple[str, tuple[str, ...]]:
+def _weights_sha256(family: EstimatorFamily, last: Any, train: Signals) -> tuple[str, tuple[str, ...]]:
+    saved = family.saved(last)
+    if saved is not None:
+        return hashlib.sha256(saved).hexdigest(), ()
     digest, arrays = hashlib.sha256(), 0
     for name in ("coef_", "intercept_", "coefs_", "intercepts_"):
         held: Any = getattr(last, name, None)
@@ -291,7 +310,7 @@ def _weights_sha256(last: Any, train: Signals) -> tuple[str, tuple[str, ...]]:
 
 def estimator_reader(family: EstimatorFamily) -> Reader:
     """The Reader of a family of estimators, which takes pipelines and searches apart."""
-    history, out_of_bag = family.history, family.out_of_bag
+    history, out_of_bag, boosted = family.history, family.out_of_bag, family.boosted
     return Reader(
         name=family.name,
         form="table",
@@ -303,4 +322,5 @@ def estimator_reader(family: EstimatorFamily) -> Reader:
         weights_sha256=partial(estimator_sha256, family),
         history=history if isinstance(history, NotApplicable) else partial(estimator_history, family),
         out_of_bag=out_of_bag if isinstance(out_of_bag, NotApplicable) else partial(estimator_out_of_bag, family),
+        boosted=boosted if isinstance(boosted, NotApplicable) else partial(estimator_boosted, family),
     )

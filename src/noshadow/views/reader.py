@@ -6,11 +6,13 @@ from typing import Any, Literal, Protocol
 
 from noshadow.checks import Array, NotApplicable
 from noshadow.signals import Signals
+from noshadow.views.boosted import Boosted
 from noshadow.views.view import Settings, View
 
 # Names that the shipped calibration knows; other families go by names of their own.
 LINEAR, NETWORK = "linear", "network"
 NO_STAGES = NotApplicable("the model keeps no stages of its training")
+NO_ROUNDS = NotApplicable("the model is no sum of boosted trees")
 NO_BAGS = NotApplicable("no part of the model is known to be trained without a record")
 
 Form = Literal["batches", "table", "sequences"]
@@ -64,6 +66,12 @@ class OutOfBagOf(Protocol):
     def __call__(self, model: Any, data: object, *, settings: Settings) -> OutOfBag: ...  # noqa: D102
 
 
+class BoostedOf(Protocol):
+    """Rounds of the training of a boosted model; `data` are the training records."""
+
+    def __call__(self, model: Any, data: object, *, weights: Array | None, settings: Settings) -> Boosted: ...  # noqa: D102
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Reader:
     """What one family of models can give, as functions of a model and of data as users hold them.
@@ -83,6 +91,7 @@ class Reader:
         weights_sha256: (model, outputs) → hex digest of the trained parameters.
         history: outputs after each stage of the training.
         out_of_bag: outputs of the parts that were trained without each record.
+        boosted: the rounds of the training of a boosted model, with the leaf of each record.
     """
 
     name: str
@@ -95,3 +104,4 @@ class Reader:
     weights_sha256: Callable[[Any, Array], str]
     history: StagesOf | NotApplicable = NO_STAGES
     out_of_bag: OutOfBagOf | NotApplicable = NO_BAGS
+    boosted: BoostedOf | NotApplicable = NO_ROUNDS

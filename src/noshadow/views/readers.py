@@ -5,7 +5,9 @@ import hashlib
 import numpy as np
 
 from noshadow.checks import Array, named_in_errors, refuse
+from noshadow.views.catboost import CATBOOST
 from noshadow.views.causal_lm import CAUSAL_LM
+from noshadow.views.lightgbm import LIGHTGBM
 from noshadow.views.reader import Reader
 from noshadow.views.sklearn_any import ANY_ESTIMATOR
 from noshadow.views.sklearn_boosting import BOOSTING
@@ -13,6 +15,7 @@ from noshadow.views.sklearn_linear import LEAST_SQUARES, LOGISTIC_REGRESSION, RI
 from noshadow.views.sklearn_mlp import PERCEPTRON
 from noshadow.views.sklearn_trees import FOREST
 from noshadow.views.torch import MODULE
+from noshadow.views.xgboost import XGBOOST
 
 # The first that reads a model has it: special families stand before general ones.
 READERS = (
@@ -26,6 +29,9 @@ READERS = (
     PERCEPTRON,
     FOREST,
     BOOSTING,
+    XGBOOST,
+    LIGHTGBM,
+    CATBOOST,
     ANY_ESTIMATOR,
 )
 

@@ -1,0 +1,1 @@
+"""Record scores of tree ensembles, with the structure of their trees fixed."""

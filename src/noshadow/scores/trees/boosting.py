@@ -1,0 +1,117 @@
+"""Record scores of boosted trees: leverage, influence, loo and shift with their structure fixed."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from noshadow.checks import Array, NotApplicable
+from noshadow.losses import record_losses, record_margins
+from noshadow.scores.trees.left_out import LeftOut, left_out
+from noshadow.scores.trees.objectives import OBJECTIVES
+from noshadow.views.boosted import Boosted
+
+METHOD = "leaf values"
+# Raw outputs that add up in another order than the library's: some roundings of float32.
+SAME_OUTPUT = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class LeafScores:
+    """Scores of n training records of an ensemble of trees; larger = riskier in every column.
+
+    Attributes:
+        columns: name → float64 (n,). method: how they were obtained. notes: sentences a reader must
+            see. facts: how far the model agrees with its records, ready for JSON.
+    """
+
+    columns: dict[str, Array]
+    method: str = METHOD
+    notes: tuple[str, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def boosting_scores(training: Boosted) -> LeafScores:
+    """Exposure of each training record of a boosted model, its trees' structure fixed.
+
+    In every round record i's leaf has the value −η·G/(H + λ), and without it −η·(G − g_i)/(H −
+    h_i + λ), the other records' gradients as recorded (`left_out`). From the record's own raw
+    outputs f with and f₋ᵢ without it:
+
+    - shift = φ(f) − φ(f₋ᵢ), φ the log-odds of its class; in a regression |y − f₋ᵢ| − |y − f|;
+    - loo = ℓ(f₋ᵢ) − ℓ(f), ℓ the cross-entropy, or the squared error of predictions;
+    - influence = the same to first order in the record's weight;
+    - leverage = mean over the rounds of h_i/(H + λ), in the trees of its class; in [0, 1].
+
+    Args:
+        training: the rounds of a fitted model, from a reader of `noshadow.views`.
+
+    Returns:
+        LeafScores. Its facts hold the largest deviation of a rebuilt leaf value from the model's.
+
+    Raises:
+        NotApplicable: the rebuilt leaves are not the model's: it was fitted on other records or
+            weights, refitted, pruned or constrained.
+
+    Exact when: the leaf values are refitted without the record and all else stays as recorded.
+    Approximates: a training without the record, whose later gradients and trees would change too.
+    Cost: O(n · rounds · outputs), one pass; memory O(n · outputs) and one block of leaf numbers.
+    Reference: [BOOST], whose BoostIn and LeafInfluence are first-order relatives.
+    """
+    found = left_out(training)
+    _require_own_records(training, found)
+    raw, targets = training.margins, training.targets
+    objective = OBJECTIVES[training.objective]
+    if objective.predictions is None:
+        columns = _classified(raw * training.logit_scale, found, training)
+    else:
+        with_it, without = objective.predictions(raw[:, 0]), objective.predictions((raw - found.fall)[:, 0])
+        slope = with_it if training.objective != "squared" else np.ones_like(with_it)
+        columns = {
+            "influence": 2 * (targets - with_it) * slope * found.first_order[:, 0],
+            "loo": (targets - without) ** 2 - (targets - with_it) ** 2,
+            "shift": np.abs(targets - without) - np.abs(targets - with_it),
+        }
+    facts = {
+        "library": training.library,
+        "rounds": training.count,
+        "largest_leaf_value": found.largest_step,
+        "largest_deviation": found.deviation,
+        "alone_in_a_leaf": int((found.alone > 0).sum()),
+        "left_out_of_some_round": int((found.rounds_inside < training.count).sum()),
+    }
+    return LeafScores({"leverage": found.share} | columns, METHOD, training.notes, facts)
+
+
+def _classified(logits: Array, found: LeftOut, training: Boosted) -> dict[str, Array]:
+    """Influence, loo and shift of class probabilities; one raw output is the logit of class 1."""
+    labels = training.targets.astype(np.int64)
+    fall, first = found.fall * training.logit_scale, found.first_order * training.logit_scale
+    if logits.shape[1] == 1:
+        logits, fall, first = (np.concatenate([np.zeros_like(part), part], axis=1) for part in (logits, fall, first))
+    p = np.exp(logits - logits.max(1, keepdims=True))
+    p /= p.sum(1, keepdims=True)
+    residuals = -p
+    residuals[np.arange(len(p)), labels] += 1
+    task = "classification"
+    return {
+        "influence": (residuals * first).sum(1),
+        "loo": record_losses(logits - fall, labels, task) - record_losses(logits, labels, task),
+        "shift": record_margins(logits, labels, task) - record_margins(logits - fall, labels, task),
+    }
+
+
+def _require_own_records(training: Boosted, found: LeftOut) -> None:
+    """Let the model say whether these are the records, weights and settings it was fitted with."""
+    size = max(1.0, float(np.abs(training.margins).max(initial=0.0)))
+    if found.margin_deviation > SAME_OUTPUT * size:
+        raise NotApplicable(
+            f"the leaf values of this {training.library} model do not add up to its own outputs (largest difference "
+            f"{found.margin_deviation:.3g})"
+        )
+    if found.excess > 1:
+        raise NotApplicable(
+            f"leaf values rebuilt from these records differ from the {training.library} model's own by up to {found.deviation:.3g} (its "
+            f"largest is {found.largest_step:.3g}): it was fitted on other records or with sample weights that were not given "
+            f"(sample_weight=), was changed after its training, or keeps settings that are not read here"
+        )

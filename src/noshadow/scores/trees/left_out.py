@@ -1,0 +1,220 @@
+"""Each training record's raw outputs had it been left out of every leaf it helped to make.
+
+The structure of the trees and the other records' gradients are those of the training.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from noshadow.checks import Array
+from noshadow.scores.trees.leaf_values import leaf_steps, sums_of, with_descendants
+from noshadow.scores.trees.objectives import OBJECTIVES
+from noshadow.views.boosted import Boosted, LeafRule, Round, Tree
+
+# Each gradient may be off by this share of the numbers it is a difference of: some 64 roundings of
+# float32, where margins pile up in float32 over the rounds; of float64 far more, and still nothing.
+ROUNDING = {np.dtype(np.float32): 4e-6, np.dtype(np.float64): 1e-9}
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """What leaving a record out does to its own raw outputs, with the structure fixed.
+
+    Attributes:
+        fall: (n, m) raw outputs of the model − raw outputs without the record.
+        first_order: (n, m) the same to first order in the record's weight.
+        share: (n,) mean over the rounds of h_i/(H + λ), its share of its leaf's curvature, in the
+            trees of its own class; 0 in rounds that did not take it.
+        rounds_inside: (n,) number of rounds whose leaves held its gradient.
+        alone: (n,) number of trees in which it was the only record of its leaf.
+        deviation: largest |rebuilt − own| value of a leaf. excess: the same in units of what
+            rounding allows; ≤ 1 where the model was fitted to these records.
+        margin_deviation: largest |Σ leaf values − the model's own raw output|.
+        largest_step: largest size of a leaf's value.
+    """
+
+    fall: Array
+    first_order: Array
+    share: Array
+    rounds_inside: Array
+    alone: Array
+    deviation: float
+    excess: float
+    margin_deviation: float
+    largest_step: float
+
+
+def left_out(training: Boosted) -> LeftOut:
+    """Each record's own raw outputs without its gradient and curvature in its leaves.
+
+    In round t the leaf of record i has the value v = −η·(G, l1)/(H + λ). Without i it has
+    v₋ᵢ = −η·(G − g_i, l1)/(H − h_i + λ), and `fall` = Σ_t (v − v₋ᵢ). A leaf that holds no other
+    record would not exist: record i then gets what its parent's node gives without it, and the
+    step 0 where the tree keeps empty leaves. Rounds that did not take the record change nothing.
+
+    The rebuilt v is held against the model's own leaves in every round; gradients come from the
+    model's own margins.
+
+    Exact when: leaf values are refitted without the record and everything else is as recorded.
+    Approximates: a training without the record, whose trees and other gradients would also change.
+    Cost: O(n · rounds · outputs), streamed; memory O(n · outputs) beside one round's leaves.
+    """
+    margins = np.broadcast_to(training.start, training.margins.shape).astype(training.margin_dtype)
+    n, m = margins.shape
+    fall, first, share = np.zeros((n, m)), np.zeros((n, m)), np.zeros(n)
+    rounds, alone = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    deviation = excess = largest = 0.0
+    for one in training.rounds():
+        before = _before(training, margins.copy(), one)
+        rounds += before.taken
+        trees_of = np.bincount([tree.output for tree in one.trees], minlength=m)
+        for tree in one.trees:
+            k = tree.output
+            found = tree_change(training, tree, before)
+            fall[:, k] += found.fall
+            first[:, k] += found.first_order
+            share += np.where(before.own(k), found.share / trees_of[k], 0.0)
+            alone += found.alone
+            deviation, excess = max(deviation, found.deviation), max(excess, found.excess)
+            largest = max(largest, float(np.abs(tree.values[tree.leaves]).max(initial=0.0)))
+            margins[:, k] += tree.values[tree.leaves].astype(training.margin_dtype)
+    apart = float(np.abs(margins.astype(np.float64) - training.margins).max(initial=0.0))
+    return LeftOut(fall, first, share / max(training.count, 1), rounds, alone, deviation, excess, apart, largest)
+
+
+@dataclass(frozen=True, eq=False)
+class Before:
+    """What a round starts from: margins, and the derivatives of the loss there, all (n, m).
+
+    `sizes` are the numbers that a gradient is a difference of, `taken` (n,) says whose gradients
+    are in the leaves.
+    """
+
+    margins: Array
+    gradients: Array
+    curvatures: Array
+    sizes: Array
+    taken: Array
+    targets: Array
+
+    def own(self, output: int) -> Array:
+        """Whether an output is that of the record's class; always where there is one output."""
+        single = self.margins.shape[1] == 1
+        found: Array = np.ones(len(self.taken), dtype=bool) if single else self.targets == output
+        return found
+
+
+def _before(training: Boosted, margins: Array, one: Round) -> Before:
+    taken = np.ones(len(margins), dtype=bool) if one.inside is None else one.inside
+    sizes = OBJECTIVES[training.objective].sizes(margins.astype(np.float64), training.targets)
+    if training.weights is not None:
+        taken = taken & (training.weights > 0)
+        sizes = sizes * training.weights[:, None]
+    return Before(margins, *_gradients(training, margins), sizes, taken, training.targets)
+
+
+def _gradients(training: Boosted, margins: Array) -> tuple[Array, Array]:
+    """Weighted gradients and curvatures (n, m), rounded as the library keeps them."""
+    g, h = OBJECTIVES[training.objective].gradients(margins, training.targets)
+    h = np.maximum(h * margins.dtype.type(training.curvature), training.curvature_floor) if training.rule.newton else np.ones_like(h)
+    if training.weights is not None:
+        weights = training.weights.astype(g.dtype)[:, None]
+        g, h = g * weights, h * weights
+    kept = training.gradient_dtype
+    return g.astype(kept).astype(np.float64), h.astype(kept).astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class TreeChange:
+    """What one tree adds to `LeftOut`; all but the last two are (n,)."""
+
+    fall: Array
+    first_order: Array
+    share: Array
+    alone: Array
+    deviation: float
+    excess: float
+
+
+def tree_change(training: Boosted, tree: Tree, before: Before) -> TreeChange:
+    """What leaving each record out of its leaf of one tree does to its own output.
+
+    Where the rule takes several steps per leaf, each starts from the margins that the one before
+    left, as recorded. Cost: O(n · steps).
+    """
+    rule, k, leaves, nodes, taken = training.rule, tree.output, tree.leaves, len(tree.values), before.taken
+    count = np.bincount(leaves[taken], minlength=nodes)
+    size = np.bincount(leaves[taken], before.sizes[taken, k], nodes)
+    rebuilt, allowed = np.zeros(nodes), np.zeros(nodes)
+    fall, first, share = (np.zeros(len(leaves)) for _ in range(3))
+    g, h = before.gradients[:, k], before.curvatures[:, k]
+    for step in range(rule.steps):
+        if step:
+            g, h = (part[:, 0] for part in _gradients(training, before.margins + rebuilt[leaves][:, None]))
+        found = _step_change(leaves, np.where(taken, g, 0.0), np.where(taken, h, 0.0), count, tree.parents, rule)
+        rebuilt += found.steps
+        allowed += size * (1 + np.abs(found.steps)) / np.maximum(found.bottom, np.finfo(float).tiny)
+        fall += found.fall
+        first += found.first_order
+        share += found.share / rule.steps
+    used = count > 0
+    apart = np.abs(tree.rate * rebuilt - tree.values)[used]
+    allowed = np.abs(tree.rate) * ROUNDING[np.dtype(training.gradient_dtype)] * allowed[used]
+    return TreeChange(
+        fall=tree.rate * np.where(taken, fall, 0.0),
+        first_order=tree.rate * np.where(taken, first, 0.0),
+        share=np.where(taken, share, 0.0),
+        alone=taken & (count[leaves] == 1),
+        deviation=float(apart.max(initial=0.0)),
+        excess=float((apart / np.maximum(allowed, np.finfo(float).tiny)).max(initial=0.0)),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Change:
+    """One step of a tree's leaves, before the rate: (nodes,) steps, and (n,) changes of records."""
+
+    steps: Array
+    bottom: Array
+    fall: Array
+    first_order: Array
+    share: Array
+
+
+def _step_change(leaves: Array, g: Array, h: Array, count: Array, parents: Array | None, rule: LeafRule) -> _Change:
+    nodes = len(count)
+    G, H = sums_of(leaves, g, nodes), sums_of(leaves, h, nodes)
+    steps = leaf_steps(G.whole, H.whole, rule)
+    without = leaf_steps(G.others, H.others, rule)
+    alone = np.flatnonzero(count[leaves] == 1)
+    if len(alone):
+        without[alone] = 0.0 if parents is None else _parent_steps(leaves[alone], G.whole, H.whole, parents, rule)
+    bottom = H.whole + rule.l2
+    usable = bottom > rule.least
+    slope = np.where(usable, 1 / np.where(usable, bottom, 1.0), 0.0)
+    # At a limit or within the l1 threshold a leaf's value does not move with its sums.
+    still = (np.abs(steps) >= rule.most if rule.most else False) | ((steps == 0) if rule.l1 else False)
+    first = np.where(still, 0.0, -slope)[leaves] * (g + steps[leaves] * h)
+    return _Change(steps, bottom, steps[leaves] - without, first, h * slope[leaves])
+
+
+def _parent_steps(leaves: Array, G: Array, H: Array, parents: Array, rule: LeafRule) -> Array:
+    """Steps of the parents of leaves that hold one record each, without that record.
+
+    The parent's other records are those of the sibling and of all nodes below it, so nothing is
+    subtracted. A root has no parent: nobody else is there, and the step is 0.
+    """
+    sibling = _siblings(parents)[leaves]
+    whole = [with_descendants(sums, parents)[sibling] for sums in (G, H)]
+    return np.where(parents[leaves] >= 0, leaf_steps(whole[0], whole[1], rule), 0.0)
+
+
+def _siblings(parents: Array) -> Array:
+    """Number of the node that shares its parent with each node; the node itself for the root."""
+    children = np.flatnonzero(parents >= 0)
+    total = np.zeros(len(parents), dtype=np.int64)
+    np.add.at(total, parents[children], children)
+    found = np.arange(len(parents))
+    found[children] = total[parents[children]] - children
+    return found

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from noshadow.checks import Array, InputError, NotApplicable, refuse
 from noshadow.outcomes import Absent
 from noshadow.views.penalty import Penalty
-from noshadow.views.reader import NO_BAGS, NO_STAGES
+from noshadow.views.reader import NO_BAGS, NO_STAGES, NOT_LEFT_OUT
 
 WITHOUT = "record scores need one, model-level risk does not."
 
@@ -69,6 +69,25 @@ def predictions(last: Any, X: Any, task: str) -> Array:
     return np.asarray(last.predict(X) if task == "regression" else last.predict_proba(X))
 
 
+@dataclass(frozen=True, eq=False)
+class Refitted:
+    """A model made again from its training records by a formula, with and without each of them.
+
+    Attributes:
+        whole: what `outputs` of the family gives, from the formula and all records. It is held
+            against what the model itself says: other records, weights or options do not pass.
+        without: the same of record i from the formula without record i; NaN where no other record
+            determines an answer.
+        how, notes, alone: as in `LeftOut`.
+    """
+
+    whole: Array
+    without: Array
+    how: str
+    notes: tuple[str, ...] = ()
+    alone: Array | None = None
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EstimatorFamily:
     """A family of fitted estimators, as functions of the last step of a pipeline.
@@ -87,6 +106,8 @@ class EstimatorFamily:
         history: (last, X, task) → what `outputs` gives, after each stage of the training.
         out_of_bag: (last, X, task) → mean of what the parts trained without a record give for it,
             NaN where there is none, and the number of these parts.
+        left_out: (last, X, y, task, sample_weight) → the model with and without each record; y
+            are class numbers of a classifier. Raises NotApplicable where there is no formula.
     """
 
     name: str
@@ -101,6 +122,7 @@ class EstimatorFamily:
     penalty: Callable[[Any, int], Penalty] = no_penalty
     history: Callable[[Any, Any, str], Iterator[Array]] | NotApplicable = NO_STAGES
     out_of_bag: Callable[[Any, Any, str], tuple[Array, Array]] | NotApplicable = NO_BAGS
+    left_out: Callable[[Any, Any, Array, str, Array | None], Refitted] | NotApplicable = NOT_LEFT_OUT
 
 
 def last_step(model: Any) -> tuple[tuple[Any, ...], Any]:

@@ -13,8 +13,14 @@ LINEAR, NETWORK = "linear", "network"
 NO_STAGES = NotApplicable("the model keeps no stages of its training")
 NO_BAGS = NotApplicable("no part of the model is known to be trained without a record")
 
+NOT_LEFT_OUT = NotApplicable("what the model would say without a record is known by training it again only")
+
 Form = Literal["batches", "table", "sequences"]
 Transform = Callable[[Any], Any]
+
+
+class OtherRecords(NotApplicable):
+    """The model contradicts the records that it is said to be fitted on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +34,24 @@ class OutOfBag:
 
     outputs: Array
     parts: Array
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """What a model would say of each training record had it been fitted without that record.
+
+    Attributes:
+        outputs: (n, m) on the scale of the model's outputs; NaN where no other record determines
+            an answer.
+        how: what stays fixed when a record leaves, in words: one sentence without a full stop.
+        notes: sentences a reader must see.
+        alone: (n,) whether a record is the only one in a leaf of a tree; None without trees.
+    """
+
+    outputs: Array
+    how: str
+    notes: tuple[str, ...] = ()
+    alone: Array | None = None
 
 
 class ViewOf(Protocol):
@@ -64,6 +88,12 @@ class OutOfBagOf(Protocol):
     def __call__(self, model: Any, data: object, *, settings: Settings) -> OutOfBag: ...  # noqa: D102
 
 
+class LeftOutOf(Protocol):
+    """What the model would say of each training record without it; `data` are these records."""
+
+    def __call__(self, model: Any, data: object, *, sample_weight: Array | None, settings: Settings) -> LeftOut: ...  # noqa: D102
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Reader:
     """What one family of models can give, as functions of a model and of data as users hold them.
@@ -83,6 +113,7 @@ class Reader:
         weights_sha256: (model, outputs) → hex digest of the trained parameters.
         history: outputs after each stage of the training.
         out_of_bag: outputs of the parts that were trained without each record.
+        left_out: outputs for each record of the model without it, where no training is needed.
     """
 
     name: str
@@ -95,3 +126,4 @@ class Reader:
     weights_sha256: Callable[[Any, Array], str]
     history: StagesOf | NotApplicable = NO_STAGES
     out_of_bag: OutOfBagOf | NotApplicable = NO_BAGS
+    left_out: LeftOutOf | NotApplicable = NOT_LEFT_OUT

@@ -8,10 +8,16 @@ from noshadow.checks import Array, refuse
 from noshadow.views.causal_lm import CAUSAL_LM
 from noshadow.views.reader import Reader
 from noshadow.views.sklearn_any import ANY_ESTIMATOR
+from noshadow.views.sklearn_bagging import BAGGING
+from noshadow.views.sklearn_bayes import COUNTING_BAYES, GAUSSIAN_BAYES
 from noshadow.views.sklearn_boosting import BOOSTING
+from noshadow.views.sklearn_discriminants import LINEAR_DISCRIMINANT, QUADRATIC_DISCRIMINANT
+from noshadow.views.sklearn_kernels import GAUSSIAN_PROCESS, KERNEL_RIDGE
 from noshadow.views.sklearn_linear import LEAST_SQUARES, LOGISTIC_REGRESSION, RIDGE, RIDGE_CLASSIFIER, STOCHASTIC_GRADIENT
 from noshadow.views.sklearn_mlp import PERCEPTRON
-from noshadow.views.sklearn_trees import FOREST
+from noshadow.views.sklearn_neighbours import NEIGHBOURS
+from noshadow.views.sklearn_sparse import ACTIVE_SET, BAYESIAN_RIDGE, HUBER
+from noshadow.views.sklearn_trees import FOREST, TREE
 from noshadow.views.torch import MODULE
 
 # The first that reads a model has it: special families stand before general ones.
@@ -25,7 +31,19 @@ READERS = (
     STOCHASTIC_GRADIENT,
     PERCEPTRON,
     FOREST,
+    TREE,
+    BAGGING,
     BOOSTING,
+    NEIGHBOURS,
+    GAUSSIAN_BAYES,
+    COUNTING_BAYES,
+    LINEAR_DISCRIMINANT,
+    QUADRATIC_DISCRIMINANT,
+    KERNEL_RIDGE,
+    GAUSSIAN_PROCESS,
+    ACTIVE_SET,
+    BAYESIAN_RIDGE,
+    HUBER,
     ANY_ESTIMATOR,
 )
 

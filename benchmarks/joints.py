@@ -54,6 +54,7 @@ SHARED = "tests/test_findings.py::test_limits_agree_with_those_that_functions_wa
 DOCS = "tests/test_findings.py::test_codes_and_docs_name_each_other"
 
 EVIDENCE, SETTLED, ENTRY, RISKS = "_audit/evidence.py", "_audit/settled.py", "_audit/entry.py", "_audit/risks.py"
+ARRAYS = "_audit/arrays.py"
 COLUMNS = "columns.py"
 TRUTH, ROWS = "reference/ground_truth.py", "reference/attack_list.py"
 OF_MODEL, OF_RECORDS, LIMITS = "_findings/model_checks.py", "_findings/record_checks.py", "limits.py"
@@ -71,8 +72,8 @@ MUTANTS = tuple(
         (EVIDENCE, "        fit_intercept=seen.fit_intercept,\n", "", HEAD),
         (EVIDENCE, "        penalize_intercept=seen.penalize_intercept,\n", "", HEAD),
         (EVIDENCE, "        sample_weight=seen.sample_weight,\n", "", HEAD),
-        (ENTRY, "        fit_intercept=fit_intercept,\n", "        fit_intercept=True,\n", HEAD),
-        (ENTRY, "        penalize_intercept=penalize_intercept,\n", "        penalize_intercept=True,\n", HEAD),
+        (ARRAYS, "            fit_intercept=fit_intercept,\n", "            fit_intercept=True,\n", HEAD),
+        (ARRAYS, "            penalize_intercept=penalize_intercept,\n", "            penalize_intercept=True,\n", HEAD),
         (ENTRY, '{"layers": layers, "damping"', '{"damping"', LAYERS),
         (ENTRY, '"damping": damping, "sample_weight"', '"sample_weight"', LAYERS),
         (ENTRY, '        "weight_decay": weight_decay,\n        "layer"', '        "layer"', LAYERS),

@@ -1,6 +1,7 @@
 """A fixed set of audits that between them write every column there is, for tests of tables."""
 
 import tempfile
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -11,9 +12,17 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from torch import nn
 
 import noshadow as ns
+from noshadow._audit.exposing import Known
+from noshadow._audit.gather import audit_view
+from noshadow._audit.options import GivenColumns, Options
+from noshadow._exposure import Source
+from noshadow.figures import Evidence
+from noshadow.losses import record_margins
+from noshadow.outcomes import Damping
 from noshadow.reference import train_references
 from noshadow.reference.attack_list import AttackOptions
 from noshadow.reference.ground_truth import with_ground_truth
+from noshadow.views import View
 from tiny_language_models import CONTEXT, gpt2, ragged
 
 RECORDS, FEATURES = 40, 5
@@ -131,6 +140,50 @@ def with_distinguishability():
     return ns.with_lood(audited, ns.lood_audit(*train, depth=1, noise=0.2))
 
 
+def with_out_of_fold_outputs():
+    train, test = _signals("classes")
+    rng = np.random.default_rng(5)
+    return ns.audit_signals(train, test, damping=0.1, out_of_fold=train.outputs + rng.normal(size=train.outputs.shape), progress=False)
+
+
+def with_earlier_states():
+    """A checkpoint and a base model: the same network with other weights."""
+    train, test = _data("classes")
+    model, early, base = _network(3), _network(3), _network(3)
+    with torch.no_grad():
+        for k, other in ((0.7, early), (0.4, base)):
+            for parameter in other.parameters():
+                parameter.mul_(k)
+    return ns.audit(model, train, test, weight_decay=1e-2, checkpoint=early, base=base.state_dict(), progress=False)
+
+
+def drawn_references(found, *, models=6, seed=6):
+    """Margins of models that were each trained on half of the records, around the audited model's."""
+    rng = np.random.default_rng(seed)
+    own, unseen = (record_margins(split.outputs, split.targets, found.task) for split in (found.train, found.seen.test))
+    member = rng.random((models, len(own))) < 0.5
+    margins = own - 1.5 * ~member + 0.5 * rng.normal(size=member.shape)
+    there = unseen + 0.5 * rng.normal(size=(models, len(unseen)))
+    return Known(Source("drawn references", {}, margins, member, there, trainings=models), Evidence("drawn references"))
+
+
+def weighed_signals(sources, *, records=600, fpr="auto"):
+    """An audit of many records, with sources that a test has drawn."""
+    rng = np.random.default_rng(7)
+    head = rng.normal(size=(FEATURES, 3))
+    splits = []
+    for _ in range(2):
+        x = rng.normal(size=(records, FEATURES))
+        splits.append(ns.Signals(x, x @ head, (x @ head + rng.normal(size=(records, 3))).argmax(1)))
+    seen = replace(View(*splits, "classification", None, True, True, Damping(0.5, "given", "given"), None, None, None, (), ""), inputs={})
+    options = Options("classification", 0.5, None, fpr, 0, False, "audit")
+    return audit_view(seen, options, GivenColumns(), signal_seconds=0.0, sources=sources)
+
+
+def with_drawn_references():
+    return weighed_signals([drawn_references])
+
+
 AUDITS = {
     made.__name__: made
     for made in (
@@ -151,3 +204,5 @@ AUDITS = {
         with_distinguishability,
     )
 }
+# Their tables hold what `exposure` makes of its sources; its own tests hold those figures.
+WEIGHED = {made.__name__: made for made in (with_out_of_fold_outputs, with_earlier_states, with_drawn_references)}

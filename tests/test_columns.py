@@ -5,13 +5,13 @@ import re
 import pandas as pd
 import pytest
 
-from fixed_audits import AUDITS
+from fixed_audits import AUDITS, WEIGHED
 from noshadow.columns import COLUMNS, TASKS, column, is_target, meaning, named, page_order
 
 
 @pytest.fixture(scope="module")
 def audits():
-    return {name: made() for name, made in AUDITS.items()}
+    return {name: made() for name, made in (AUDITS | WEIGHED).items()}
 
 
 def test_every_column_written_is_registered_for_its_task_and_in_order(audits):

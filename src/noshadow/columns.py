@@ -93,7 +93,7 @@ COLUMNS = (
         "scores",
         score=True,
         predicts=True,
-        page=2,
+        page=4,
     ),
     Column(
         "influence",
@@ -101,7 +101,7 @@ COLUMNS = (
         "how much the record's loss would rise had it been left out, to first order",
         "scores",
         score=True,
-        ranks=2,
+        ranks=3,
     ),
     Column(
         "newton",
@@ -119,7 +119,7 @@ COLUMNS = (
         tasks=_LAST_LAYER,
         score=True,
         predicts=True,
-        page=4,
+        page=6,
     ),
     Column(
         "shift",
@@ -128,9 +128,9 @@ COLUMNS = (
         "scores",
         tasks=_LAST_LAYER,
         score=True,
-        ranks=1,
+        ranks=2,
         predicts=True,
-        page=3,
+        page=5,
         by_task={
             "regression": "how far the attack's own statistic falls when the record is left out, here the prediction error's rise in size"
         },
@@ -143,7 +143,7 @@ COLUMNS = (
         tasks=_CLASSIFIERS,
         score=True,
         predicts=True,
-        page=5,
+        page=7,
     ),
     Column(
         "exact",
@@ -163,7 +163,7 @@ COLUMNS = (
         tasks=_LAST_LAYER,
         kind="share",
         score=True,
-        page=6,
+        page=8,
         by_task={
             "regression": "a prediction under Gaussian-linear assumptions: how often an attack that thresholds the loss would recognise "
             "the record as a member{at_level}. It describes one attack, so under these assumptions it is a lower bound on exposure, never "
@@ -195,11 +195,102 @@ COLUMNS = (
         "traces",
         unit="nats",
         score=True,
-        page=7,
+        page=9,
+    ),
+    Column(
+        "checkpoint_loss",
+        "earlier loss",
+        "how wrong an earlier checkpoint of the same training is on the record, in {unit}",
+        "checkpoints",
+        unit="nats",
+        tasks=_LAST_LAYER,
+        score=True,
+        page=11,
+    ),
+    Column(
+        "checkpoint_shift",
+        "earlier shift",
+        "how far the attack's own statistic falls at an earlier checkpoint when the record is left out there",
+        "checkpoints",
+        tasks=_LAST_LAYER,
+        score=True,
+    ),
+    Column(
+        "out_of_fold_loss",
+        "out-of-fold loss",
+        "how wrong the cross-validation model that was not trained on the record is about it, in {unit}",
+        "out-of-fold outputs",
+        unit="nats",
+        tasks=_LAST_LAYER,
+        score=True,
+        page=10,
+    ),
+    Column(
+        "base_loss",
+        "base model's loss",
+        "how wrong the model that the training started from is on the record, in {unit}",
+        "base model",
+        unit="nats",
+        tasks=_LAST_LAYER,
+        score=True,
+        page=12,
+    ),
+    Column(
+        "exposure_score",
+        "exposure score",
+        "all evidence about the record weighed together, for the order of the records alone",
+        "exposure",
+        tasks=_LAST_LAYER,
+        score=True,
+        ranks=1,
+    ),
+    Column(
+        "exposure",
+        "exposure",
+        "all evidence weighed together: distance between the attack's statistic with and without the record, in standard deviations (d′)",
+        "exposure",
+        unit="deviations",
+        tasks=_LAST_LAYER,
+        score=True,
+        page=2,
+    ),
+    Column("exposure_low", "exposure, low", "lower end of the exposure's 90 % interval", "exposure", unit="deviations", tasks=_LAST_LAYER),
+    Column(
+        "exposure_high", "exposure, high", "upper end of the exposure's 90 % interval", "exposure", unit="deviations", tasks=_LAST_LAYER
+    ),
+    Column(
+        "attack_rate",
+        "attack rate",
+        "all evidence weighed together: how often an attack that knows the statistic's law with and without the record would recognise "
+        "it{at_level}",
+        "exposure",
+        unit="share",
+        tasks=_LAST_LAYER,
+        kind="share",
+        score=True,
+        page=3,
+    ),
+    Column(
+        "attack_rate_low",
+        "attack rate, low",
+        "lower end of the attack rate's 90 % interval",
+        "exposure",
+        unit="share",
+        tasks=_LAST_LAYER,
+        kind="share",
+    ),
+    Column(
+        "attack_rate_high",
+        "attack rate, high",
+        "upper end of the attack rate's 90 % interval",
+        "exposure",
+        unit="share",
+        tasks=_LAST_LAYER,
+        kind="share",
     ),
     Column("rank", "rank", "place by exposure, 1 is the riskiest", "rank", kind="count"),
     Column(
-        "lira_success", "LiRA success", _ATTACK.format(attack="LiRA"), "reference models", unit="share", kind="share", truth=True, page=8
+        "lira_success", "LiRA success", _ATTACK.format(attack="LiRA"), "reference models", unit="share", kind="share", truth=True, page=13
     ),
     Column(
         "lira_d",
@@ -208,7 +299,7 @@ COLUMNS = (
         "reference models",
         unit="deviations",
         truth=True,
-        page=9,
+        page=14,
     ),
     Column(
         "lira_tpr",
@@ -219,7 +310,7 @@ COLUMNS = (
         kind="share",
     ),
     Column(
-        "rmia_success", "RMIA success", _ATTACK.format(attack="RMIA"), "reference models", unit="share", kind="share", truth=True, page=10
+        "rmia_success", "RMIA success", _ATTACK.format(attack="RMIA"), "reference models", unit="share", kind="share", truth=True, page=15
     ),
     Column(
         "out_loss",
@@ -303,8 +394,9 @@ def page_order() -> tuple[str, ...]:
 def ranking_order() -> tuple[str, ...]:
     """Names of the columns that a rank may follow, the preferred one first.
 
-    `shift` ranks best against measured attacks (benchmarks/which_layers.py); sequences have none,
-    and there `influence` does (benchmarks/language_models.py).
+    `exposure_score` is there where something beyond the final weights is known. Without it `shift`
+    ranks best against measured attacks (benchmarks/which_layers.py); sequences have none, and there
+    `influence` does (benchmarks/language_models.py).
     """
     return tuple(c.name for c in sorted(COLUMNS, key=lambda c: c.ranks) if c.ranks)
 

@@ -1,6 +1,7 @@
 """audit(): view, score, gather."""
 
-from noshadow._audit.entry import Target, audit, audit_signals, audit_target
+from noshadow._audit.arrays import audit_signals
+from noshadow._audit.entry import Target, audit, audit_target
 from noshadow._audit.references import reference_columns
 
 __all__ = ["Target", "audit", "audit_signals", "audit_target", "reference_columns"]

@@ -1,4 +1,4 @@
-"""From a trained model to an Audit: `audit`, `audit_signals`, and `Target` for the command line."""
+"""From a trained model to an Audit: `audit`, and `Target` for the command line."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -6,27 +6,25 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from noshadow._audit.gather import audit_view
+from noshadow._audit.given_models import model_given, models_given
 from noshadow._audit.language import audit_language_model, require_language_arguments
 from noshadow._audit.notes import deeper_notes
 from noshadow._audit.options import GivenColumns, Options
-from noshadow._audit.scale import in_logits, model_in_logits
+from noshadow._audit.other_models import base_source, checkpoint_source
+from noshadow._audit.out_of_fold import out_of_fold_source
+from noshadow._audit.output_files import given_outputs
+from noshadow._audit.scale import model_in_logits
 from noshadow._audit.score_options import HEAD, NETWORK, SEQUENCES, checked_score_options, joined_options
 from noshadow.arguments import BATCH_SIZE, PROGRESS
-from noshadow.checks import (
-    refuse,
-    require_weights,
-    resolved_task,
-)
+from noshadow.checks import refuse, require_weights
 from noshadow.results import Audit
 from noshadow.scores.network.entry import network_scores
 from noshadow.scores.result import RecordScores
-from noshadow.signals import Signals
 from noshadow.traces import given_traces
 from noshadow.views import View, model_family, reader_of, view
 from noshadow.views.loading import records_of
 from noshadow.views.pairing import require_index_of
 from noshadow.views.read_once import read_once
-from noshadow.weight_decay import training_damping
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +50,9 @@ class Target:
     output: str | int = "auto"
     output_scale: str = "auto"
     score_options: Mapping[str, Any] | None = None
+    checkpoint: object = None
+    out_of_fold: object = None
+    base: object = None
 
 
 def audit(
@@ -73,6 +74,9 @@ def audit(
     sample_weight: object = None,
     output_scale: str = "auto",
     score_options: Mapping[str, Any] | None = None,
+    checkpoint: object = None,
+    out_of_fold: object = None,
+    base: object = None,
     batch_size: int = BATCH_SIZE,
     device: object = None,
     progress: bool = PROGRESS,
@@ -113,6 +117,17 @@ def audit(
             layers="last", of `network_scores` (method, outputs, dimension, unvectorised,
             max_memory) for more layers; class_basis and max_memory for a language model. For
             instance {"unvectorised": "loop"}.
+        checkpoint: an earlier state of the same training, best the one with the lowest loss on
+            unseen records: a module or estimator, a state dict of the model, the path of a
+            .safetensors or .pt file of one, or a list of these. Adds `checkpoint_loss` and
+            `checkpoint_shift` (of several, of the one with the lowest loss on test records).
+        out_of_fold: (n,) or (n, m) outputs on the training records, each of a model that was not
+            trained on the record: what `cross_val_predict` gives (probabilities, logits or
+            predictions, in the order of `train`), or the path of a .npy, .npz, .csv or .parquet
+            file with them, whose ids are matched where it has any. Adds `out_of_fold_loss`.
+        base: the model that a fine-tuned one started from, with the same outputs, given as a
+            checkpoint is. Adds `base_loss`. With any of these three, all evidence is weighed by
+            `exposure` and `exposure_score` ranks the records.
         batch_size: records per forward pass. device: where to run the model.
         progress: bars on a terminal. seed: of bootstrap intervals and of data transforms.
 
@@ -153,8 +168,14 @@ def audit(
             output=(output, "auto"),
             sample_weight=(sample_weight, None),
             output_scale=(output_scale, "auto"),
+            checkpoint=(checkpoint, None),
+            out_of_fold=(out_of_fold, None),
+            base=(base, None),
         )
         return audit_language_model(model, train, test, options, given, batch_size=batch_size, device=device)
+    folds_out = given_outputs(out_of_fold, "audit", "out_of_fold")
+    earlier = models_given(checkpoint, model, "audit", "checkpoint")
+    origin = () if base is None else (model_given(base, model, "audit", "base"),)
     started = time.perf_counter()
     # Many layers walk the training records several times: only the view's walk reads them.
     records = train if layers == "last" else read_once(records_of(train, "audit", "train", seed=seed))
@@ -169,8 +190,13 @@ def audit(
         "seed": seed,
         "owner": "audit",
     }
-    seen = view(model, records, test, task=task, **reading)
-    seen = model_in_logits(seen, output_scale, is_module=form == "batches")
+
+    def read(one: object) -> View:
+        own = reader_of(one)
+        found = view(one, records, test, task=task, **reading)
+        return model_in_logits(found, output_scale, is_module=own is not None and own.form == "batches")
+
+    seen = read(model)
     seen = replace(seen, inputs=dict(seen.inputs) | {"family": model_family(model)})
     if sample_weight is not None:
         if (seen.inputs.get("ids") or {}).get("train") == "index":
@@ -188,77 +214,13 @@ def audit(
         given,
         signal_seconds=signal_seconds,
         layered_scores=None if layers == "last" else layered,
+        sources=(
+            *checkpoint_source(earlier, read, options),
+            *out_of_fold_source(folds_out, options),
+            *base_source(origin, read, options),
+        ),
     )
     return replace(found, notes=found.notes + deeper_notes(model, found.task, layers))
-
-
-def audit_signals(
-    train: Signals,
-    test: Signals,
-    *,
-    task: str = "auto",
-    damping: float | str = "auto",
-    weight_decay: float | None = None,
-    fpr: float | str = "auto",
-    ids: Sequence[object] | None = None,
-    groups: Sequence[object] | None = None,
-    test_groups: Sequence[object] | None = None,
-    loss_traces: object = None,
-    fit_intercept: bool = True,
-    penalize_intercept: bool = True,
-    sample_weight: object = None,
-    output_scale: str = "auto",
-    family: str = "auto",
-    score_options: Mapping[str, Any] | None = None,
-    progress: bool = PROGRESS,
-    seed: int = 0,
-) -> Audit:
-    """Audit any framework's model from arrays: Signals of the training records and of unseen ones.
-
-    Arguments as in `audit`; `fit_intercept` and `penalize_intercept` describe the head the outputs
-    came from. Without features the model-level risk remains and record scores read "not
-    applicable".
-
-    `output_scale` says whether the outputs of a classifier are "logits" or "probabilities" (log p
-    is then taken, with a finding). "auto" recognises rows of probabilities; log-probabilities of
-    classes are logits; one column within [0, 1] could be either and is asked for, unless the
-    features or the labels settle it.
-
-    `family` is the kind of model behind the outputs: "linear" and "network" are those the attack's
-    rate is predicted for, any other name ("random forest") is not. "auto" takes outputs that are a
-    linear function of the features for a linear head; without such features nothing is known, and
-    nothing is predicted.
-    """
-    owner = "audit_signals"
-    handed_on = checked_score_options(score_options, HEAD, owner)
-    options = Options(task, damping, weight_decay, fpr, seed, progress, owner, output_scale=output_scale, score_options=handed_on)
-    given = GivenColumns(ids, groups, test_groups, given_traces(loss_traces, owner))
-    for name, split in (("train", train), ("test", test)):
-        if not isinstance(split, Signals):
-            refuse(owner, name, "be Signals", type(split).__name__, "Build it with ns.Signals(features, outputs, targets).")
-    if train.outputs.shape[1] != test.outputs.shape[1]:
-        refuse(owner, "test", f"have the {train.outputs.shape[1]} outputs of train", f"{test.outputs.shape[1]}")
-    if not isinstance(family, str) or not family:
-        refuse(owner, "family", "be 'auto' or a name", repr(family))
-    resolved = resolved_task(task, train.outputs, train.targets, owner)
-    seen = View(
-        train=train,
-        test=test,
-        task=resolved,
-        head=None,
-        fit_intercept=fit_intercept,
-        penalize_intercept=penalize_intercept,
-        penalty=training_damping(options.weight_decay, resolved, *train.outputs.shape),
-        sample_weight=None if sample_weight is None else require_weights(sample_weight, len(train), owner),
-        class_names=None,
-        not_applicable=None if train.features is not None else "no features were given, and record scores need the last layer's inputs",
-        notes=(),
-        weights_sha256="",
-        inputs={"ids": {name: "given" if split.has_ids else None for name, split in (("train", train), ("test", test))}}
-        | ({} if family == "auto" else {"family": family}),
-    )
-    seen = in_logits(seen, output_scale, owner)
-    return audit_view(seen, options, given, signal_seconds=0.0)
 
 
 def audit_target(target: Target, **options: Any) -> Audit:
@@ -275,8 +237,9 @@ def audit_target(target: Target, **options: Any) -> Audit:
         elif asked not in (open_value, stated[name]):
             refuse("audit", name, f"agree with the Target's {stated[name]!r}", repr(asked), "Leave one of the two out.")
     stated["score_options"] = joined_options(target.score_options, options.pop("score_options", None), "audit")
-    traces = options.pop("loss_traces", None)
-    if traces is not None and stated["loss_traces"] is not None:
-        refuse("audit", "loss_traces", "come from one place", f"'{traces}' beside those of the Target", "Leave one of the two out.")
-    stated["loss_traces"] = stated["loss_traces"] if traces is None else traces
+    for name in ("loss_traces", "checkpoint", "out_of_fold", "base"):
+        asked, held = options.pop(name, None), getattr(target, name)
+        if asked is not None and held is not None:
+            refuse("audit", name, "come from one place", f"'{asked}' beside that of the Target", "Leave one of the two out.")
+        stated[name] = held if asked is None else asked
     return audit(target.model, target.train, target.test, **stated, **options)

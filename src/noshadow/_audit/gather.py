@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from noshadow._audit.evidence import LayeredScores, loss_evidence, rate_evidence, score_evidence, scored
+from noshadow._audit.exposing import Known, SourceOf, exposure_evidence, with_traces
 from noshadow._audit.notes import risk_notes
 from noshadow._audit.options import GivenColumns, Options
 from noshadow._audit.risks import Pair, correct_of, margins_of, measured_risk, naming_record_rates, risks_by_group, shown_family
@@ -64,15 +65,19 @@ def audit_view(
     *,
     signal_seconds: float,
     layered_scores: LayeredScores | None = None,
+    sources: Sequence[SourceOf] = (),
 ) -> Audit:
     """Check what belongs to the records, score them and measure the risk.
 
     The table and the stamps are then put together.
 
     `layered_scores` gives the scores over more layers than the last for the settled task, and
-    stands in for the last layer's.
+    stands in for the last layer's. `sources` say what is known beyond the final weights, each a
+    function of the settled records; they are asked first, since they may refuse what they were
+    given.
     """
     found = settled(seen, options, given)
+    known = [source(found) for source in sources]
     traces = trace_evidence(given.loss_traces, found.train.ids, found.losses[0], found.targets, found.task, options.owner)
     started = time.perf_counter()
     scores = scored(found, options, layered_scores)
@@ -87,7 +92,6 @@ def audit_view(
     rates = rate_evidence(found, options, scores, risk)
     if found.task == "regression" and rates.columns:
         risk, absent = naming_record_rates(risk, absent)
-    evidence = (loss_evidence(found), score_evidence(scores), rates, *traces)
     gathered = Gathered(
         task=found.task,
         identity=found.identity,
@@ -99,7 +103,20 @@ def audit_view(
         provenance=provenance(found, options, held) | {"splits": counts},
         timings=timings(signal_seconds, scoring, time.perf_counter() - started - scoring),
     )
-    return audit_of(gathered, evidence)
+    evidence = (loss_evidence(found), score_evidence(scores), rates, *traces)
+    return audit_of(gathered, (*evidence, *weighed_evidence(found, known, traces, scores, options)))
+
+
+def weighed_evidence(
+    found: Settled, known: Sequence[Known], traces: Sequence[Evidence], scores: RecordScores | Absent, options: Options
+) -> tuple[Evidence, ...]:
+    """What the sources beyond the final weights say, and all evidence weighed together.
+
+    Nothing is weighed without such a source.
+    """
+    told = tuple(entry.evidence for entry in known)
+    beyond = with_traces(known, traces)
+    return (*told, exposure_evidence(found, beyond, scores, options)) if beyond else told
 
 
 def score_columns(seen: View, options: Options) -> dict[str, Array]:

@@ -104,7 +104,10 @@ def require_language_arguments(options: Options, **given: tuple[object, object])
     for name, (value, default) in asked.items():
         if value is not default and not (isinstance(value, str) and value == default):
             got = repr(value) if isinstance(value, (str, int, float)) else type(value).__name__
-            refuse(options.owner, name, "be left out for a language model, whose records are sequences scored by its output head", got)
+            hint = "It serves classifiers and regressions so far." if name in ("checkpoint", "out_of_fold", "base") else ""
+            refuse(
+                options.owner, name, "be left out for a language model, whose records are sequences scored by its output head", got, hint
+            )
 
 
 def _length(data: object) -> int | None:

@@ -32,10 +32,15 @@ def few_records_dominate(audit: Audited, limits: Limits) -> Outcome:
     n, least = len(audit.records), limits["least_records"]
     if n < least:
         return not_applicable(f"{n} records are fewer than {least:g}, and the top {limits['top']:g} of them is no group")
-    scores, rows = audit.records[audit.ranked_by].to_numpy(np.float64), _top_rows(audit, limits["top"])
+    summed = "exposure" if audit.ranked_by == "exposure_score" else audit.ranked_by
+    if summed not in audit.records:
+        return not_applicable("the sources give the order of the records only, and shares of an order mean nothing")
+    scores, rows = audit.records[summed].to_numpy(np.float64), _top_rows(audit, limits["top"])
+    # An exposure below 0 is noise around none.
+    scores = np.maximum(scores, 0.0) if summed == "exposure" else scores
     infinite, total = bool(np.isinf(scores).any()), float(scores.sum())
     share = 1.0 if infinite else float(scores[rows].sum()) / total if total > 0 else 0.0
-    sentence = f"The {len(rows)} riskiest of {n} records hold a share of {share:.3g} of the summed {audit.ranked_by}."
+    sentence = f"The {len(rows)} riskiest of {n} records hold a share of {share:.3g} of the summed {summed}."
     return judged(share > limits["share"], share, sentence, rows)
 
 

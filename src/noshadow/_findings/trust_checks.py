@@ -118,10 +118,11 @@ def approximate_scores(audit: Audited, limits: Limits) -> Outcome:
         return _not_kept("how the scores were computed")
     if method in ("exact", "dual"):
         return not_applicable(f"the scores are computed in closed form (method '{method}')")
-    if audit.ranked_by not in errors:
-        return skipped(f"no error of {audit.ranked_by} was measured", "Score a part of the records exactly and compare.")
-    error = float(errors[audit.ranked_by])
-    sentence = f"{audit.ranked_by} is approximated (method '{method}'); its measured relative error is {error:.2g}."
+    score = _scored_by(audit, errors)
+    if score not in errors:
+        return skipped(f"no error of {score} was measured", "Score a part of the records exactly and compare.")
+    error = float(errors[score])
+    sentence = f"{score} is approximated (method '{method}'); its measured relative error is {error:.2g}."
     return judged(error > limits["error"], error, sentence)
 
 
@@ -155,12 +156,18 @@ def crowded_projection(audit: Audited, limits: Limits) -> Outcome:
         return not_applicable("every parameter has a dimension of its own")
     share = float(dof) / float(dimensions)
     sentence = f"{float(dof):,.0f} effective degrees of freedom use {share:.0%} of {int(dimensions):,} projected dimensions"
-    error = (scores.get("errors") or {}).get(audit.ranked_by)
+    score = _scored_by(audit, scores.get("errors") or {})
+    error = (scores.get("errors") or {}).get(score)
     crowded = share > limits["share"] or (error is not None and error > limits["error"])
     if crowded:
-        size = "" if error is None else f" (relative error of {audit.ranked_by} about {error:.2g})"
+        size = "" if error is None else f" (relative error of {score} about {error:.2g})"
         sentence += f", so that scores are far too small{size}"
     return judged(crowded, share, f"{sentence}.")
+
+
+def _scored_by(audit: Audited, errors: Mapping[str, Any]) -> str | None:
+    """The ranking score of the final weights: `shift` is what the exposure weighs of them."""
+    return "shift" if audit.ranked_by == "exposure_score" and "shift" in errors else audit.ranked_by
 
 
 def _damping_kind(scores: Mapping[str, Any]) -> str:

@@ -57,6 +57,35 @@ def audit(
     loss_traces: Annotated[
         Path | None, typer.Option("--loss-traces", exists=True, dir_okay=False, help="File of LossTraces.save; adds lt_iqr.")
     ] = None,
+    checkpoint: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--checkpoint",
+            exists=True,
+            dir_okay=False,
+            help="Weights from earlier in the training (.safetensors, .pt of a state dict), best those with the lowest loss on unseen "
+            "records: they show who was learnt by heart later. Beside a file of signals, another such file; repeatable.",
+        ),
+    ] = None,
+    out_of_fold: Annotated[
+        Path | None,
+        typer.Option(
+            "--out-of-fold",
+            exists=True,
+            dir_okay=False,
+            help="Outputs of cross_val_predict on the training records (.npy, .npz, .csv, .parquet; a column id is matched): what models "
+            "without the record say about it.",
+        ),
+    ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option(
+            "--base",
+            metavar="MODEL",
+            help="Model that a fine-tuned one started from: package.module:function returning it, or its weights (.safetensors, .pt). "
+            "Beside a file of signals, another such file.",
+        ),
+    ] = None,
     score_option: Annotated[
         list[str] | None,
         typer.Option(
@@ -78,7 +107,7 @@ def audit(
     """
     from noshadow._audit import audit_signals, audit_target
     from noshadow.cli.finishing import finished
-    from noshadow.cli.targets import target_of
+    from noshadow.cli.targets import base_of, target_of
     from noshadow.signals import load_splits
     from noshadow.storage.array_files import SUFFIXES
 
@@ -89,6 +118,8 @@ def audit(
         "weight_decay": weight_decay,
         "output_scale": output_scale.value,
         "score_options": named_values(score_option or [], "audit", "--score-option"),
+        "checkpoint": checkpoint or None,
+        "out_of_fold": out_of_fold,
         "progress": not quiet,
         "seed": seed,
     }
@@ -105,6 +136,7 @@ def audit(
                 layer=layer,
                 output=output,
                 loss_traces=loss_traces,
+                base=None if base is None else base_of(base, "audit"),
                 **options,
             )
         if layer != "auto":
@@ -117,7 +149,7 @@ def audit(
         if held is not None and loss_traces is not None:
             raise InputError(f"audit: --loss-traces must come with a file that holds none; got '{what}' with its own. Leave one out.")
         how: dict[str, Any] = {"loss_traces": loss_traces if held is None else held, "fit_intercept": intercept, "family": family}
-        return audit_signals(train, test, **how, **options)
+        return audit_signals(train, test, base=base, **how, **options)
 
     finished(run, out, "audit", force=force, quiet=quiet, as_json=as_json)
 

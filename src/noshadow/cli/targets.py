@@ -8,6 +8,7 @@ from pathlib import Path
 
 from noshadow._audit import Target
 from noshadow.checks import InputError
+from noshadow.storage.weight_files import SUFFIXES
 
 
 def target_of(what: str, owner: str) -> Target:
@@ -18,6 +19,16 @@ def target_of(what: str, owner: str) -> Target:
     made = returned_by(what, owner, "return a noshadow.Target")
     if not isinstance(made, Target):
         raise InputError(f"{owner}: '{what}' must return a noshadow.Target; got {type(made).__name__}. Return Target(model, train, test).")
+    return made
+
+
+def base_of(what: str, owner: str) -> object:
+    """The base model that `package.module:function` returns; the path of its weights stays one."""
+    if ":" not in what or Path(what).suffix in SUFFIXES:
+        return Path(what)
+    made = returned_by(what, owner, "return the base model")
+    if made is None:
+        raise InputError(f"{owner}: --base must name a function that returns a model; got '{what}' returning None. Is a return missing?")
     return made
 
 

@@ -1,0 +1,201 @@
+"""What sources beyond the final weights know about each record, weighed into the exposure columns.
+
+A source is put into words twice: as a `Source` for the mixed model, and as `Evidence` with columns
+of its own in the record table.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from noshadow._audit.evidence import loss_evidence, score_evidence
+from noshadow._audit.options import Options
+from noshadow._audit.settled import Settled
+from noshadow._exposure import Exposure, Source, line_to, weighed
+from noshadow._exposure.inputs import LEAST_RECORDS
+from noshadow._exposure.sources import LEAST_TEST_RECORDS
+from noshadow.checks import Array, NotApplicable
+from noshadow.losses import record_margins
+from noshadow.outcomes import Absent, not_applicable
+from noshadow.results import Evidence
+from noshadow.scores.result import RecordScores
+from noshadow.tail.losses import resolved_level
+
+SOURCE = "exposure"
+# Columns of one model that the mixed model reads beside its margin.
+FREE = ("shift", "leverage", "newton", "margin_leverage", "entropy")
+# A trace that has it says more than the final weights; the others only help beside other sources.
+EARLY_LOSS = "early_loss"
+SEVERAL_RESIDUALS = not_applicable("a record of several outputs has several residuals, and the exposure is that of one")
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What one source knows about the records of an audit.
+
+    Attributes:
+        source: its margins and covariates, for the mixed model of `exposure`.
+        evidence: its columns, notes and stamp in the audit, and the seconds it took. The stamp
+            holds "trainings", what it cost in trainings of the audited model.
+    """
+
+    source: Source
+    evidence: Evidence
+
+
+SourceOf = Callable[[Settled], Known]
+
+
+def statistic_of(outputs: Array, targets: Array, task: str) -> Array:
+    """The statistic that attacks read and `exposure` weighs, float64 (n,).
+
+    It is the margin φ of a classifier (soft targets count as their most probable class) and the
+    signed residual target − output of a regression with one output, as in `reference`.
+    """
+    if task != "regression":
+        return record_margins(outputs, targets, task)
+    residuals: Array = targets[:, 0] - outputs[:, 0].astype(np.float64)
+    return residuals
+
+
+def free_columns(found: Settled, scores: RecordScores | Absent) -> dict[str, Array]:
+    """Columns of a model's weights that the mixed model reads beside its margin, name → (n,)."""
+    held = score_evidence(scores).columns | loss_evidence(found).columns
+    return {name: held[name] for name in FREE if name in held}
+
+
+def with_traces(known: Sequence[Known], traces: Sequence[Evidence]) -> tuple[Known, ...]:
+    """The sources with loss traces beside them, whose columns are covariates.
+
+    Traces alone are a source where they hold the mean loss up to the best epoch. Without it they
+    rank no better than the final weights do, and nothing is weighed.
+    """
+    beside = tuple(Known(Source("loss traces", covariates=trace.columns), trace) for trace in traces)
+    return (*known, *beside) if known or any(EARLY_LOSS in trace.columns for trace in traces) else ()
+
+
+def exposure_evidence(found: Settled, known: Sequence[Known], scores: RecordScores | Absent, options: Options) -> Evidence:
+    """Weigh the final weights and all other sources into one rank and one size per record.
+
+    Args:
+        found: the audited model's records. known: at least one source beyond its final weights.
+        scores: of its final weights. options: of the audit, for its false-positive rate and seed.
+
+    Returns:
+        Evidence of the source "exposure": `exposure_score`, which ranks, and `exposure` (d′) and
+        `attack_rate` at the audit's false-positive rate with their intervals, or why the sources
+        give the order only. The stamp holds the rule behind the score, each source's share, and the
+        line that put it on the audited model's scale.
+    """
+    started = time.perf_counter()
+    why = _not_weighed(found)
+    if why is None:
+        try:
+            weighing = _weighed(found, [entry.source for entry in known], free_columns(found, scores), options)
+        except NotApplicable as reason:
+            why = not_applicable(reason)
+    if why is not None:
+        return Evidence(SOURCE, absent=dict.fromkeys(("exposure_score", "exposure", "attack_rate"), why))
+    fpr = audited_rate(found, options)
+    columns, absent = _columns(weighing.found, fpr, _order_reason(weighing.found, [entry.source for entry in known]))
+    notes = tuple(f"{note[:1].lower()}{note[1:].rstrip('.')}" for note in weighing.found.notes)
+    stamp = _stamp(weighing, known, fpr)
+    return Evidence(SOURCE, columns, absent, notes, stamp, time.perf_counter() - started)
+
+
+def audited_rate(found: Settled, options: Options) -> float:
+    """The false-positive rate of the audit: as asked for, or the one that its model risk has."""
+    sizes = [len(losses) for losses in found.losses if len(losses) > 1]
+    return resolved_level("auto", min(sizes), options.owner) if isinstance(options.fpr, str) else options.fpr
+
+
+@dataclass(frozen=True, eq=False)
+class _Weighing:
+    """The exposure, how each source was put on the scale, and which count as covariates alone."""
+
+    found: Exposure
+    lines: Mapping[str, Any]
+    covariates_only: tuple[str, ...]
+
+
+def _not_weighed(found: Settled) -> Absent | None:
+    if found.task == "regression" and found.targets.shape[1] > 1:
+        return SEVERAL_RESIDUALS
+    if len(found.train) < LEAST_RECORDS:
+        return not_applicable(f"{len(found.train)} records are fewer than the {LEAST_RECORDS} that can be told apart from noise")
+    return None
+
+
+def _weighed(found: Settled, sources: Sequence[Source], free: Mapping[str, Array], options: Options) -> _Weighing:
+    """Weigh all sources; those without a scale count as covariates where the others have sizes.
+
+    Out-of-fold outputs beside reference models must not take the sizes away that the models give.
+    """
+    unseen, task = found.seen.test, found.task
+    own = statistic_of(found.train.outputs, found.targets, task)
+    test = statistic_of(unseen.outputs, found.unseen, task) if len(unseen) else np.empty(0)
+    direction = "either" if task == "regression" else "larger"
+
+    def weighing(chosen: Sequence[Source]) -> Exposure:
+        return weighed(own, test, chosen, free=free, direction=direction, seed=options.seed)
+
+    full = [source for source in sources if source.margins is not None and not source.early]
+    lines = {source.name: line_to(source, test) for source in full}
+    known = {
+        name: {"records": line.records, "offset": line.offset, "slope": line.slope} if line.records >= LEAST_TEST_RECORDS else None
+        for name, line in lines.items()
+    }
+    unscaled = [name for name, line in known.items() if line is None]
+    if unscaled and len(unscaled) < len(full):
+        sized = weighing([_as_covariate(source, direction) if source.name in unscaled else source for source in sources])
+        if not sized.order_only:
+            return _Weighing(sized, known, tuple(unscaled))
+    return _Weighing(weighing(sources), known, ())
+
+
+def _as_covariate(source: Source, direction: str) -> Source:
+    """The source with the mean of its margins without the record as a covariate."""
+    assert source.margins is not None and source.membership is not None
+    outside = np.where(source.membership, np.nan, np.abs(source.margins) if direction == "either" else source.margins)
+    held = (~np.isnan(outside)).sum(0)
+    mean = np.where(held > 0, np.nansum(outside, 0) / np.maximum(held, 1), np.nan)
+    return replace(source, margins=None, membership=None, covariates=dict(source.covariates) | {source.name: mean})
+
+
+def _order_reason(found: Exposure, sources: Sequence[Source]) -> str:
+    """Why sizes are not known.
+
+    More test records are no help to a source that says nothing about any of them.
+    """
+    silent = [source.name for source in sources if source.margins is not None and not source.early and source.test_margins is None]
+    if not silent:
+        return found.reason.rstrip(".")
+    return f"{' and '.join(silent)} say nothing about test records, which would show their scale; two reference models would identify sizes"
+
+
+def _columns(found: Exposure, fpr: float, reason: str) -> tuple[dict[str, Array], dict[str, str]]:
+    columns: dict[str, Array] = {"exposure_score": found.score}
+    if found.order_only:
+        why = not_applicable(f"the sources give the order of the records only: {reason}")
+        return columns, {"exposure": why, "attack_rate": why}
+    rates = found.tpr_interval(fpr)
+    columns |= {"exposure": found.d_prime, "exposure_low": found.interval[:, 0], "exposure_high": found.interval[:, 1]}
+    return columns | {"attack_rate": found.tpr(fpr), "attack_rate_low": rates[:, 0], "attack_rate_high": rates[:, 1]}, {}
+
+
+def _stamp(weighing: _Weighing, known: Sequence[Known], fpr: float) -> dict[str, Any]:
+    found = weighing.found
+    return {
+        "rule": found.rule,
+        "order_only": found.order_only,
+        "level": found.level,
+        "fpr": fpr,
+        "direction": found.direction,
+        "weights": {name: float(share) for name, share in found.weights.items()},
+        "trainings": {entry.source.name: float(entry.source.trainings) for entry in known},
+        "lines": dict(weighing.lines),
+        "covariates_only": list(weighing.covariates_only),
+    }

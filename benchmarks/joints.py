@@ -50,6 +50,12 @@ OPTIONS = "test_options_of_the_attacks_reach_them"
 SIZE = "test_few_models_few_records_and_the_levels_they_resolve"
 PARITY = "test_a_target_is_unlike_its_references_beyond_four_deviations_of_a_hundredth"
 WITHIN = "test_a_target_within_the_range_of_its_references_is_like_them"
+WEIGHED = "tests/test_audit_exposure.py::test_the_columns_are_those_of_the_exposure"
+OWN_LEVEL = "tests/test_audit_exposure.py::test_the_rate_is_that_of_the_audits_own_level"
+SCALED = "tests/test_audit_exposure.py::test_a_source_without_a_scale_takes_no_sizes_away"
+EARLIER = "tests/test_audit_other_models.py::test_the_columns_of_a_checkpoint_are_those_of_its_own_audit"
+ORIGIN = "tests/test_audit_other_models.py::test_the_base_is_a_model_without_the_records"
+SOURCES = "tests/test_cli_sources.py::test_sources_reach_the_audit_of_a_function"
 SHARED = "tests/test_findings.py::test_limits_agree_with_those_that_functions_warn_by"
 DOCS = "tests/test_findings.py::test_codes_and_docs_name_each_other"
 
@@ -211,6 +217,14 @@ MUTANTS = tuple(
         ("cli/audits.py", '"fit_intercept": intercept, ', "", COMMAND),
         ("cli/gating.py", "value <= limit", "value < limit", COMMAND),
         ("cli/audits.py", '"tnr": max_tnr, "auc": max_auc', '"tnr": max_auc, "auc": max_tnr', COMMAND),
+        # Evidence beyond the final weights
+        ("_audit/exposing.py", "free=free, direction", "direction", WEIGHED),
+        ("_audit/exposing.py", '"attack_rate": found.tpr(fpr)', '"attack_rate": found.tpr(0.05)', WEIGHED),
+        ("_audit/exposing.py", 'resolved_level("auto", min(sizes), options.owner)', "1e-3", OWN_LEVEL),
+        ("_audit/exposing.py", "        if not sized.order_only:", "        if False:", SCALED),
+        ("_audit/other_models.py", "sample_weight=found.seen.sample_weight", "sample_weight=None", EARLIER),
+        (ENTRY, "            *base_source(origin, read, options),\n", "", ORIGIN),
+        ("cli/audits.py", '        "out_of_fold": out_of_fold,\n', "", SOURCES),
         # Reference models and the ground truth
         (TRUTH, "SCORES = named(score=True)", 'SCORES = named(score=True, source="scores")', EVERY),
         (COLUMNS, '"traces",\n        unit="nats",\n        score=True,', '"traces",\n        unit="nats",', EVERY),

@@ -183,7 +183,7 @@ def test_several_outputs_have_losses_and_no_exposure():
         (lambda folds, model, train: folds[::-1], "speak of the audited model's records in their order"),
         (lambda folds, model, train: folds[:, ::-1], "the classes in the order of the model's; got columns that get"),
         (lambda folds, model, train: folds[:-1], "one row for each of 898 training records; got 897"),
-        (lambda folds, model, train: model.predict(train[0]), "10 columns, one per class; got 1. Call cross_val_predict"),
+        (lambda folds, model, train: model.predict(train[0]), "10 columns, one per class; got 1. Ask cross_val_predict"),
         (lambda folds, model, train: np.array(["a"] * len(folds)), "hold numbers, the outputs of models"),
         (lambda folds, model, train: folds / 3, "probabilities that sum to one in every row"),
         (
@@ -202,7 +202,7 @@ def test_what_is_not_out_of_fold_is_refused(digits, changed, says):
 
 def test_labels_and_what_may_be_either_are_refused_for_two_classes(tumours):
     model, train, test, folds = tumours
-    with pytest.raises(InputError, match=r"got predicted labels, all 0 or 1\. Call cross_val_predict"):
+    with pytest.raises(InputError, match=r"got predicted labels, all 0 or 1\. Ask cross_val_predict"):
         audited(model, train, test, model.predict(train[0]))
     with pytest.raises(InputError, match=r"which may be either\. Give the probabilities of both classes"):
         audited(model, train, test, np.random.default_rng(0).uniform(0.63, 0.69, len(folds)))

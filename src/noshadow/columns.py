@@ -267,7 +267,6 @@ COLUMNS = (
         unit="share",
         tasks=_LAST_LAYER,
         kind="share",
-        score=True,
         page=3,
     ),
     Column(

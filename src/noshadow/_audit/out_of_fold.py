@@ -20,7 +20,7 @@ from noshadow.views.pairing import require_index_of
 ARGUMENT = "out_of_fold"
 SOURCE = "out-of-fold outputs"
 CLEARLY = 3.0  # standard errors by which labels must speak for logits or for probabilities
-_LABELS = "Call cross_val_predict with method='predict_proba' or 'decision_function'."
+_LABELS = "Ask cross_val_predict for 'predict_proba' or 'decision_function' instead."
 
 
 def out_of_fold_source(given: GivenOutputs | None, options: Options) -> tuple[SourceOf, ...]:

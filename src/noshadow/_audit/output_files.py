@@ -18,7 +18,7 @@ from noshadow.storage.reasons import one_kind_of_error, reason_of
 
 SUFFIXES = (".npy", ".npz", ".csv", ".parquet")
 _IDS = ("id", "ids")
-_LABELS = "Predicted labels say too little: call cross_val_predict with method='predict_proba' or 'decision_function'."
+_LABELS = "Predicted labels say too little: ask cross_val_predict for 'predict_proba' or 'decision_function'."
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class GivenOutputs:
         if (places < 0).any():
             row = int((places < 0).argmax())
             got = f"no row of record '{wanted[row]}' (row {row})"
-            refuse(owner, argument, "have the ids of the training records", got, "Pass the outputs alone to match rows by position.")
+            refuse(owner, argument, "have the ids of the training records", got, "Outputs without ids are matched by position.")
         matched: Array = self.values[places]
         return matched
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from noshadow._audit.gather import audit_view
@@ -15,6 +16,7 @@ from noshadow._audit.out_of_fold import out_of_fold_source
 from noshadow._audit.output_files import given_outputs
 from noshadow._audit.scale import model_in_logits
 from noshadow._audit.score_options import HEAD, NETWORK, SEQUENCES, checked_score_options, joined_options
+from noshadow._audit.without_records import without_records
 from noshadow.arguments import BATCH_SIZE, PROGRESS
 from noshadow.checks import refuse, require_weights
 from noshadow.results import Audit
@@ -194,7 +196,7 @@ def audit(
     def read(one: object) -> View:
         own = reader_of(one)
         found = view(one, records, test, task=task, **reading)
-        return model_in_logits(found, output_scale, is_module=own is not None and own.form == "batches")
+        return model_in_logits(found, output_scale, is_module=own is not None and (own.form == "batches" or own.open_scale))
 
     seen = read(model)
     seen = replace(seen, inputs=dict(seen.inputs) | {"family": model_family(model)})
@@ -219,6 +221,7 @@ def audit(
             *out_of_fold_source(folds_out, options),
             *base_source(origin, read, options),
         ),
+        beside=None if reader is None or form != "table" else partial(without_records, reader, model, train, "audit"),
     )
     return replace(found, notes=found.notes + deeper_notes(model, found.task, layers))
 

@@ -7,6 +7,7 @@ from noshadow._findings.audited import Audited
 from noshadow._findings.outcome import Limits, Outcome, judged, not_applicable, skipped
 from noshadow._findings.rule import rule
 from noshadow.limits import CROWDED, DOUBTFUL_CONDITION, FAR_FROM_MINIMUM, FAR_OFF, NONLINEAR_HEAD, ROUNDING_TOLERANCE
+from noshadow.outcomes import Absent
 
 _AGAIN = "Run the audit again with this version."
 
@@ -165,6 +166,31 @@ def crowded_projection(audit: Audited, limits: Limits) -> Outcome:
     return judged(crowded, share, f"{sentence}.")
 
 
+@rule(
+    "NS027",
+    "ranked-by-loss",
+    "medium",
+    found_when="the records are ranked by their loss alone",
+    next_step=(
+        "Give what cross-validation says of each record (out_of_fold=, from cross_val_predict: some trainings), or train reference models "
+        "(noshadow reference train): both show the side without the record."
+    ),
+)
+def ranked_by_loss(audit: Audited, _: Limits) -> Outcome:
+    """NS027: whether anything but the loss orders the records."""
+    if audit.ranked_by is None:
+        return skipped("this audit does not rank its records", _AGAIN)
+    if audit.ranked_by != "loss":
+        return judged(False, 0, f"The records are ranked by {audit.ranked_by}.")
+    reasons = (audit.not_applicable.get(name) for name in ("shift", "influence"))
+    why = next((Absent.of(reason).reason for reason in reasons if reason), "no record scores exist").removesuffix(".")
+    sentence = (
+        "The records are ranked by their loss alone, which says how well the model does on a record and not what it would do without it: "
+        f"a record that was learnt by heart has a small one. Nothing better is known, because {why}."
+    )
+    return judged(True, 1, sentence)
+
+
 def _scored_by(audit: Audited, errors: Mapping[str, Any]) -> str | None:
     """The ranking score of the final weights: `shift` is what the exposure weighs of them."""
     return "shift" if audit.ranked_by == "exposure_score" and "shift" in errors else audit.ranked_by
@@ -181,8 +207,10 @@ def _diagnostics(audit: Audited) -> Mapping[str, Any] | Outcome:
     scores: Mapping[str, Any] | None = audit.provenance.get("scores")
     if scores is not None:
         return scores
-    if audit.ranked_by is None:
+    if audit.ranked_by in (None, "loss"):
         return not_applicable("there are no record scores to trust or not")
+    if "closed_form" in audit.provenance.get("inputs", {}) or str(audit.ranked_by).endswith("_loss"):
+        return not_applicable("the scores are what the model says without each record, and no solver gave them")
     return _not_kept("the solver's diagnostics")
 
 

@@ -13,7 +13,7 @@ from noshadow.signals import Signals
 from noshadow.views.causal_lm import is_causal_lm
 from noshadow.views.estimator_family import EstimatorFamily
 from noshadow.views.estimators import estimator_reader
-from noshadow.views.reader import LeftOut, OutOfBag, Reader, Transform
+from noshadow.views.reader import LeftOut, OtherRecords, OutOfBag, Reader, Transform
 from noshadow.views.readers import model_family, readable_models, reader_of, register_reader, weights_sha256
 from noshadow.views.token_features import TokenHead
 from noshadow.views.transformers import SequenceLosses, sequence_features, sequence_losses
@@ -22,9 +22,11 @@ from noshadow.views.view import Settings, View
 __all__ = [
     "EstimatorFamily",
     "LeftOut",
+    "OtherRecords",
     "OutOfBag",
     "Reader",
     "SequenceLosses",
+    "Settings",
     "TokenHead",
     "View",
     "collect_outputs",

@@ -78,7 +78,7 @@ class Refitted:
             against what the model itself says: other records, weights or options do not pass.
         without: the same of record i from the formula without record i; NaN where no other record
             determines an answer.
-        how, notes, alone: as in `LeftOut`.
+        how, notes, alone, parts: as in `LeftOut`.
     """
 
     whole: Array
@@ -86,6 +86,7 @@ class Refitted:
     how: str
     notes: tuple[str, ...] = ()
     alone: Array | None = None
+    parts: int = 1
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -161,7 +161,7 @@ def estimator_out_of_bag(family: EstimatorFamily, model: Any, data: object, *, s
     fitted = _taken_apart(family, model, settings)
     X, _, _ = _pair(fitted, data, settings.owner, "data")
     values, parts = family.out_of_bag(fitted.last, _transformed(fitted, X, settings.owner, "data"), fitted.task)
-    return OutOfBag(_raw_outputs(values, fitted.task)[0], parts)
+    return OutOfBag(_raw_outputs(values, fitted.task)[0], parts, len(fitted.last.estimators_))
 
 
 def estimator_left_out(family: EstimatorFamily, model: Any, data: object, *, sample_weight: Array | None, settings: Settings) -> LeftOut:
@@ -189,7 +189,8 @@ def estimator_left_out(family: EstimatorFamily, model: Any, data: object, *, sam
             f"made again from these records, {fitted.name} says something else for {int(apart.reshape(len(says), -1).any(1).sum())} of "
             f"them: it was fitted on other records, in another order, or with sample weights that were not given (sample_weight=)"
         )
-    return LeftOut(_raw_outputs(found.without, fitted.task)[0].reshape(len(targets), -1), found.how, found.notes, found.alone)
+    outputs = _raw_outputs(found.without, fitted.task)[0].reshape(len(targets), -1)
+    return LeftOut(outputs, found.how, found.notes, found.alone, found.parts)
 
 
 def estimator_sha256(family: EstimatorFamily, model: Any, outputs: Array) -> str:

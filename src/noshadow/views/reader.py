@@ -30,10 +30,12 @@ class OutOfBag:
     Attributes:
         outputs: (n, m) their mean, on the scale of the model's outputs; NaN where there is none.
         parts: (n,) how many of them there are per record.
+        whole: how many parts the model has.
     """
 
     outputs: Array
     parts: Array
+    whole: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,13 +47,16 @@ class LeftOut:
             an answer.
         how: what stays fixed when a record leaves, in words: one sentence without a full stop.
         notes: sentences a reader must see.
-        alone: (n,) whether a record is the only one in a leaf of a tree; None without trees.
+        alone: (n,) share of the trees that saw a record in which it is alone in its leaf; None
+            without trees.
+        parts: how many trees voted; 1 for models that are no forest.
     """
 
     outputs: Array
     how: str
     notes: tuple[str, ...] = ()
     alone: Array | None = None
+    parts: int = 1
 
 
 class ViewOf(Protocol):
@@ -114,6 +119,8 @@ class Reader:
         history: outputs after each stage of the training.
         out_of_bag: outputs of the parts that were trained without each record.
         left_out: outputs for each record of the model without it, where no training is needed.
+        open_scale: whether a classifier's outputs may be logits or probabilities, as far as the
+            reader knows.
     """
 
     name: str
@@ -127,3 +134,4 @@ class Reader:
     history: StagesOf | NotApplicable = NO_STAGES
     out_of_bag: OutOfBagOf | NotApplicable = NO_BAGS
     left_out: LeftOutOf | NotApplicable = NOT_LEFT_OUT
+    open_scale: bool = False

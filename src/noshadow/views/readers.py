@@ -6,6 +6,7 @@ import numpy as np
 
 from noshadow.checks import Array, refuse
 from noshadow.views.causal_lm import CAUSAL_LM
+from noshadow.views.plain_function import PLAIN_FUNCTION
 from noshadow.views.reader import Reader
 from noshadow.views.sklearn_any import ANY_ESTIMATOR
 from noshadow.views.sklearn_bagging import BAGGING
@@ -45,6 +46,7 @@ READERS = (
     BAYESIAN_RIDGE,
     HUBER,
     ANY_ESTIMATOR,
+    PLAIN_FUNCTION,
 )
 
 _registered: list[Reader] = []

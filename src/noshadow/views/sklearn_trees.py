@@ -71,13 +71,15 @@ def _left_out(last: Any, X: Any, y: Array, task: str, sample_weight: Array | Non
     trees = last.estimators_ if isinstance(last, FORESTS) else [last]
     classes = 0 if task == "regression" else len(last.classes_)
     targets = y if classes else y.reshape(n, -1)
-    whole, without, alone = np.zeros(()), np.zeros(()), np.zeros(n, dtype=bool)
+    whole, without, alone, seen = np.zeros(()), np.zeros(()), np.zeros(n), np.zeros(n)
     # Leaf sums of each tree are kept for that tree only.
     for tree, weight in zip(trees, _weights(last, y, sample_weight), strict=True):
         found = leaf_answers(tree.tree_, tree.apply(table), targets, weight, classes)
-        whole, without, alone = whole + found.whole, without + found.without, alone | found.alone
+        whole, without = whole + found.whole, without + found.without
+        alone, seen = alone + found.alone, seen + (weight > 0)
     shape = (n, classes) if classes else y.shape
-    return Refitted((whole / len(trees)).reshape(shape), (without / len(trees)).reshape(shape), HOW, alone=alone)
+    mean, left = ((side / len(trees)).reshape(shape) for side in (whole, without))
+    return Refitted(mean, left, HOW, alone=alone / np.maximum(seen, 1), parts=len(trees))
 
 
 def _weights(last: Any, y: Array, sample_weight: Array | None) -> Iterator[Array]:

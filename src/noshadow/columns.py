@@ -225,7 +225,7 @@ COLUMNS = (
         tasks=_LAST_LAYER,
         score=True,
         ranks=2,
-        page=14,
+        page=16,
     ),
     Column(
         "out_of_bag_loss",
@@ -236,7 +236,7 @@ COLUMNS = (
         tasks=_LAST_LAYER,
         score=True,
         ranks=3,
-        page=15,
+        page=17,
     ),
     Column(
         "out_of_fold_loss",

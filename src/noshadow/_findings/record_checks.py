@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 from scipy.special import betaln
 
-from noshadow._findings.audited import Audited
+from noshadow._findings.audited import Audited, why_unscored
 from noshadow._findings.outcome import Limits, Outcome, judged, not_applicable, shortened, skipped
 from noshadow._findings.rule import rule
 from noshadow.checks import Array
 from noshadow.metrics.inputs import places
-from noshadow.outcomes import TOO_LARGE, Absent
+from noshadow.outcomes import TOO_LARGE
 
 _GAPS = ("newton", "loo", "shift")
 _NAMED = 3
@@ -233,8 +233,7 @@ def _top_rows(audit: Audited, share: float, least: int = 1) -> Array:
 
 
 def _no_scores(audit: Audited) -> Outcome:
-    reasons = (audit.not_applicable.get(name) for name in ("rank", "shift", "influence"))
-    absent = Absent.of(next((reason for reason in reasons if reason), "the audit holds no record scores"))
+    absent = why_unscored(audit)
     larger = "Audit again with a larger max_memory."
     return skipped(absent.reason.removesuffix("."), larger if absent.kind == TOO_LARGE else "Audit the features of the model's last layer.")
 

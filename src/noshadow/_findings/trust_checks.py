@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from noshadow._findings.audited import Audited
+from noshadow._findings.audited import Audited, why_unscored
 from noshadow._findings.outcome import Limits, Outcome, judged, not_applicable, skipped
 from noshadow._findings.rule import rule
 from noshadow.limits import CROWDED, DOUBTFUL_CONDITION, FAR_FROM_MINIMUM, FAR_OFF, NONLINEAR_HEAD, ROUNDING_TOLERANCE
-from noshadow.outcomes import Absent
 
 _AGAIN = "Run the audit again with this version."
 
@@ -182,8 +181,7 @@ def ranked_by_loss(audit: Audited, _: Limits) -> Outcome:
         return skipped("this audit does not rank its records", _AGAIN)
     if audit.ranked_by != "loss":
         return judged(False, 0, f"The records are ranked by {audit.ranked_by}.")
-    reasons = (audit.not_applicable.get(name) for name in ("shift", "influence"))
-    why = next((Absent.of(reason).reason for reason in reasons if reason), "no record scores exist").removesuffix(".")
+    why = why_unscored(audit).reason.removesuffix(".")
     sentence = (
         "The records are ranked by their loss alone, which says how well the model does on a record and not what it would do without it: "
         f"a record that was learnt by heart has a small one. Nothing better is known, because {why}."

@@ -18,7 +18,7 @@ from source_tree import Scope, callee, mentions, program, reached
 # Owners that are not public: functions for our benchmarks (`noshadow._lood`), parts of public things whose errors say what is broken in
 # them, functions of `noshadow.views` for whoever adds a family, and "", whose errors are caught where they are raised.
 INTERNAL = {
-    *("out_of_bag_outputs", "register_reader", "stage_outputs"),
+    *("left_out_outputs", "out_of_bag_outputs", "register_reader", "stage_outputs"),
     *("kernel_flatness", "least_stationary_record", "likelihood_ratio_auc", "likelihood_ratio_tpr", "query_lood", "self_query_gradient"),
     *("fitted_curve", "TnrCurve", "collect_outputs", "weights_sha256", "load_loss_traces", "loss_trace_iqr", "collate_fn", ""),
 }

@@ -20,6 +20,7 @@ from speakers import SPOKEN, below, carriers, is_public, named, reached, speaker
 # and functions of `noshadow.views` for whoever adds a family.
 INTERNAL = {
     *("out_of_bag_outputs", "register_reader", "stage_outputs", "collect_outputs", "load_loss_traces", "loss_trace_iqr", "TnrCurve"),
+    "left_out_outputs",
     *("kernel_flatness", "least_stationary_record", "likelihood_ratio_auc", "likelihood_ratio_tpr", "query_lood", "self_query_gradient"),
     *("posterior_of", "early_trace_mean"),
 }

@@ -127,13 +127,14 @@ def test_a_scikit_learn_pipeline_is_read_at_its_last_step():
 
 
 @pytest.mark.parametrize("kind", ["classification", "regression"])
-def test_a_forest_has_model_risk_and_says_why_it_has_no_record_scores(kind):
+def test_a_forest_has_model_risk_and_says_why_it_has_no_head_scores(kind):
     forest, y = (RandomForestClassifier, LABELS) if kind == "classification" else (RandomForestRegressor, REAL[:, 0])
     model = forest(n_estimators=5, random_state=0).fit(X[A], y[A])
     result = audit(model, (X[A], y[A]), (X[B], y[B]), progress=False)
-    assert result.ranked_by is None and not set(result.records) & {"rank", "predicted_tpr", "gradient_norm", *COLUMNS}
+    of_a_head = [name for name in COLUMNS if name not in ("loo", "shift")]
+    assert result.ranked_by == "left_out_loss" and not set(result.records) & {"predicted_tpr", "gradient_norm", *of_a_head}
     assert result.model_risk.auc > 0.6  # forests memorise
-    for name in ("rank", "margin_leverage", *COLUMNS):
+    for name in ("margin_leverage", *of_a_head):
         assert result.not_applicable[name].startswith(f"not applicable: {forest.__name__} has no linear head")
     if kind == "regression":
         assert "no linear head" in result.not_applicable["predicted_tpr"]
@@ -143,8 +144,8 @@ def test_a_forest_has_model_risk_and_says_why_it_has_no_record_scores(kind):
 def test_signals_without_features_have_model_risk_only():
     result = audit_signals(*splits(features=None), family="linear")  # which features would have shown
     with_features = audit_signals(*splits())
-    assert result.model_risk == with_features.model_risk and "no features were given" in result.not_applicable["rank"]
-    assert list(result.records) == ["id", "target", "loss", "entropy"]
+    assert result.model_risk == with_features.model_risk and "no features were given" in result.not_applicable["shift"]
+    assert list(result.records) == ["id", "target", "loss", "entropy", "rank"] and result.ranked_by == "loss"
 
 
 @pytest.mark.parametrize("outputs", [1, 3])

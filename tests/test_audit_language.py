@@ -106,13 +106,13 @@ def test_findings_speak_of_sequences(audited):
 
 
 def unread(reason):
-    return {name: f"not applicable: {reason}" for name in (*SCORED, "rank")}
+    return {name: f"not applicable: {reason}" for name in SCORED}
 
 
 def test_a_head_too_large_leaves_the_losses(model, audited, monkeypatch, tmp_path):
     monkeypatch.setattr(language, "sequence_scores", partial(sequence_scores, max_memory=1e3))
     result = ns.audit(model, TRAIN, TEST, progress=False)
-    assert result.ranked_by is None and result.records.columns.tolist() == ["id", "tokens", "loss"]
+    assert result.ranked_by == "loss" and result.records.columns.tolist() == ["id", "tokens", "loss", "rank"]
     reason = "EK-FAC of a head of 23 tokens × 8 features needs 1.18e-05 GB, more than the 1e-06 GB allowed"
     assert unread(reason).items() <= result.not_applicable.items() and "margin at every token" in result.not_applicable["shift"]
     assert result.model_risk == audited.model_risk and "scores" not in result.provenance
@@ -154,7 +154,7 @@ def test_capped_logits_are_not_those_of_the_head(model, precision, monkeypatch):
 
     monkeypatch.setattr(capped, "forward", with_cap)
     audited = ns.audit(capped, TRAIN, TEST, progress=False)
-    assert audited.ranked_by is None and "not those of its output head" in audited.not_applicable["influence"]
+    assert audited.ranked_by == "loss" and "not those of its output head" in audited.not_applicable["influence"]
 
 
 def test_a_head_that_is_sure_of_everything_leaves_the_losses(model):
@@ -162,7 +162,7 @@ def test_a_head_that_is_sure_of_everything_leaves_the_losses(model):
     with torch.no_grad():
         sure.lm_head.weight.mul_(1e6)
     audited = ns.audit(sure, TRAIN, TEST, progress=False)
-    assert audited.ranked_by is None and "no curvature" in audited.not_applicable["rank"]
+    assert audited.ranked_by == "loss" and "no curvature" in audited.not_applicable["influence"]
     assert ns.audit(sure, TRAIN, TEST, damping=1.0, progress=False).ranked_by == "influence"
 
 

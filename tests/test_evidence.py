@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import noshadow as ns
-from fixed_audits import forest, signals_classes_in_groups_with_traces, with_attacks
+from fixed_audits import boosted_trees, signals_classes_in_groups_with_traces, with_attacks
 from noshadow._audit.evidence import score_evidence
 from noshadow.checks import InputError
 from noshadow.columns import named
@@ -42,13 +42,13 @@ def test_records_are_ranked_anew_by_the_best_column_there_is(audit):
     assert falling.records["rank"].tolist() == list(range(1, 41))
     other = rising.with_evidence(Evidence("scores", {"influence": np.arange(40.0)}))
     assert other.ranked_by == "influence" and "shift" not in other.records
-    unranked = rising.with_evidence(Evidence("scores", {"leverage": np.arange(40.0)}))
-    assert unranked.ranked_by is None and "rank" not in unranked.records
+    unscored = rising.with_evidence(Evidence("scores", {"leverage": np.arange(40.0)}))
+    assert unscored.ranked_by == "loss" and unscored.records.sort_values("rank")["loss"].is_monotonic_decreasing
 
 
 def test_a_model_without_scores_is_ranked_once_there_is_something_to_rank_by():
-    bare = forest()
-    assert bare.ranked_by is None and "rank" in bare.not_applicable
+    bare = boosted_trees()
+    assert bare.ranked_by == "loss" and "shift" in bare.not_applicable
     ranked = bare.with_evidence(shifted(bare))
     assert ranked.ranked_by == "shift" and "rank" not in ranked.not_applicable and "shift" not in ranked.not_applicable
 

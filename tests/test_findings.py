@@ -110,6 +110,16 @@ TRACED = {
     "train_loss": {"median": 0.02, "last": 0.001, "best": 0.8},
     "test_loss": {"median": 1.5, "last": 2.0, "best": 1.2},
 }
+LEAVES = {"records": 3, "of": 200, "trees": 20, "first": [7, 1]}
+
+
+def by_loss():
+    """An audit of a model that gives predictions and nothing else."""
+    audit = made()
+    bare = audit.records.drop(columns=[name for name in audit.records if name in ("shift", "leverage", "newton", "loo")])
+    return replace(
+        audit, records=bare, ranked_by="loss", not_applicable={"shift": "not applicable: Voting has no head"}, provenance={"inputs": INPUTS}
+    )
 
 
 def with_risk(audit, **changes):
@@ -122,12 +132,14 @@ def test_a_quiet_audit_passes_everything_that_applies():
     assert {finding.status for finding in drawn} == {"passed", "not applicable"}
     assert [finding.code for finding in drawn if finding.status == "not applicable"] == [
         "NS003",
+        "NS016",
         "NS024",
         "NS025",
         "NS026",
         "NS030",
         "NS042",
         "NS043",
+        "NS044",
     ]
     assert not most_severe(drawn) and not flagged_records(made())
     for finding in drawn:
@@ -163,6 +175,7 @@ FOUND = {
     "NS011": (lambda: made(shift=np.where(np.arange(200) % 4 == 2, 2.0, 1.0) + np.linspace(0, 0.1, 200)), 4.0),
     "NS013": (lambda: with_splits(copies={"records": 4, "groups": 2, "largest": 2, "first_ids": ["r1", "r2"]}), 0.02),
     "NS014": (lambda: made(shift=[1.0] * 197 + [np.inf] * 3), 3),
+    "NS016": (lambda: with_inputs(alone_in_leaves=LEAVES), 3 / 200),
     "NS020": (lambda: with_scores(stationarity=1.0), 1.0),
     "NS021": (lambda: with_scores(damping_kind="automatic"), 0.1),
     "NS022": (lambda: with_scores(jitter=1e-10), 1e3),
@@ -173,11 +186,13 @@ FOUND = {
         862 / 1020,
     ),
     "NS026": (lambda: with_inputs(loss_traces=TRACED), 0.025),
+    "NS027": (lambda: by_loss(), 1),
     "NS030": (lambda: with_truth(FAR), 9.0),
     "NS040": (lambda: with_inputs(run_again=changed("test", 1, 0.25, "data")), 0.25),
     "NS041": (lambda: with_inputs(repeated_rows={"train": 3, "test": 2}), 5),
     "NS043": (lambda: with_inputs(head_outputs=HEAD_OUTPUTS), 3),
     "NS042": (lambda: with_inputs(output_scale=SCALE | {"given": "probabilities", "raised": 7}), 7),
+    "NS044": (lambda: with_inputs(other_records="the leaves of a forest hold other records"), 1),
 }
 
 
@@ -206,6 +221,8 @@ def test_every_code_has_a_found_case():
         (lambda: with_inputs(loss_traces=TRACED | {"train_loss": {"median": 0.05, "last": 0.001, "best": 1.0}}), "NS026"),
         (lambda: with_truth(NEAR), "NS030"),
         (lambda: with_inputs(head_outputs=HEAD_OUTPUTS | {"differing": 0, "largest": 0.0, "train_rows": []}), "NS043"),
+        (lambda: with_inputs(alone_in_leaves=LEAVES | {"records": 2}), "NS016"),
+        (lambda: with_inputs(closed_form="the record leaves"), "NS044"),
         (lambda: with_inputs(output_scale=SCALE), "NS042"),
         (lambda: with_inputs(output_scale=SCALE | {"given": "log-probabilities"}), "NS042"),
         (lambda: with_risk(made(), auc=0.6), "NS002"),
@@ -614,3 +631,18 @@ def test_chance_of_as_many_is_the_hypergeometric_tail():
         np.testing.assert_allclose(
             chance_of_as_many(found, counts, drawn, n), hypergeom.sf(found - 1, n, counts, drawn), rtol=1e-8, atol=1e-290
         )
+
+
+def test_a_rank_by_loss_says_why_and_no_rule_about_exposed_records_rests_on_it():
+    audit = by_loss()
+    assert "because Voting has no head." in of(audit, "NS027").sentence
+    for code in ("NS010", "NS011", "NS012", "NS014", "NS015"):
+        assert of(audit, code).status == "skipped" and "Voting has no head" in of(audit, code).sentence
+    for code in ("NS020", "NS021", "NS022", "NS023", "NS024", "NS025"):
+        assert of(audit, code).status == "not applicable"
+    assert of(with_inputs(alone_in_leaves=LEAVES), "NS016").records == ("r7", "r1")
+
+
+def test_scores_without_a_solver_are_not_asked_for_its_diagnostics():
+    audit = made(provenance={"splits": SPLITS, "inputs": INPUTS | {"closed_form": "the record leaves"}})
+    assert {of(audit, code).status for code in ("NS020", "NS021", "NS022", "NS023", "NS024", "NS025")} == {"not applicable"}

@@ -9,6 +9,7 @@ import pytest
 from sklearn.datasets import make_classification, make_regression
 from sklearn.ensemble import (
     AdaBoostClassifier,
+    BaggingClassifier,
     ExtraTreesClassifier,
     GradientBoostingClassifier,
     GradientBoostingRegressor,
@@ -16,12 +17,15 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
-from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, SGDClassifier
+from sklearn.linear_model import Lasso, LogisticRegression, Ridge, RidgeClassifier, SGDClassifier
 from sklearn.model_selection import GridSearchCV
-from sklearn.naive_bayes import GaussianNB
+from sklearn.naive_bayes import GaussianNB, MultinomialNB
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVR
+from sklearn.tree import DecisionTreeRegressor
 from torch import nn
 
 import noshadow as ns
@@ -50,7 +54,13 @@ A, B = slice(0, 120), slice(120, None)
         (MLPRegressor(), "multi-layer perceptron"),
         (RandomForestClassifier(), "forest"),
         (HistGradientBoostingClassifier(), "boosting"),
-        (GaussianNB(), "any estimator"),
+        (GaussianNB(), "Gaussian naive Bayes"),
+        (MultinomialNB(), "naive Bayes of counts"),
+        (DecisionTreeRegressor(), "tree"),
+        (BaggingClassifier(), "bagging"),
+        (KNeighborsClassifier(), "nearest neighbours"),
+        (Lasso(), "lasso and elastic net"),
+        (SVR(), "any estimator"),
         (make_pipeline(StandardScaler(), "passthrough"), "any estimator"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,

@@ -99,7 +99,7 @@ def test_the_audited_losses_are_the_model_s_own_and_its_head_is_not_scored(name)
     # float32 outputs, and probabilities whose logarithm has lost a digit or two.
     np.testing.assert_allclose(audit.member_losses, losses(model, x[:TRAIN], y[:TRAIN], kind), rtol=2e-5, atol=1e-6)
     np.testing.assert_allclose(audit.nonmember_losses, losses(model, x[TRAIN:], y[TRAIN:], kind), rtol=2e-5, atol=1e-6)
-    assert audit.model_risk is not None and audit.ranked_by is None and "shift" not in audit.records
+    assert audit.model_risk is not None and audit.ranked_by == "loss" and "shift" not in audit.records
     reason = audit.not_applicable["shift"]
     assert "differ from" in reason and "for 47 of 60 records by up to" in reason and "the first in row 13 of train" in reason
     (finding,) = (f for f in audit.findings if f.code == "NS043")

@@ -41,11 +41,11 @@ def assert_the_rest_is_unharmed(wide, whole):
     for name in ("id", "target", "loss", "entropy"):
         np.testing.assert_array_equal(wide.records[name], whole.records[name])
     assert wide.provenance["inputs"]["family"] == whole.provenance["inputs"]["family"]
-    assert wide.ranked_by is None and whole.ranked_by == "shift"
+    assert wide.ranked_by == "loss" and whole.ranked_by == "shift"
     reason = wide.not_applicable["shift"]
     assert reason.startswith("does not fit: EK-FAC of 6 classes × 9 dimensions needs 0.0 GB")
     assert "score_options={'max_memory': …}, --score-option max_memory=…" in reason
-    for name in ("leverage", "influence", "newton", "loo", "margin_leverage", "gradient_norm", "rank"):
+    for name in ("leverage", "influence", "newton", "loo", "margin_leverage", "gradient_norm"):
         assert name not in wide.records and wide.not_applicable[name] == reason
     skipped = {finding.code: finding for finding in wide.findings if finding.status == "skipped"}
     assert "max_memory" in skipped["NS010"].next_step

@@ -13,6 +13,7 @@ from audit_tables import audit_section
 from boosting_tables import boosting_section
 from column_table import column_lines
 from ekfac_tables import ekfac_section
+from forest_tables import forest_section
 from language_tables import language_section
 from layer_tables import network_section, record_tpr_section, which_layers_section
 from lood_pictures import lood_pictures
@@ -220,6 +221,7 @@ def page():
         *where_stored("network", network_section),
         *where_stored("which_layers", which_layers_section),
         *where_stored("record_tpr", record_tpr_section),
+        *where_stored("forests", forest_section),
         *attack_section(stored("attacks")),
         *where_stored("lood", lood_section),
     ]

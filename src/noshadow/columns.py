@@ -67,6 +67,7 @@ COLUMNS = (
         "losses",
         unit="nats",
         score=True,
+        ranks=6,
         page=1,
         by_task={"language-model": "mean negative log-likelihood of the sequence's tokens, in {unit}"},
     ),
@@ -101,7 +102,7 @@ COLUMNS = (
         "how much the record's loss would rise had it been left out, to first order",
         "scores",
         score=True,
-        ranks=3,
+        ranks=5,
     ),
     Column(
         "newton",
@@ -128,7 +129,7 @@ COLUMNS = (
         "scores",
         tasks=_LAST_LAYER,
         score=True,
-        ranks=2,
+        ranks=4,
         predicts=True,
         page=5,
         by_task={
@@ -222,6 +223,28 @@ COLUMNS = (
         "checkpoints",
         tasks=_LAST_LAYER,
         score=True,
+    ),
+    Column(
+        "left_out_loss",
+        "loss left out",
+        "how wrong the trees would be about the record had it been left out of their leaves, in {unit}",
+        "left out",
+        unit="nats",
+        tasks=_LAST_LAYER,
+        score=True,
+        ranks=2,
+        page=16,
+    ),
+    Column(
+        "out_of_bag_loss",
+        "out-of-bag loss",
+        "how wrong those parts of the model are about the record that were trained without it, in {unit}",
+        "out of bag",
+        unit="nats",
+        tasks=_LAST_LAYER,
+        score=True,
+        ranks=3,
+        page=17,
     ),
     Column(
         "out_of_fold_loss",
@@ -410,9 +433,11 @@ def page_order() -> tuple[str, ...]:
 def ranking_order() -> tuple[str, ...]:
     """Names of the columns that a rank may follow, the preferred one first.
 
-    `exposure_score` is there where something beyond the final weights is known. Without it `shift`
-    ranks best against measured attacks (benchmarks/which_layers.py); sequences have none, and there
-    `influence` does (benchmarks/language_models.py).
+    `exposure_score` is there where something beyond the final weights is known. Forests are ranked
+    by what their trees say without the record (benchmarks/forests.py). Otherwise `shift` ranks best
+    against measured attacks (benchmarks/which_layers.py); sequences have none, and there
+    `influence` does (benchmarks/language_models.py). The loss ranks where nothing else is known,
+    and a finding says how little that is.
     """
     return tuple(c.name for c in sorted(COLUMNS, key=lambda c: c.ranks) if c.ranks)
 

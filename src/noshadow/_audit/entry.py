@@ -21,6 +21,7 @@ from noshadow._audit.scale import model_in_logits
 from noshadow._audit.score_options import HEAD, NETWORK, SEQUENCES, checked_score_options, joined_options
 from noshadow._audit.trained_sources import Subject, trained_sources
 from noshadow._audit.trainings import checked_trainings, traced_epochs
+from noshadow._audit.without_records import without_records
 from noshadow.arguments import BATCH_SIZE, PROGRESS
 from noshadow.checks import named_as, named_in_errors, refuse, require_weights
 from noshadow.results import Audit
@@ -247,7 +248,7 @@ def audit(
     def read(one: object) -> View:
         own = reader_of(one)
         found = view(one, records, test, task=task, **reading)
-        return model_in_logits(found, output_scale, is_module=own is not None and own.form == "batches")
+        return model_in_logits(found, output_scale, is_module=own is not None and (own.form == "batches" or own.open_scale))
 
     seen = read(model)
     seen = replace(seen, inputs=dict(seen.inputs) | {"family": model_family(model)})
@@ -274,6 +275,7 @@ def audit(
             *base_source(origin, read, options),
         ),
         trained=trained_sources(trainings, Subject(model, train, test, how_read), options),
+        beside=None if reader is None or form != "table" else partial(without_records, reader, model, train),
     )
     return replace(found, notes=found.notes + deeper_notes(model, found.task, layers))
 

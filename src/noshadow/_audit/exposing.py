@@ -65,7 +65,7 @@ def statistic_of(outputs: Array, targets: Array, task: str) -> Array:
 
 def free_columns(found: Settled, scores: Scores) -> dict[str, Array]:
     """Columns of a model's weights that the mixed model reads beside its margin, name → (n,)."""
-    held = score_evidence(scores).columns | loss_evidence(found).columns
+    held = score_evidence(scores).columns | dict(found.formula) | loss_evidence(found).columns
     return {name: held[name] for name in FREE if name in held}
 
 

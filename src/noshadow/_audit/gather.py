@@ -16,6 +16,7 @@ from noshadow._audit.settled import Settled, settled
 from noshadow._audit.splits import split_counts
 from noshadow._audit.stamps import provenance, timings
 from noshadow._audit.tracing import trace_evidence, traced_facts
+from noshadow._audit.without_records import Without, formula_evidence
 from noshadow.checks import Array
 from noshadow.columns import named
 from noshadow.outcomes import uncoded
@@ -68,6 +69,7 @@ def audit_view(
     sources: Sequence[SourceOf] = (),
     trained: Sequence[SourceOf] = (),
     stages: Callable[[Settled], tuple[Evidence, ...]] | None = None,
+    beside: Callable[[Settled], Without] | None = None,
 ) -> Audit:
     """Check what belongs to the records, score them and measure the risk.
 
@@ -78,9 +80,12 @@ def audit_view(
     each a function of the settled records; they are asked first, since they may refuse what they
     were given. `trained` are further ones that train when they are asked: last, when all else has
     worked. `stages` gives the loss traces that a model keeps of itself, where none were given.
+    `beside` asks the model itself what it says of each record without it.
     """
     found = settled(seen, options, given)
     known = [source(found) for source in sources]
+    without = Without() if beside is None else beside(found)
+    found = replace(found, formula=without.columns)
     traces = trace_evidence(given.loss_traces, found.train.ids, found.losses, found.targets, found.task)
     if stages is not None and given.loss_traces is None:
         traces = stages(found)
@@ -92,7 +97,7 @@ def audit_view(
     groups = {"class_risk": found.classes, "group_risk": found.groups}
     borne, borne_absent = risks_by_group(found.losses, groups, options.resampling)
     counts = split_counts(found.train, seen.test)
-    facts = dict(found.seen.inputs) | {"family": family} | traced_facts(traces)
+    facts = dict(found.seen.inputs) | {"family": family} | traced_facts(traces) | without.facts
     found = replace(found, seen=replace(found.seen, inputs=facts))
     rates = rate_evidence(found, options, scores, risk)
     if found.task == "regression" and rates.columns:
@@ -108,9 +113,12 @@ def audit_view(
         provenance=provenance(found, options, held) | {"splits": counts},
         timings=timings(signal_seconds, scoring, time.perf_counter() - started - scoring),
     )
-    evidence = (loss_evidence(found), score_evidence(scores), rates, *traces)
+    evidence = (loss_evidence(found), formula_evidence(score_evidence(scores), without), rates, *traces)
     known += [source(found) for source in trained]
-    return audit_of(gathered, (*evidence, *weighed_evidence(found, known, traces, scores, options)))
+    # Trees order records by themselves; beside other sources what they say is weighed with them.
+    own = () if known else tuple(entry.evidence for entry in without.known)
+    beyond = [*known, *without.known] if known else []
+    return audit_of(gathered, (*evidence, *own, *weighed_evidence(found, beyond, traces, scores, options)))
 
 
 def weighed_evidence(

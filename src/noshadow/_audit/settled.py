@@ -4,7 +4,7 @@ The task is settled, ids and groups are in place, and losses are computed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ class Settled:
         identity: the columns that say who a record is.
         classes, groups: names of each record's class and group in both splits, None where there are
             none.
+        formula: `loo` and `shift` of a model that has them in closed form, without a head.
     """
 
     seen: View
@@ -44,6 +45,7 @@ class Settled:
     identity: dict[str, Any]
     classes: Names
     groups: Names
+    formula: Mapping[str, Array] = field(default_factory=dict)
 
     @property
     def train(self) -> Signals:

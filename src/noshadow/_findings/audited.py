@@ -6,6 +6,7 @@ import pandas as pd
 
 from noshadow.checks import Array
 from noshadow.figures import GroundTruth, GroupRisk, ModelRisk
+from noshadow.outcomes import Absent
 
 
 @runtime_checkable
@@ -47,3 +48,10 @@ class Audited(Protocol):
 
     @property
     def group_risk(self) -> tuple[GroupRisk, ...]: ...
+
+
+def why_unscored(audit: Audited) -> Absent:
+    """Why nothing better than the loss orders the records."""
+    first = ("rank", "influence") if audit.task == "language-model" else ("rank", "shift")
+    reasons = (audit.not_applicable.get(name) for name in first)
+    return Absent.of(next((reason for reason in reasons if reason), "the audit holds no record scores"))

@@ -153,6 +153,25 @@ def outputs_not_of_the_head(audit: Audited, limits: Limits) -> Outcome:
     return Outcome("found", sentence, float(differing), examples=tuple(map(str, ids)))
 
 
+@rule(
+    "NS044",
+    "other-training-records",
+    "high",
+    found_when="the model contradicts the records that it is said to be fitted on",
+    next_step="Audit with the very records of the fit, in their order, and with the sample_weight= that it had.",
+    undermines=True,
+)
+def other_training_records(audit: Audited, _: Limits) -> Outcome:
+    """NS044: whether the model was fitted on the records that were given as its own."""
+    inputs = audit.provenance.get("inputs", {})
+    if "other_records" in inputs:
+        told = str(inputs["other_records"])
+        return judged(True, 1, f"{told[:1].upper()}{told[1:].rstrip('.')}.")
+    if "closed_form" not in inputs:
+        return not_applicable("nothing in this model says which records it was fitted on")
+    return judged(False, 0, "Made again from its training records, the model says the same.")
+
+
 def _fact(audit: Audited, name: str, what: str) -> Mapping[str, Any] | Outcome | None:
     """Return a fact of the reading, or None where that reading has no such fact.
 

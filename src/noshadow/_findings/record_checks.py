@@ -6,15 +6,17 @@ import numpy as np
 import pandas as pd
 from scipy.special import betaln
 
-from noshadow._findings.audited import Audited
+from noshadow._findings.audited import Audited, why_unscored
 from noshadow._findings.outcome import Limits, Outcome, judged, not_applicable, shortened, skipped
 from noshadow._findings.rule import rule
 from noshadow.checks import Array
 from noshadow.metrics.inputs import places
-from noshadow.outcomes import TOO_LARGE, Absent
+from noshadow.outcomes import TOO_LARGE
 
 _GAPS = ("newton", "loo", "shift")
 _NAMED = 3
+# A loss orders records without saying what the model owes to them.
+UNSCORED = (None, "loss")
 
 
 @rule(
@@ -27,11 +29,13 @@ _NAMED = 3
 )
 def few_records_dominate(audit: Audited, limits: Limits) -> Outcome:
     """NS010: the share of the score that the riskiest records hold."""
-    if audit.ranked_by is None:
+    if audit.ranked_by in UNSCORED:
         return _no_scores(audit)
     n, least = len(audit.records), limits["least_records"]
     if n < least:
         return not_applicable(f"{n} records are fewer than {least:g}, and the top {limits['top']:g} of them is no group")
+    if str(audit.ranked_by).endswith("_loss"):
+        return not_applicable(f"the records are ordered by {audit.ranked_by}, and shares of a loss say nothing about who depends on it")
     summed = "exposure" if audit.ranked_by == "exposure_score" else audit.ranked_by
     if summed not in audit.records:
         return not_applicable("the sources give the order of the records only, and shares of an order mean nothing")
@@ -54,7 +58,7 @@ def few_records_dominate(audit: Audited, limits: Limits) -> Outcome:
 )
 def class_bears_risk(audit: Audited, limits: Limits) -> Outcome:
     """NS011: a class that is over-represented among the riskiest records."""
-    if audit.ranked_by is None:
+    if audit.ranked_by in UNSCORED:
         return _no_scores(audit)
     if audit.task in ("regression", "language-model"):
         return not_applicable(f"a {audit.task.replace('-', ' ')} has no classes")
@@ -75,7 +79,7 @@ def class_bears_risk(audit: Audited, limits: Limits) -> Outcome:
 )
 def group_bears_risk(audit: Audited, limits: Limits) -> Outcome:
     """NS012: a group that is over-represented among the riskiest records."""
-    if audit.ranked_by is None:
+    if audit.ranked_by in UNSCORED:
         return _no_scores(audit)
     if "group" not in audit.records:
         return not_applicable("no groups were given (groups=)")
@@ -117,7 +121,7 @@ def duplicates_share_leverage(audit: Audited, limits: Limits) -> Outcome:
 )
 def interpolated_records(audit: Audited, limits: Limits) -> Outcome:
     """NS014: records that the model fits by themselves alone."""
-    if audit.ranked_by is None:
+    if audit.ranked_by in UNSCORED:
         return _no_scores(audit)
     held = [name for name in _GAPS if name in audit.records]
     if not held:
@@ -145,9 +149,11 @@ def label_suspects(audit: Audited, limits: Limits) -> Outcome:
     """NS015: records among the riskiest that the model disagrees with and yet depends on."""
     if audit.task == "language-model":
         return not_applicable("a sequence has no label of its own")
-    if audit.ranked_by is None:
+    if audit.ranked_by in UNSCORED:
         return _no_scores(audit)
     leverage = next((name for name in ("leverage", "margin_leverage") if name in audit.records), None)
+    if leverage is None and "scores" not in audit.provenance:
+        return not_applicable("these scores follow from no head, and have no leverages")
     if leverage is None:
         return skipped("the audit holds no leverages", "Run the audit again with all columns.")
     top, loss = _top_rows(audit, limits["top"], int(limits["least"])), audit.records["loss"].to_numpy(np.float64)
@@ -156,6 +162,29 @@ def label_suspects(audit: Audited, limits: Limits) -> Outcome:
     rows = top[(loss[top] > limit) & (leverages[top] >= np.quantile(leverages, 1 - limits["leverage"], method="lower"))]
     sentence = f"{len(rows)} of the {len(top)} riskiest records have a loss above {limit:.3g} and a high {leverage.replace('_', ' ')}."
     return judged(len(rows) > limits["records"], len(rows), sentence, rows)
+
+
+@rule(
+    "NS016",
+    "alone-in-leaves",
+    "medium",
+    found_when="> {share} of the records are the only training record of their leaf in most trees that saw them",
+    next_step=(
+        "Such a leaf repeats one person's target: raise min_samples_leaf (or lower max_depth), fit again and compare the two audits."
+    ),
+    limits={"share": 0.01},
+)
+def alone_in_leaves(audit: Audited, limits: Limits) -> Outcome:
+    """NS016: records that share their leaves with nobody."""
+    fact = audit.provenance.get("inputs", {}).get("alone_in_leaves")
+    if fact is None:
+        return not_applicable("the model is no tree whose leaves were read")
+    count, n, trees = int(fact["records"]), int(fact["of"]), int(fact["trees"])
+    among = "their leaf" if trees == 1 else f"their leaf in most of the {trees} trees that saw them"
+    sentence = f"{count} of {n} records are the only training record of {among}."
+    found = judged(count > limits["share"] * n, count / n, sentence)
+    ids = np.asarray(audit.records["id"])[np.array(fact["first"], dtype=np.int64)]
+    return Outcome(found.status, sentence, found.figure, examples=tuple(map(str, ids)) if found.status == "found" else ())
 
 
 def _bearing(audit: Audited, column: "pd.Series[Any]", kind: str, limits: Limits) -> Outcome:
@@ -204,7 +233,7 @@ def _top_rows(audit: Audited, share: float, least: int = 1) -> Array:
 
 
 def _no_scores(audit: Audited) -> Outcome:
-    absent = Absent.of(audit.not_applicable.get("rank", "the audit holds no record scores"))
+    absent = why_unscored(audit)
     larger = "Audit again with a larger max_memory."
     return skipped(absent.reason.removesuffix("."), larger if absent.kind == TOO_LARGE else "Audit the features of the model's last layer.")
 

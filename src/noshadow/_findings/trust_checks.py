@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from noshadow._findings.audited import Audited
+from noshadow._findings.audited import Audited, why_unscored
 from noshadow._findings.outcome import Limits, Outcome, judged, not_applicable, skipped
 from noshadow._findings.rule import rule
 from noshadow.limits import CROWDED, DOUBTFUL_CONDITION, FAR_FROM_MINIMUM, FAR_OFF, NONLINEAR_HEAD, ROUNDING_TOLERANCE
@@ -200,6 +200,30 @@ def trace_past_interpolation(audit: Audited, limits: Limits) -> Outcome:
     return judged(diluted, left, f"{sentence}{', which dilutes lt_iqr' if diluted else ''}.")
 
 
+@rule(
+    "NS027",
+    "ranked-by-loss",
+    "medium",
+    found_when="the records are ranked by their loss alone",
+    next_step=(
+        "Give what cross-validation says of each record (out_of_fold=, from cross_val_predict: some trainings), or train reference models "
+        "(noshadow reference train): both show the side without the record."
+    ),
+)
+def ranked_by_loss(audit: Audited, _: Limits) -> Outcome:
+    """NS027: whether anything but the loss orders the records."""
+    if audit.ranked_by is None:
+        return skipped("this audit does not rank its records", _AGAIN)
+    if audit.ranked_by != "loss":
+        return judged(False, 0, f"The records are ranked by {audit.ranked_by}.")
+    why = why_unscored(audit).reason.removesuffix(".")
+    sentence = (
+        "The records are ranked by their loss alone, which says how well the model does on a record and not what it would do without it: "
+        f"a record that was learnt by heart has a small one. Nothing better is known, because {why}."
+    )
+    return judged(True, 1, sentence)
+
+
 def _scored_by(audit: Audited, errors: Mapping[str, Any]) -> str | None:
     """The ranking score of the final weights: `shift` is what the exposure weighs of them."""
     return "shift" if audit.ranked_by == "exposure_score" and "shift" in errors else audit.ranked_by
@@ -216,8 +240,10 @@ def _diagnostics(audit: Audited) -> Mapping[str, Any] | Outcome:
     scores: Mapping[str, Any] | None = audit.provenance.get("scores")
     if scores is not None:
         return scores
-    if audit.ranked_by is None:
+    if audit.ranked_by in (None, "loss"):
         return not_applicable("there are no record scores to trust or not")
+    if "closed_form" in audit.provenance.get("inputs", {}) or str(audit.ranked_by).endswith("_loss"):
+        return not_applicable("the scores are what the model says without each record, and no solver gave them")
     return _not_kept("the solver's diagnostics")
 
 

@@ -32,15 +32,16 @@ class Audit:
         records: one row a training record: id, target, group (if given), loss, the score columns
             that apply, exact (only for heads too big to factor: whether this record's gaps were
             solved exactly), predicted_tpr (with an interval in a classification), lt_iqr (if loss
-            traces were given; early_loss with those of unseen records), rank (1 = riskiest), and
-            what reference models measured (lira_success, lira_d, rmia_success, …) once
-            `noshadow reference score` added it, and what `noshadow lood --audit` added (lood_kl,
-            lood_mean_distance, lood_auc).
+            traces were given; early_loss with those of unseen records), left_out_loss and
+            out_of_bag_loss (of forests), rank (1 = riskiest), and what reference models measured
+            (lira_success, lira_d, rmia_success, …) once `noshadow reference score` added it, and
+            what `noshadow lood --audit` added (lood_kl, lood_mean_distance, lood_auc).
         model_risk: model-level figures, None when not applicable (`not_applicable["model_risk"]`
             says why).
         member_losses, nonmember_losses: the two loss samples, float64.
         task: "regression", "classification", "binary" or "language-model".
-        ranked_by: the column behind `rank`, None when no record score applies.
+        ranked_by: the column behind `rank`: `loss` where nothing else is known (NS027), None in
+            folders of older versions.
         not_applicable: what was asked for and does not exist here, with the reason.
         notes: sentences a reader must see.
         provenance: arguments, head, damping, diagnostics, class names, hashes, versions
@@ -231,9 +232,10 @@ def _entries(listed: Any, records: pd.DataFrame) -> tuple[EvidenceEntry, ...]:
 
 def _require_rows_named(inputs: dict[str, Any], count: int) -> None:
     """Rows of records that a fact of the reading names are rows of the table."""
-    rows = (inputs.get("head_outputs") or {}).get("train_rows", [])
-    if rows and max(rows) >= count:
-        refuse("provenance.inputs.head_outputs.train_rows", f"be rows of {count} records", f"{max(rows)}", f"{AUDIT.again}.")
+    for fact, field_name in (("head_outputs", "train_rows"), ("alone_in_leaves", "first")):
+        rows = (inputs.get(fact) or {}).get(field_name, [])
+        if rows and max(rows) >= count:
+            refuse(f"provenance.inputs.{fact}.{field_name}", f"be rows of {count} records", f"{max(rows)}", f"{AUDIT.again}.")
 
 
 def _require_lood_columns(records: pd.DataFrame) -> None:

@@ -56,6 +56,9 @@ _INPUTS = Keys(
         "run_again": OneOf(None, Keys(optional={"train": _AGAIN, "test": _AGAIN})),
         "repeated_rows": OneOf(None, Keys(optional={"train": Count, "test": Count})),
         "output_scale": OneOf(None, Keys({"given": str, "raised": Count, "entries": Count})),
+        "closed_form": str,
+        "other_records": str,
+        "alone_in_leaves": Keys({"records": Count, "of": Count, "trees": Count, "first": list[Count]}),
         "head_outputs": OneOf(
             None,
             Keys(

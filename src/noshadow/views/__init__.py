@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from noshadow.arguments import BATCH_SIZE, PROGRESS
-from noshadow.checks import Array, NotApplicable, named_in_errors, refuse
+from noshadow.checks import Array, NotApplicable, as_array, named_in_errors, refuse
 from noshadow.signals import Signals
 from noshadow.views.causal_lm import is_causal_lm
 from noshadow.views.estimator_family import EstimatorFamily
 from noshadow.views.estimators import estimator_reader
-from noshadow.views.reader import OutOfBag, Reader, Transform
+from noshadow.views.reader import LeftOut, OtherRecords, OutOfBag, Reader, Transform
 from noshadow.views.readers import model_family, readable_models, reader_of, register_reader, weights_sha256
 from noshadow.views.token_features import TokenHead
 from noshadow.views.transformers import SequenceLosses, sequence_features, sequence_losses
@@ -21,15 +21,19 @@ from noshadow.views.view import Settings, View
 
 __all__ = [
     "EstimatorFamily",
+    "LeftOut",
+    "OtherRecords",
     "OutOfBag",
     "Reader",
     "SequenceLosses",
+    "Settings",
     "TokenHead",
     "View",
     "collect_outputs",
     "collect_signals",
     "estimator_reader",
     "is_causal_lm",
+    "left_out_outputs",
     "model_family",
     "out_of_bag_outputs",
     "readable_models",
@@ -231,6 +235,39 @@ def out_of_bag_outputs(model: object, data: object) -> OutOfBag:
     if isinstance(found, NotApplicable):
         raise NotApplicable(str(found))
     return found(model, data, settings=Settings())
+
+
+@named_in_errors
+def left_out_outputs(model: object, data: object, *, sample_weight: object = None) -> LeftOut:
+    """What a model would say of each training record had it been fitted without that record.
+
+    Nothing is trained: these are closed forms of families that have one. Neighbours drop the
+    record from its own neighbourhood, naive Bayes and discriminants take it out of their sums,
+    kernel models delete its row, trees take it out of its leaf.
+
+    Args:
+        model: a fitted model whose family has such a form (docs/trees.md, docs/scores.md).
+        data: (X, y), the training records in the order of the fit.
+        sample_weight: (n,) weights that the fit used, or None.
+
+    Returns:
+        LeftOut: outputs (n, m) on the scale of the model's own; NaN where no other record
+            determines an answer.
+
+    Raises:
+        NotApplicable: the family has no such form, or made again from these records and weights
+            it does not say what the model says.
+        InputError: the model or the data cannot be read.
+
+    Exact when: what `how` names stays fixed: kernel parameters, the trees' structure, the set of
+        active coefficients.
+    Cost: that of one fit, and O(n · trees) for trees.
+    """
+    found = _found_reader(model).left_out
+    if isinstance(found, NotApplicable):
+        raise NotApplicable(str(found))
+    weight = None if sample_weight is None else as_array(sample_weight, "sample_weight")
+    return found(model, data, sample_weight=weight, settings=Settings())
 
 
 def _found_reader(model: object) -> Reader:

@@ -14,7 +14,7 @@ from noshadow.checks import Array, InputError, NotApplicable, refuse, said
 from noshadow.outcomes import Absent
 from noshadow.views.boosted import Boosted
 from noshadow.views.penalty import Penalty
-from noshadow.views.reader import NO_BAGS, NO_ROUNDS, NO_STAGES
+from noshadow.views.reader import NO_BAGS, NO_ROUNDS, NO_STAGES, NOT_LEFT_OUT
 
 WITHOUT = "record scores need one, model-level risk does not."
 
@@ -70,6 +70,26 @@ def predictions(last: Any, X: Any, task: str) -> Array:
     return np.asarray(last.predict(X) if task == "regression" else last.predict_proba(X))
 
 
+@dataclass(frozen=True, eq=False)
+class Refitted:
+    """A model made again from its training records by a formula, with and without each of them.
+
+    Attributes:
+        whole: what `outputs` of the family gives, from the formula and all records. It is held
+            against what the model itself says: other records, weights or options do not pass.
+        without: the same of record i from the formula without record i; NaN where no other record
+            determines an answer.
+        how, notes, alone, parts: as in `LeftOut`.
+    """
+
+    whole: Array
+    without: Array
+    how: str
+    notes: tuple[str, ...] = ()
+    alone: Array | None = None
+    parts: int = 1
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EstimatorFamily:
     """A family of fitted estimators, as functions of the last step of a pipeline.
@@ -93,6 +113,8 @@ class EstimatorFamily:
         boosted: (last, X, targets, weights) → the rounds of the training on these records, targets
             (n,) numbers of classes or values, weights (n,) as given or None; raises NotApplicable
             with the reason where the model does not keep them.
+        left_out: (last, X, y, task, sample_weight) → the model with and without each record; y
+            are class numbers of a classifier. Raises NotApplicable where there is no formula.
     """
 
     name: str
@@ -109,6 +131,7 @@ class EstimatorFamily:
     history: Callable[[Any, Any, str], Iterator[Array]] | NotApplicable = NO_STAGES
     out_of_bag: Callable[[Any, Any, str], tuple[Array, Array]] | NotApplicable = NO_BAGS
     boosted: Callable[[Any, Any, Array, Array | None], Boosted] | NotApplicable = NO_ROUNDS
+    left_out: Callable[[Any, Any, Array, str, Array | None], Refitted] | NotApplicable = NOT_LEFT_OUT
 
 
 def last_step(model: Any) -> tuple[tuple[Any, ...], Any]:

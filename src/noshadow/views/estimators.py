@@ -23,19 +23,22 @@ from noshadow.checks import (
     refuse,
     require_choice,
     require_same_length,
+    require_weights,
     users_code,
 )
 from noshadow.signals import Signals
 from noshadow.views.boosted import Boosted
 from noshadow.views.estimator_family import EstimatorFamily, last_step, no_penalty, type_name
 from noshadow.views.pairing import paired_targets
-from noshadow.views.reader import OutOfBag, Reader, Transform
+from noshadow.views.reader import LeftOut, OtherRecords, OutOfBag, Reader, Transform
 from noshadow.views.repeated import compared, sampled_groups
 from noshadow.views.row_names import RowNames, index_ids, index_names, name_facts
 from noshadow.views.view import Settings, View, no_records
 
 LEAST_PROBABILITY = 1e-15
 DENSE_LIMIT_BYTES = 1_000_000_000
+# Share of the outputs' size by which a formula may differ from the model: solvers stop there.
+SAME_MODEL = 1e-4
 
 
 @dataclass(frozen=True)
@@ -158,7 +161,35 @@ def estimator_out_of_bag(family: EstimatorFamily, model: Any, data: object, *, s
     fitted = _taken_apart(family, model, settings)
     X, _, _ = _pair(fitted, data, "data")
     values, parts = family.out_of_bag(fitted.last, _transformed(fitted, X, "data"), fitted.task)
-    return OutOfBag(_raw_outputs(values, fitted.task)[0], parts)
+    return OutOfBag(_raw_outputs(values, fitted.task)[0], parts, len(fitted.last.estimators_))
+
+
+def estimator_left_out(family: EstimatorFamily, model: Any, data: object, *, sample_weight: Array | None, settings: Settings) -> LeftOut:
+    """What the model would say of each record without it, on the scale of `estimator_outputs`.
+
+    Raises:
+        NotApplicable: there is no formula for this model; or the formula, applied to all records,
+            does not give what the model says.
+    """
+    assert not isinstance(family.left_out, NotApplicable)
+    fitted = _taken_apart(family, model, settings)
+    X, y, _ = _pair(fitted, data, "data")
+    if fitted.task == "regression":
+        targets = numeric_array(y, "data y", ndim=(1, 2)).astype(np.float64)
+    else:
+        targets = _class_numbers(y, family.classes(fitted.last), "data")
+    table = _transformed(fitted, X, "data")
+    weight = None if sample_weight is None else require_weights(sample_weight, len(targets))
+    found = family.left_out(fitted.last, table, targets, fitted.task, weight)
+    says = family.outputs(fitted.last, table, fitted.task)
+    apart = np.abs(found.whole - says) > SAME_MODEL * (np.abs(says) + (says.std() if fitted.task == "regression" else 1.0))
+    if apart.any():
+        raise OtherRecords(
+            f"made again from these records, {fitted.name} says something else for {int(apart.reshape(len(says), -1).any(1).sum())} of "
+            f"them: it was fitted on other records, in another order, or with sample weights that were not given (sample_weight=)"
+        )
+    outputs = _raw_outputs(found.without, fitted.task)[0].reshape(len(targets), -1)
+    return LeftOut(outputs, found.how, found.notes, found.alone, found.parts)
 
 
 def estimator_boosted(family: EstimatorFamily, model: Any, data: object, *, weights: Array | None, settings: Settings) -> Boosted:
@@ -310,7 +341,7 @@ def _weights_sha256(family: EstimatorFamily, last: Any, train: Signals) -> tuple
 
 def estimator_reader(family: EstimatorFamily) -> Reader:
     """The Reader of a family of estimators, which takes pipelines and searches apart."""
-    history, out_of_bag, boosted = family.history, family.out_of_bag, family.boosted
+    history, out_of_bag, boosted, left_out = family.history, family.out_of_bag, family.boosted, family.left_out
     return Reader(
         name=family.name,
         form="table",
@@ -323,4 +354,5 @@ def estimator_reader(family: EstimatorFamily) -> Reader:
         history=history if isinstance(history, NotApplicable) else partial(estimator_history, family),
         out_of_bag=out_of_bag if isinstance(out_of_bag, NotApplicable) else partial(estimator_out_of_bag, family),
         boosted=boosted if isinstance(boosted, NotApplicable) else partial(estimator_boosted, family),
+        left_out=left_out if isinstance(left_out, NotApplicable) else partial(estimator_left_out, family),
     )

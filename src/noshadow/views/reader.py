@@ -15,8 +15,14 @@ NO_STAGES = NotApplicable("the model keeps no stages of its training")
 NO_ROUNDS = NotApplicable("the model is no sum of boosted trees")
 NO_BAGS = NotApplicable("no part of the model is known to be trained without a record")
 
+NOT_LEFT_OUT = NotApplicable("what the model would say without a record is known by training it again only")
+
 Form = Literal["batches", "table", "sequences"]
 Transform = Callable[[Any], Any]
+
+
+class OtherRecords(NotApplicable):
+    """The model contradicts the records that it is said to be fitted on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,10 +32,33 @@ class OutOfBag:
     Attributes:
         outputs: (n, m) their mean, on the scale of the model's outputs; NaN where there is none.
         parts: (n,) how many of them there are per record.
+        whole: how many parts the model has.
     """
 
     outputs: Array
     parts: Array
+    whole: int
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """What a model would say of each training record had it been fitted without that record.
+
+    Attributes:
+        outputs: (n, m) on the scale of the model's outputs; NaN where no other record determines
+            an answer.
+        how: what stays fixed when a record leaves, in words: one sentence without a full stop.
+        notes: sentences a reader must see.
+        alone: (n,) share of the trees that saw a record in which it is alone in its leaf; None
+            without trees.
+        parts: how many trees voted; 1 for models that are no forest.
+    """
+
+    outputs: Array
+    how: str
+    notes: tuple[str, ...] = ()
+    alone: Array | None = None
+    parts: int = 1
 
 
 class ViewOf(Protocol):
@@ -72,6 +101,12 @@ class BoostedOf(Protocol):
     def __call__(self, model: Any, data: object, *, weights: Array | None, settings: Settings) -> Boosted: ...  # noqa: D102
 
 
+class LeftOutOf(Protocol):
+    """What the model would say of each training record without it; `data` are these records."""
+
+    def __call__(self, model: Any, data: object, *, sample_weight: Array | None, settings: Settings) -> LeftOut: ...  # noqa: D102
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Reader:
     """What one family of models can give, as functions of a model and of data as users hold them.
@@ -92,6 +127,9 @@ class Reader:
         history: outputs after each stage of the training.
         out_of_bag: outputs of the parts that were trained without each record.
         boosted: the rounds of the training of a boosted model, with the leaf of each record.
+        left_out: outputs for each record of the model without it, where no training is needed.
+        open_scale: whether a classifier's outputs may be logits or probabilities, as far as the
+            reader knows.
     """
 
     name: str
@@ -105,3 +143,5 @@ class Reader:
     history: StagesOf | NotApplicable = NO_STAGES
     out_of_bag: OutOfBagOf | NotApplicable = NO_BAGS
     boosted: BoostedOf | NotApplicable = NO_ROUNDS
+    left_out: LeftOutOf | NotApplicable = NOT_LEFT_OUT
+    open_scale: bool = False

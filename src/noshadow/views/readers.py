@@ -8,12 +8,19 @@ from noshadow.checks import Array, named_in_errors, refuse
 from noshadow.views.catboost import CATBOOST
 from noshadow.views.causal_lm import CAUSAL_LM
 from noshadow.views.lightgbm import LIGHTGBM
+from noshadow.views.plain_function import PLAIN_FUNCTION
 from noshadow.views.reader import Reader
 from noshadow.views.sklearn_any import ANY_ESTIMATOR
+from noshadow.views.sklearn_bagging import BAGGING
+from noshadow.views.sklearn_bayes import COUNTING_BAYES, GAUSSIAN_BAYES
 from noshadow.views.sklearn_boosting import BOOSTING
+from noshadow.views.sklearn_discriminants import LINEAR_DISCRIMINANT, QUADRATIC_DISCRIMINANT
+from noshadow.views.sklearn_kernels import GAUSSIAN_PROCESS, KERNEL_RIDGE
 from noshadow.views.sklearn_linear import LEAST_SQUARES, LOGISTIC_REGRESSION, RIDGE, RIDGE_CLASSIFIER, STOCHASTIC_GRADIENT
 from noshadow.views.sklearn_mlp import PERCEPTRON
-from noshadow.views.sklearn_trees import FOREST
+from noshadow.views.sklearn_neighbours import NEIGHBOURS
+from noshadow.views.sklearn_sparse import ACTIVE_SET, BAYESIAN_RIDGE, HUBER
+from noshadow.views.sklearn_trees import FOREST, TREE
 from noshadow.views.torch import MODULE
 from noshadow.views.xgboost import XGBOOST
 
@@ -28,11 +35,24 @@ READERS = (
     STOCHASTIC_GRADIENT,
     PERCEPTRON,
     FOREST,
+    TREE,
+    BAGGING,
     BOOSTING,
     XGBOOST,
     LIGHTGBM,
     CATBOOST,
+    NEIGHBOURS,
+    GAUSSIAN_BAYES,
+    COUNTING_BAYES,
+    LINEAR_DISCRIMINANT,
+    QUADRATIC_DISCRIMINANT,
+    KERNEL_RIDGE,
+    GAUSSIAN_PROCESS,
+    ACTIVE_SET,
+    BAYESIAN_RIDGE,
+    HUBER,
     ANY_ESTIMATOR,
+    PLAIN_FUNCTION,
 )
 
 _registered: list[Reader] = []

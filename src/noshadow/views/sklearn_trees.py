@@ -1,16 +1,29 @@
-"""Forests of scikit-learn: the trees whose bags a record was not in were trained without it."""
+"""Trees and forests of scikit-learn.
 
+The trees whose bags a record was not in were trained without it. With its structure fixed, every
+tree also says what its leaves would be without a record.
+"""
+
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.utils.class_weight import compute_sample_weight
 
 from noshadow.checks import Array, NotApplicable
-from noshadow.views.estimator_family import EstimatorFamily, predictions, type_name
+from noshadow.views.bags import COMPARED, OTHER_BAGS, out_of_bag_means
+from noshadow.views.estimator_family import EstimatorFamily, Refitted, predictions, type_name
 from noshadow.views.estimators import estimator_reader
+from noshadow.views.reader import OtherRecords
+from noshadow.views.tree_leaves import holds_these, leaf_answers
 
 FORESTS = (ExtraTreesClassifier, ExtraTreesRegressor, RandomForestClassifier, RandomForestRegressor)
+TREES = (DecisionTreeClassifier, DecisionTreeRegressor)
+HOW = "the record leaves its leaf in every tree, and splits stay where they are; exact for that structure"
+MEANS = ("squared_error", "friedman_mse", "poisson", "gini", "entropy", "log_loss")
 
 
 def _out_of_bag(last: Any, X: Any, task: str) -> tuple[Array, Array]:
@@ -18,27 +31,83 @@ def _out_of_bag(last: Any, X: Any, task: str) -> tuple[Array, Array]:
 
     Cost: one prediction of every tree for the records outside of its bag.
     """
-    name = type_name(last)
+    table, bags = as_trees_read(X), forest_bags(last, X.shape[0])
+    for tree, bag in zip(last.estimators_[:COMPARED], bags, strict=False):
+        if not holds_these(tree.tree_, tree.apply(table[np.unique(bag)])):
+            raise OtherRecords(OTHER_BAGS.format(name=type_name(last)))
+    answers = (lambda rows, tree=tree: predictions(tree, table[rows], task) for tree in last.estimators_)
+    return out_of_bag_means(answers, bags, X.shape[0], type_name(last))
+
+
+def forest_bags(last: Any, n: int) -> list[Array]:
+    """Bags of a forest that was fitted on n records, as row numbers.
+
+    Raises:
+        NotApplicable: no bags were drawn, or from other records.
+    """
     if not last.bootstrap:
-        raise NotApplicable(f"{name} was fitted without bootstrap, so every tree has seen every record")
-    n = X.shape[0]
-    bags = [np.bincount(bag, minlength=n) > 0 for bag in last.estimators_samples_]
-    if any(len(bag) != n for bag in bags) or getattr(last, "_n_samples", n) != n:
-        raise NotApplicable(f"{name} was fitted on other records than these {n}: its bags do not say which of them it has not seen")
-    # As the forest hands them to its trees, which know no names of columns.
-    table = X.tocsr().astype(np.float32) if issparse(X) else np.asarray(X, dtype=np.float32)
-    total: Array | None = None
-    for tree, bag in zip(last.estimators_, bags, strict=True):
-        outside = ~bag
-        if outside.any():
-            found = predictions(tree, table[outside], task)
-            total = np.zeros((n, *found.shape[1:])) if total is None else total
-            total[outside] += found
-    parts: Array = np.sum([~bag for bag in bags], axis=0)
-    if total is None:
-        raise NotApplicable(f"every tree of this {name} has seen every record")
-    with np.errstate(invalid="ignore"):
-        return total / (parts if total.ndim == 1 else parts[:, None]), parts
+        raise NotApplicable(f"{type_name(last)} was fitted without bootstrap, so every tree has seen every record")
+    if last._n_samples != n:
+        reason = f"was fitted on other records than these {n}: its bags of {last._n_samples} do not say which of these it has not seen"
+        raise NotApplicable(f"{type_name(last)} {reason}")
+    return list(last.estimators_samples_)
+
+
+def as_trees_read(X: Any) -> Any:
+    """X as a forest hands it to its trees, which know no names of columns."""
+    return X.tocsr().astype(np.float32) if issparse(X) else np.asarray(X, dtype=np.float32)
+
+
+def _left_out(last: Any, X: Any, y: Array, task: str, sample_weight: Array | None) -> Refitted:
+    """Mean over trees of each record's leaf, with and without the record; structure fixed.
+
+    Cost: one walk of every record down every tree.
+    """
+    if last.criterion not in MEANS:
+        raise NotApplicable(
+            f"leaves of {type_name(last)} with criterion={last.criterion!r} are medians, which noshadow does not take apart"
+        )
+    table, n = as_trees_read(X), len(y)
+    trees = last.estimators_ if isinstance(last, FORESTS) else [last]
+    classes = 0 if task == "regression" else len(last.classes_)
+    targets = y if classes else y.reshape(n, -1)
+    whole, without, alone, seen = np.zeros(()), np.zeros(()), np.zeros(n), np.zeros(n)
+    # Leaf sums of each tree are kept for that tree only.
+    for tree, weight in zip(trees, _weights(last, y, sample_weight), strict=True):
+        found = leaf_answers(tree.tree_, tree.apply(table), targets, weight, classes)
+        whole, without = whole + found.whole, without + found.without
+        alone, seen = alone + found.alone, seen + (weight > 0)
+    shape = (n, classes) if classes else y.shape
+    mean, left = ((side / len(trees)).reshape(shape) for side in (whole, without))
+    return Refitted(mean, left, HOW, alone=alone / np.maximum(seen, 1), parts=len(trees))
+
+
+def _weights(last: Any, y: Array, sample_weight: Array | None) -> Iterator[Array]:
+    """Weights (n,) of the records in the fit of each tree, one tree after the other.
+
+    Since 1.9 scikit-learn draws bags by the weights and keeps these; before, it gave a tree the
+    product of both.
+    """
+    n = len(y)
+    labels = np.asarray(last.classes_)[y] if hasattr(last, "classes_") else y
+    kind = getattr(last, "class_weight", None)
+    by_bag = kind == "balanced_subsample" and last.bootstrap
+    kind = "balanced" if kind == "balanced_subsample" else kind
+    by_class = np.ones(n) if kind is None or by_bag else compute_sample_weight(kind, labels)
+    base = by_class if sample_weight is None else by_class * sample_weight
+    if not isinstance(last, FORESTS):
+        yield base
+        return
+    drawn_by_weight = hasattr(last, "_sample_weight")
+    if drawn_by_weight and last._sample_weight is not None and last._n_samples == n:
+        base = last._sample_weight
+    if not last.bootstrap:
+        for _ in last.estimators_:
+            yield base
+        return
+    for bag in forest_bags(last, n):
+        counts = np.bincount(bag, minlength=n) * (np.ones(n) if drawn_by_weight else base)
+        yield counts * compute_sample_weight("balanced", labels, indices=bag) if by_bag else counts
 
 
 FOREST = estimator_reader(
@@ -46,5 +115,14 @@ FOREST = estimator_reader(
         name="forest",
         reads=lambda last: isinstance(last, FORESTS),
         out_of_bag=_out_of_bag,
+        left_out=_left_out,
+    )
+)
+
+TREE = estimator_reader(
+    EstimatorFamily(
+        name="tree",
+        reads=lambda last: isinstance(last, TREES),
+        left_out=_left_out,
     )
 )

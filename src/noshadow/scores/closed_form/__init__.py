@@ -1,0 +1,1 @@
+"""Scores of records from what a model says with and without each of them: no curvature, no λ."""

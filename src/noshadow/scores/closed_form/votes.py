@@ -1,0 +1,25 @@
+"""Margins and losses of votes: shares of B parts, which may be exactly 0 or 1."""
+
+import numpy as np
+
+from noshadow.checks import Array
+
+
+def vote_margins(shares: Array, parts: int) -> Array:
+    """log((k + ½)/(B − k + ½)) of k = B·share votes for the record's class, (n,).
+
+    Two shares are brought to the same number B of votes, whatever they were counted over, so that
+    a unanimous vote of few parts is no further out than one of many.
+
+    Args:
+        shares: (n,) in [0, 1]. parts: B ≥ 1.
+    """
+    votes = parts * shares
+    margins: Array = np.log((votes + 0.5) / (parts - votes + 0.5))
+    return margins
+
+
+def vote_losses(shares: Array, parts: int) -> Array:
+    """log(1 + e^−margin) = −log((k + ½)/(B + 1)), (n,) nats: finite without any vote."""
+    losses: Array = -np.log((parts * shares + 0.5) / (parts + 1))
+    return losses

@@ -18,7 +18,7 @@ PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 # Functions of others that messages name, and the word after "noshadow" where it is a sentence and no command.
 FOREIGN_CALLS = {"reset_index", "record", "kernel", "label", "log", "max", "train_fn"}
 # Arguments and options of torch, transformers, scikit-learn and Dask that messages name.
-FOREIGN_ARGUMENTS = {"requires_grad", "is_decoder", "multi_class"}
+FOREIGN_ARGUMENTS = {"requires_grad", "is_decoder", "multi_class", "data_sample_strategy", "multi_strategy", "norm"}
 FOREIGN_OPTIONS = {"--nthreads"}
 # Columns of tables that share their name with a function of ours.
 COLUMNS = {"data_set"}

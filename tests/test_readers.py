@@ -69,7 +69,7 @@ def test_every_model_has_the_reader_of_its_family(model, name):
     assert reader_of(model).name == name
 
 
-@pytest.mark.parametrize("value", [None, 3, "model", np.zeros(3), nn.Linear, LogisticRegression, lambda x: x, object()])
+@pytest.mark.parametrize("value", [None, 3, "model", np.zeros(3), nn.Linear, LogisticRegression, object()])
 def test_readers_say_no_to_anything_else_and_do_not_fail(value):
     assert not any(reader.reads(value) for reader in READERS) and reader_of(value) is None
 

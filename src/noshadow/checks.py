@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
+from noshadow.errors import TRAINING_OPTIONS as TRAINING_OPTIONS
 from noshadow.errors import DoesNotFit as DoesNotFit
 from noshadow.errors import InputError as InputError
 from noshadow.errors import NotApplicable as NotApplicable

@@ -129,7 +129,7 @@ COLUMNS = (
         "scores",
         tasks=_LAST_LAYER,
         score=True,
-        ranks=4,
+        ranks=3,
         predicts=True,
         page=5,
         by_task={
@@ -227,10 +227,10 @@ COLUMNS = (
     Column(
         "left_out_loss",
         "loss left out",
-        "how wrong the trees would be about the record had it been left out of their leaves, in {unit}",
+        "how wrong the trees would be about the record had it been left out of their leaves, in nats",
         "left out",
         unit="nats",
-        tasks=_LAST_LAYER,
+        tasks=_CLASSIFIERS,
         score=True,
         ranks=2,
         page=16,
@@ -243,7 +243,7 @@ COLUMNS = (
         unit="nats",
         tasks=_LAST_LAYER,
         score=True,
-        ranks=3,
+        ranks=4,
         page=17,
     ),
     Column(
@@ -433,8 +433,9 @@ def page_order() -> tuple[str, ...]:
 def ranking_order() -> tuple[str, ...]:
     """Names of the columns that a rank may follow, the preferred one first.
 
-    `exposure_score` is there where something beyond the final weights is known. Forests are ranked
-    by what their trees say without the record (benchmarks/forests.py). Otherwise `shift` ranks best
+    `exposure_score` is there where something beyond the final weights is known. Forests that
+    classify are ranked by what their trees say without the record, those that regress by `shift`
+    (benchmarks/forests.py). Otherwise `shift` ranks best
     against measured attacks (benchmarks/which_layers.py); sequences have none, and there
     `influence` does (benchmarks/language_models.py). The loss ranks where nothing else is known,
     and a finding says how little that is.

@@ -7,8 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from noshadow.checks import InputError, refuse, require_number, require_whole, said
-from noshadow.errors import TRAINING_OPTIONS
+from noshadow.checks import TRAINING_OPTIONS, InputError, refuse, require_number, require_whole, said
 from noshadow.reference import Recipe
 from noshadow.traces import GivenTraces
 

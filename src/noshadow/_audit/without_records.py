@@ -76,7 +76,7 @@ def without_records(reader: Reader, model: object, train: object, found: Settled
     known = () if bagged is None else (_bags_known(bagged, left, found, started),)
     if left is None:
         return Without(absent=absent, known=known, facts=facts)
-    known = (*known, _leaves_known(left, found)) if left.parts > 1 else known
+    known = (*known, _leaves_known(left, found)) if left.parts > 1 and found.task != "regression" else known
     return Without(columns, absent, left.notes, {"method": "left out", "how": left.how}, known, facts)
 
 
@@ -101,11 +101,7 @@ def formula_evidence(scores: Evidence, without: Without) -> Evidence:
 def _leaves_known(left: LeftOut, found: Settled) -> Known:
     """Losses of a forest whose trees lose the record from their leaves, as `left_out_loss`."""
     outputs = np.where(np.isnan(left.outputs), found.train.outputs, left.outputs)
-    if found.task == "regression":
-        losses = record_losses(outputs, found.targets, found.task)
-    else:
-        losses = vote_losses(_own_shares(outputs, found.targets), left.parts)
-    columns = {"left_out_loss": losses}
+    columns = {"left_out_loss": vote_losses(_own_shares(outputs, found.targets), left.parts)}
     return Known(Source(LEFT_OUT, covariates=columns), Evidence(LEFT_OUT, columns, stamp={"trainings": 0.0, "parts": left.parts}))
 
 

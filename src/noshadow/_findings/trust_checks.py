@@ -184,6 +184,8 @@ def trace_past_interpolation(audit: Audited, limits: Limits) -> Outcome:
     traced = audit.provenance.get("inputs", {}).get("loss_traces")
     if traced is None:
         return not_applicable("no loss traces were given")
+    if "rounds" in traced:
+        return not_applicable("the trace is that of a boosted model's own rounds, which no recorder made longer")
     if "recordings" not in traced:
         return _not_kept("the course of the training")
     if traced["best_recording"] is None:

@@ -83,7 +83,7 @@ def _posterior(joint: Array) -> Array:
 def _counted(last: Any, X: Any, y: Array, task: str, sample_weight: Array | None) -> Refitted:
     """Naive Bayes of counts made again, with and without each record. Cost: O(m · entries of X)."""
     if isinstance(last, ComplementNB) and last.norm:
-        raise NotApplicable("ComplementNB with norm=True divides by a sum over all features, which noshadow does not take apart")
+        raise NotApplicable("ComplementNB with norm=True divides by a sum over all features, which is not taken apart here")
     table = sparse.csr_array(X, dtype=np.float64)
     if isinstance(last, BernoulliNB) and last.binarize is not None:
         table = sparse.csr_array(np.asarray(table.toarray() > last.binarize, dtype=np.float64))

@@ -96,7 +96,7 @@ def _columns(X: Any, picked: Array) -> Array:
 
 def _require_one_output(last: Any, y: Array) -> None:
     if y.ndim != 1:
-        raise NotApplicable(f"{type_name(last)} with several outputs has an active set per output, which noshadow does not take apart")
+        raise NotApplicable(f"{type_name(last)} with several outputs has an active set per output, which is not taken apart here")
 
 
 ACTIVE_SET = estimator_reader(

@@ -64,9 +64,7 @@ def _left_out(last: Any, X: Any, y: Array, task: str, sample_weight: Array | Non
     Cost: one walk of every record down every tree.
     """
     if last.criterion not in MEANS:
-        raise NotApplicable(
-            f"leaves of {type_name(last)} with criterion={last.criterion!r} are medians, which noshadow does not take apart"
-        )
+        raise NotApplicable(f"leaves of {type_name(last)} with criterion={last.criterion!r} are medians, which is not taken apart here")
     table, n = as_trees_read(X), len(y)
     trees = last.estimators_ if isinstance(last, FORESTS) else [last]
     classes = 0 if task == "regression" else len(last.classes_)

@@ -97,24 +97,39 @@ class _Sizes:
 
 def _from_final_weights(arguments: Given) -> Exposure:
     """Exposure without references (K = 0): the order of `shift`, or of the margin."""
-    n, shift = len(arguments.margins), arguments.covariates.get("shift")
-    size = np.abs(arguments.margins) if arguments.direction == "either" else -arguments.margins
-    nothing = np.full(n, np.nan)
+    shift, direction = arguments.covariates.get("shift"), arguments.direction
+    if shift is not None:
+        score, rule, source = np.where(np.isnan(shift), -np.inf, shift), "shift", "shift"
+    elif direction == "either":
+        score, rule, source = np.abs(arguments.margins), "|residual|", "margins"
+    else:
+        score, rule, source = -arguments.margins, "−margin", "margins"
+    found = order_of(score, rule, direction, arguments.level)
+    return replace(found, weights={source: 1.0}, notes=arguments.notes)
+
+
+def order_of(score: Array, rule: str, direction: str, level: float) -> Exposure:
+    """An order without sizes: no margin of a model without the record is known.
+
+    Args:
+        score: (n,) ranks the records. rule: what it is. direction, level: as in `exposure`.
+    """
+    nothing = np.full(len(score), np.nan)
     return Exposure(
-        score=(size if shift is None else np.where(np.isnan(shift), -np.inf, shift)),
-        rule=("|residual|" if arguments.direction == "either" else "−margin") if shift is None else "shift",
+        score=score,
+        rule=rule,
         separation=nothing,
         variance=nothing,
         d_prime=nothing,
-        interval=np.full((n, 2), np.nan),
+        interval=np.full((len(score), 2), np.nan),
         spread_in=nothing,
         spread_out=nothing,
         order_only=True,
         reason="there are no margins of models without the record. Two reference models on independent halves would identify them.",
-        level=arguments.level,
-        direction=arguments.direction,
-        weights={("margins" if shift is None else "shift"): 1.0},
-        notes=arguments.notes,
+        level=level,
+        direction=direction,
+        weights={rule: 1.0},
+        notes=(),
     )
 
 

@@ -1,0 +1,166 @@
+"""Sources of evidence about the same records, on one scale, weighed together.
+
+An audit gathers what each source knows as a `Source` and calls `weighed`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from noshadow._exposure.basis import basis_of
+from noshadow._exposure.entry import exposure, order_of
+from noshadow._exposure.mixed_model import fitted_model
+from noshadow._exposure.posterior import expected_levels, posterior_of
+from noshadow._exposure.result import Exposure
+from noshadow._exposure.sufficient import sides_of, sums_of
+from noshadow.checks import Array
+
+# A line through fewer test records than this moves by more than a tenth of a standard deviation.
+LEAST_TEST_RECORDS = 100
+NO_SCALE = (
+    "the sources cannot be put on the audited model's scale: that takes {least} test records that neither had, and there are {count}. "
+    "Give more test records."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """What one source of evidence knows about n audited records.
+
+    Attributes:
+        name: of the source, as evidence of an audit.
+        covariates: name → (n,) numbers of which only the order counts, larger or smaller = riskier.
+        margins: (K, n) margins of the records under other models (signed residuals in a
+            regression), NaN where unknown; on the scale of those models.
+        membership: (K, n) whether that model was trained on that record.
+        test_margins: (K, t) margins of the audit's test records under the same models, NaN where a
+            model was trained on that record.
+        early: the models were stopped early. Their level without the record counts as a covariate,
+            their slope does not.
+        trainings: what the source cost, in trainings of the audited model.
+    """
+
+    name: str
+    covariates: Mapping[str, Array] = field(default_factory=dict)
+    margins: Array | None = None
+    membership: Array | None = None
+    test_margins: Array | None = None
+    early: bool = False
+    trainings: float = 0.0
+
+
+@dataclass(frozen=True)
+class Line:
+    """The line y → offset + slope · y from a source's margins to the audited model's."""
+
+    offset: float
+    slope: float
+    records: int
+
+
+def weighed(
+    margins: Array,
+    test_margins: Array,
+    sources: Sequence[Source],
+    *,
+    free: Mapping[str, Array] | None = None,
+    direction: str = "larger",
+    level: float = 0.9,
+    seed: int = 0,
+) -> Exposure:
+    """Weigh what all sources know about each record.
+
+    Margins of models trained to the end are observations of the mixed model of `exposure`, each
+    source first put on the audited model's scale by a line through test records. Models that were
+    stopped early give their level without the record as a covariate. Everything else is a
+    covariate.
+
+    Args:
+        margins: (n,) of the audited model on its training records. test_margins: (t,) on its test
+            records.
+        sources: what is known beyond the final weights.
+        free: name → (n,) columns of the final weights. direction, level, seed: as in `exposure`.
+
+    Returns:
+        Exposure; order only where a source could not be put on the audited model's scale.
+    """
+    known = dict(free or {})
+    for source in sources:
+        known |= source.covariates
+    early = [source for source in sources if source.early]
+    levels = {source.name: level_without(source, margins, known, direction) for source in early}
+    known |= levels
+    full = [source for source in sources if source.margins is not None and not source.early]
+    if not full:
+        return _by_order(margins, known, levels, direction, level)
+    lines = [line_to(source, test_margins) for source in full]
+    rows = np.vstack([_on_line(source, line) for source, line in zip(full, lines, strict=True)])
+    inside = np.vstack([source.membership for source in full if source.membership is not None])
+    found = exposure(margins, covariates=known, references=rows, membership=inside, direction=direction, level=level, seed=seed)
+    unscaled = [line.records for line in lines if line.records < LEAST_TEST_RECORDS]
+    if not unscaled:
+        return found
+    reason = NO_SCALE.format(least=LEAST_TEST_RECORDS, count=min(unscaled))
+    return replace(found, interval=np.full_like(found.interval, np.nan), order_only=True, reason=reason)
+
+
+def line_to(source: Source, test_margins: Array) -> Line:
+    """The line from a source's margins to the audited model's, through test records.
+
+    slope = sd(audited) / sd(source), offset = mean(audited) − slope · mean(source), over all pairs
+    of a model and a test record that it was not trained on. Both margins carry the noise of a
+    training, so this is the line of equal standing (the standardised major axis): a regression of
+    one on the other would shrink the source's differences by their correlation. The identity where
+    fewer than LEAST_TEST_RECORDS test records are known; the caller then gives order only.
+
+    Exact when: the source's models differ from the audited one by a line and by noise of the same
+        share. Cost: O(Kt).
+    """
+    theirs = source.test_margins
+    if theirs is None or theirs.shape[1] == 0:
+        return Line(0.0, 1.0, 0)
+    seen = ~np.isnan(theirs)
+    count = int(seen.any(0).sum())
+    own = np.broadcast_to(test_margins, theirs.shape)[seen]
+    if count < LEAST_TEST_RECORDS or theirs[seen].std() == 0 or own.std() == 0:
+        return Line(0.0, 1.0, min(count, LEAST_TEST_RECORDS - 1))
+    slope = float(own.std() / theirs[seen].std())
+    return Line(float(own.mean() - slope * theirs[seen].mean()), slope, count)
+
+
+def level_without(source: Source, margins: Array, covariates: Mapping[str, Array], direction: str) -> Array:
+    """Posterior mean (n,) of a record's level under the source's models without it.
+
+    Few margins per record are shrunk to what the audited margin and the covariates predict, by the
+    mixed model of `exposure`. The level of a regression is that of the residual's size, negative.
+    """
+    assert source.margins is not None and source.membership is not None
+    rows = -np.abs(source.margins) if direction == "either" else source.margins
+    sides, basis = sides_of(rows, source.membership), basis_of({"margins": margins} | dict(covariates), len(margins))
+    fitted = fitted_model(sums_of(sides, basis), float(np.nanstd(rows)) or 1.0)
+    found: Array = posterior_of(sides, expected_levels(basis, fitted), fitted.slopes, fitted.variances[:, None]).levels[0]
+    return found
+
+
+def _on_line(source: Source, line: Line) -> Array:
+    assert source.margins is not None
+    moved: Array = line.offset + line.slope * source.margins
+    return moved
+
+
+# What ranks records without a margin of any finished model without them, best first: name → sign.
+ORDERS = {"checkpoint_shift": 1, "early_loss": 1, "shift": 1}
+
+
+def _by_order(margins: Array, known: Mapping[str, Array], levels: Mapping[str, Array], direction: str, level: float) -> Exposure:
+    """The order that the best covariate gives: levels of short references before all others."""
+    if levels:
+        name, values = next(iter(levels.items()))
+        return order_of(-values, f"−level without the record ({name})", direction, level)
+    name = next((name for name in ORDERS if name in known), "")
+    if not name:
+        size = np.abs(margins) if direction == "either" else -margins
+        return order_of(size, "|residual|" if direction == "either" else "−margin", direction, level)
+    values = ORDERS[name] * known[name]
+    return order_of(np.where(np.isnan(values), -np.inf, values), name, direction, level)

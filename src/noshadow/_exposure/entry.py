@@ -10,12 +10,13 @@ from noshadow._exposure.inputs import Given, given
 from noshadow._exposure.mixed_model import Fitted, fitted_model
 from noshadow._exposure.posterior import Posterior, coefficient_variance, expected_levels, posterior_of
 from noshadow._exposure.result import Exposure, shares
+from noshadow._exposure.rules import CHOSEN, Rules
+from noshadow._exposure.scales import fitted_scales, predictors
 from noshadow._exposure.spread import LEAST_RECORDS, Spreads, spreads_of
 from noshadow._exposure.sufficient import Sides, sides_of, sums_of
 from noshadow.checks import Array, whole_seed
 
 REFITS = 5  # of the slopes' covariance, once each record has a spread of its own
-RULE = "separation / √spread"
 
 
 def exposure(
@@ -84,7 +85,7 @@ def exposure(
     arguments = given(margins, covariates, references, membership, direction, level)
     if len(arguments.references) == 0:
         return _from_final_weights(arguments)
-    return _weighed(arguments.turned)
+    return answered(arguments.turned)
 
 
 @dataclass(frozen=True)
@@ -133,28 +134,48 @@ def order_of(score: Array, rule: str, direction: str, level: float) -> Exposure:
     )
 
 
-def _weighed(arguments: Given) -> Exposure:
+def answered(arguments: Given, rules: Rules = CHOSEN) -> Exposure:
+    """The answer of `exposure` to checked arguments with references, under given rules."""
     rows, inside, columns = _observed(arguments)
     sides, basis = sides_of(rows, inside), basis_of(columns, len(arguments.margins))
     fitted = fitted_model(sums_of(sides, basis), float(np.nanstd(rows)) or 1.0)
-    expected, slopes = expected_levels(basis, fitted), fitted.slopes
-    posterior = posterior_of(sides, expected, slopes, fitted.variances[:, None])
-    spreads = spreads_of(sides, posterior.levels, fitted.variances)
-    for _ in range(REFITS):
-        slopes = posterior_of(sides, expected, slopes, spreads.record).second
-    posterior = posterior_of(sides, expected, slopes, spreads.record)
+    expected = expected_levels(basis, fitted)
+    posterior = posterior_of(sides, expected, fitted.slopes, fitted.variances[:, None])
+    spreads = spreads_of(sides, posterior.levels, fitted.variances, rules)
+    own = _own_covariances(sides, expected, fitted.slopes, spreads, rules)
+    posterior = posterior_of(sides, expected, own.slopes, spreads.record, own.scales)
     posterior = replace(posterior, variance=posterior.variance + coefficient_variance(basis, fitted, posterior.gains))
     sizes = _sizes(arguments)
     if not sizes.order_only:
         posterior = replace(
-            posterior, variance=posterior.variance + _variance_of_variances(sides, expected, fitted, slopes, spreads, posterior)
+            posterior, variance=posterior.variance + _variance_of_variances(sides, expected, fitted, own, spreads, posterior)
         )
     weights = shares(_parts(basis, fitted.coefficients[1], posterior))
     notes = arguments.notes + tuple(f"Covariate {name!r} does not vary and says nothing." for name in basis.left_out)
-    return _answer(arguments, posterior, spreads, sizes, weights, notes)
+    return _answer(arguments, posterior, spreads, sizes, weights, notes, rules)
 
 
-def _variance_of_variances(sides: Sides, expected: Array, fitted: Fitted, slopes: Array, spreads: Spreads, at: Posterior) -> Array:
+@dataclass(frozen=True, eq=False)
+class _Covariances:
+    """T (2, 2), and the factors (2, n) on each record's standard deviations of a and b."""
+
+    slopes: Array
+    scales: Array | None
+
+
+def _own_covariances(sides: Sides, expected: Array, slopes: Array, spreads: Spreads, rules: Rules) -> _Covariances:
+    """T estimated anew under each record's spread, and how its size differs between records."""
+    scales = None
+    at = predictors(expected, rules.clip)
+    for _ in range(REFITS):
+        found = posterior_of(sides, expected, slopes, spreads.record, scales)
+        slopes = found.second
+        if rules.own_scales:
+            scales = fitted_scales(found.means, found.told, at)
+    return _Covariances(slopes, scales)
+
+
+def _variance_of_variances(sides: Sides, expected: Array, fitted: Fitted, own: _Covariances, spreads: Spreads, at: Posterior) -> Array:
     """Variance (n,) that the uncertainty of σ² and T adds to the separation.
 
     It is the mean over points around σ² and T, beyond the variance at the centre.
@@ -162,13 +183,14 @@ def _variance_of_variances(sides: Sides, expected: Array, fitted: Fitted, slopes
     The points are moved along with T where record spreads have moved it (T → A T Aᵀ), and spreads
     keep their shape over records.
     """
-    moved = np.linalg.cholesky(slopes) @ np.linalg.inv(np.linalg.cholesky(fitted.slopes))
+    moved = np.linalg.cholesky(own.slopes) @ np.linalg.inv(np.linalg.cholesky(fitted.slopes))
     beside = [
-        posterior_of(sides, expected, moved @ other @ moved.T, spreads.record * (noise / fitted.variances)[:, None])
+        posterior_of(sides, expected, moved @ other @ moved.T, spreads.record * (noise / fitted.variances)[:, None], own.scales)
         for noise, other in fitted.around
     ]
     centre = at.separation
-    within = np.mean([point.variance for point in beside], axis=0) - posterior_of(sides, expected, slopes, spreads.record).variance
+    alone = posterior_of(sides, expected, own.slopes, spreads.record, own.scales).variance
+    within = np.mean([point.variance for point in beside], axis=0) - alone
     between: Array = np.mean([(point.separation - centre) ** 2 for point in beside], axis=0)
     added: Array = np.maximum(within, 0.0) + between
     return added
@@ -220,7 +242,13 @@ def _parts(basis: Basis, slopes: Array, posterior: Posterior) -> dict[str, Array
 
 
 def _answer(
-    arguments: Given, posterior: Posterior, spreads: Spreads, sizes: _Sizes, weights: dict[str, float], notes: tuple[str, ...]
+    arguments: Given,
+    posterior: Posterior,
+    spreads: Spreads,
+    sizes: _Sizes,
+    weights: dict[str, float],
+    notes: tuple[str, ...],
+    rules: Rules,
 ) -> Exposure:
     mean_square = spreads.record.mean(0)
     width = np.sqrt(mean_square)
@@ -235,8 +263,8 @@ def _answer(
     centre = posterior.separation / width
     ends = _interval(centre, error, arguments.level, arguments.direction)
     return Exposure(
-        score=separation / np.sqrt(width),
-        rule=RULE,
+        score=separation / width**rules.power,
+        rule=rules.named,
         separation=separation,
         variance=variance,
         d_prime=d_prime,

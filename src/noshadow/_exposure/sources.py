@@ -9,12 +9,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from noshadow._exposure.basis import basis_of
-from noshadow._exposure.entry import exposure, order_of
+from noshadow._exposure.entry import answered, order_of
+from noshadow._exposure.inputs import given
 from noshadow._exposure.mixed_model import fitted_model
 from noshadow._exposure.posterior import expected_levels, posterior_of
 from noshadow._exposure.result import Exposure
+from noshadow._exposure.rules import CHOSEN, Rules
 from noshadow._exposure.sufficient import sides_of, sums_of
-from noshadow.checks import Array
+from noshadow.checks import Array, whole_seed
 
 # A line through fewer test records than this moves by more than a tenth of a standard deviation.
 LEAST_TEST_RECORDS = 100
@@ -68,6 +70,7 @@ def weighed(
     direction: str = "larger",
     level: float = 0.9,
     seed: int = 0,
+    rules: Rules = CHOSEN,
 ) -> Exposure:
     """Weigh what all sources know about each record.
 
@@ -97,7 +100,8 @@ def weighed(
     lines = [line_to(source, test_margins) for source in full]
     rows = np.vstack([_on_line(source, line) for source, line in zip(full, lines, strict=True)])
     inside = np.vstack([source.membership for source in full if source.membership is not None])
-    found = exposure(margins, covariates=known, references=rows, membership=inside, direction=direction, level=level, seed=seed)
+    whole_seed(seed, "exposure")
+    found = answered(given(margins, known, rows, inside, direction, level).turned, rules)
     unscaled = [line.records for line in lines if line.records < LEAST_TEST_RECORDS]
     if not unscaled:
         return found

@@ -9,7 +9,7 @@ from noshadow._exposure.basis import Basis, basis_of
 from noshadow._exposure.inputs import Given, given
 from noshadow._exposure.mixed_model import Fitted, fitted_model
 from noshadow._exposure.posterior import Posterior, coefficient_variance, expected_levels, posterior_of
-from noshadow._exposure.result import Exposure, shares
+from noshadow._exposure.result import Exposure, State, shares
 from noshadow._exposure.rules import CHOSEN, Rules
 from noshadow._exposure.scales import fitted_scales, predictors
 from noshadow._exposure.spread import LEAST_RECORDS, Spreads, spreads_of
@@ -152,7 +152,8 @@ def answered(arguments: Given, rules: Rules = CHOSEN) -> Exposure:
         )
     weights = shares(_parts(basis, fitted.coefficients[1], posterior))
     notes = arguments.notes + tuple(f"Covariate {name!r} does not vary and says nothing." for name in basis.left_out)
-    return _answer(arguments, posterior, spreads, sizes, weights, notes, rules)
+    found = _answer(arguments, posterior, spreads, sizes, weights, notes, rules)
+    return replace(found, state=State(sides.counts, own.slopes, spreads.free, own.scales))
 
 
 @dataclass(frozen=True, eq=False)

@@ -61,11 +61,8 @@ def posterior_of(sides: Sides, expected: Array, slopes: Array, variances: Array,
     """
     f, g = expected
     out, inside = sides.counts / variances
-    inverse = np.linalg.inv(slopes + 1e-10 * np.trace(slopes) * np.eye(2))
     of_level, of_slope = np.ones((2, 1)) if scales is None else scales
-    # C is the inverse of [[p, q], [q, s]].
-    p = inverse[0, 0] / of_level**2 + out + inside
-    q, s = inverse[0, 1] / (of_level * of_slope) + inside, inverse[1, 1] / of_slope**2 + inside
+    p, q, s = _precisions(sides.counts, slopes, variances, scales)
     determinant = p * s - q * q
     residuals = sides.means[0] - f, sides.means[1] - f - g
     # Shares of the two residuals in a and in b: the rows of C Zᵀ W.
@@ -78,6 +75,28 @@ def posterior_of(sides: Sides, expected: Array, slopes: Array, variances: Array,
     left = np.stack([s / determinant / of_level**2, p / determinant / of_slope**2]) / np.diag(slopes)[:, None]
     told, levels = np.clip(1 - left, 0.0, 1.0), np.stack([f + a, f + a + g + b])
     return Posterior(levels, g + b, p / determinant, b, np.stack(of_b), second, np.stack([a, b]), told)
+
+
+def _precisions(counts: Array, slopes: Array, variances: Array, scales: Array | None) -> tuple[Array, Array, Array]:
+    """p, q and s of C⁻¹ = T⁻¹ + ZᵀWZ = [[p, q], [q, s]], (n,) each."""
+    out, inside = counts / variances
+    inverse = np.linalg.inv(slopes + 1e-10 * np.trace(slopes) * np.eye(2))
+    of_level, of_slope = np.ones((2, 1)) if scales is None else scales
+    level, mixed, slope = inverse[0, 0] / of_level**2, inverse[0, 1] / (of_level * of_slope), inverse[1, 1] / of_slope**2
+    return level + out + inside, mixed + inside, slope + inside
+
+
+def slope_variance(counts: Array, slopes: Array, variances: Array, scales: Array | None = None) -> Array:
+    """Posterior variance (n,) of b alone, for given numbers of models on each side.
+
+    The last element of C = (T⁻¹ + ZᵀWZ)⁻¹, as in `posterior_of`.
+
+    Args:
+        counts, variances: (2, n), OUT first. slopes: (2, 2) T. scales: (2, n) as in `posterior_of`.
+    """
+    p, q, s = _precisions(counts, slopes, variances, scales)
+    found: Array = p / (p * s - q * q)
+    return found
 
 
 def coefficient_variance(basis: Basis, fitted: Fitted, gains: Array) -> Array:

@@ -10,6 +10,22 @@ from noshadow.checks import Array, NotApplicable, require_number
 
 
 @dataclass(frozen=True, eq=False)
+class State:
+    """What the estimate rests on, for judging what further models would add.
+
+    Attributes:
+        counts: (2, n) models without and with each record. slopes: (2, 2) covariance T of a
+            record's own level and slope. freedom: (2, n) degrees of freedom of the spreads.
+        scales: (2, n) factors on each record's standard deviations of level and slope; None: 1.
+    """
+
+    counts: Array
+    slopes: Array
+    freedom: Array
+    scales: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Exposure:
     """What all evidence together says about each of n records; larger = riskier.
 
@@ -26,6 +42,7 @@ class Exposure:
         weights: name of a source → its share in what makes the separations differ between records;
             they sum to one.
         notes: sentences a reader needs to know.
+        state: what the estimate rests on; None without margins of other models.
     """
 
     score: Array
@@ -42,6 +59,7 @@ class Exposure:
     direction: str
     weights: Mapping[str, float]
     notes: tuple[str, ...]
+    state: State | None = None
 
     def tpr(self, fpr: float) -> Array:
         """Rate (n,) at which a threshold test on this record's margin finds it.

@@ -264,6 +264,23 @@ def test_scales_are_found_again_from_exact_posteriors():
     np.testing.assert_array_equal(fitted_scales(np.zeros((2, 20)), np.full((2, 20), 0.1), at[:, :20]), 1.0)
 
 
+def test_margins_far_from_all_others_do_not_decide_the_variances():
+    margins, covariates, references, inside, truth = drawn(3000, 4, 14)
+    rng = np.random.default_rng(0)
+    wild = rng.random(3000) < 0.01
+    thrown = np.where(wild, 100 * rng.standard_t(1, references.shape), references)
+    plain = ns.exposure(margins, covariates=covariates, references=references, membership=inside)
+    found = ns.exposure(margins, covariates=covariates, references=thrown, membership=inside)
+    assert any("of the margins lie far from all others" in note for note in found.notes) and not plain.notes
+    free = answered(given(margins, covariates, thrown, inside, "larger", 0.9), Rules(reach=np.inf))
+    agreement = [np.corrcoef(one.d_prime[~wild], truth[~wild])[0, 1] for one in (plain, found, free)]
+    # A hundredth of the records, drawn in to four robust deviations, still widens spreads; left where it is, it drowns all others.
+    assert agreement[1] > agreement[0] - 0.1 and agreement[2] < agreement[1] - 0.2
+    assert np.median(free.spread_out / found.spread_out) > 3
+    again = ns.exposure(-2 * margins + 1, covariates=covariates, references=-2 * thrown + 1, membership=inside, direction="either")
+    assert again.notes == found.notes
+
+
 @pytest.mark.parametrize("pattern", ["one half", "complements", "two folds", "out only"])
 def test_where_sizes_are_not_identified_the_order_is_given_and_says_so(pattern):
     rng = np.random.default_rng(4)

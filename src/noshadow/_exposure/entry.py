@@ -1,21 +1,23 @@
 """`exposure`: one rank and one number per record from all that is known about it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtr, ndtri, polygamma
 
-from noshadow._exposure.basis import Basis, basis_of
-from noshadow._exposure.inputs import Given, given
+from noshadow._exposure.basis import Basis, basis_of, clipped_scores, normal_scores
+from noshadow._exposure.inputs import Given, given, within_reach
 from noshadow._exposure.mixed_model import Fitted, fitted_model
 from noshadow._exposure.posterior import Posterior, coefficient_variance, expected_levels, posterior_of
 from noshadow._exposure.result import Exposure, State, shares
-from noshadow._exposure.rules import CHOSEN, Rules
-from noshadow._exposure.scales import fitted_scales, predictors
+from noshadow._exposure.rules import CHOSEN, FREE_ORDER, Rules
+from noshadow._exposure.scales import fitted_scales
 from noshadow._exposure.spread import LEAST_RECORDS, Spreads, spreads_of
 from noshadow._exposure.sufficient import Sides, sides_of, sums_of
 from noshadow.checks import Array, whole_seed
 
+WORTH_A_NOTE = 0.001  # share of margins drawn in that a reader should know of
 REFITS = 5  # of the slopes' covariance, once each record has a spread of its own
 
 
@@ -85,7 +87,7 @@ def exposure(
     arguments = given(margins, covariates, references, membership, direction, level)
     if len(arguments.references) == 0:
         return _from_final_weights(arguments)
-    return answered(arguments.turned)
+    return answered(arguments)
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,8 @@ def order_of(score: Array, rule: str, direction: str, level: float) -> Exposure:
 
 def answered(arguments: Given, rules: Rules = CHOSEN) -> Exposure:
     """The answer of `exposure` to checked arguments with references, under given rules."""
+    near, drawn_in = within_reach(arguments, rules.reach)
+    arguments = near.turned
     rows, inside, columns = _observed(arguments)
     sides, basis = sides_of(rows, inside), basis_of(columns, len(arguments.margins))
     fitted = fitted_model(sums_of(sides, basis), float(np.nanstd(rows)) or 1.0)
@@ -152,8 +156,35 @@ def answered(arguments: Given, rules: Rules = CHOSEN) -> Exposure:
         )
     weights = shares(_parts(basis, fitted.coefficients[1], posterior))
     notes = arguments.notes + tuple(f"Covariate {name!r} does not vary and says nothing." for name in basis.left_out)
+    if drawn_in > WORTH_A_NOTE:
+        notes += (f"{drawn_in:.1%} of the margins lie far from all others; they count as the furthest of the rest.",)
     found = _answer(arguments, posterior, spreads, sizes, weights, notes, rules)
+    if sizes.order_only:
+        found = _with_free_order(found, arguments, posterior)
     return replace(found, state=State(sides.counts, own.slopes, spreads.free, own.scales))
+
+
+def _with_free_order(found: Exposure, arguments: Given, posterior: Posterior) -> Exposure:
+    """Where sizes are not identified, the separation is one of three orders that count alike.
+
+    The others are the record's level without it and the free columns, where these are known.
+    """
+    free = free_order(arguments.covariates)
+    if free is None:
+        return found
+    level = posterior.levels[0] if arguments.direction == "either" else -posterior.levels[0]
+    orders = [found.score, level, free]
+    rule = "mean rank of separation, level without the record and free columns"
+    return replace(found, score=np.mean([normal_scores(order)[0] for order in orders], axis=0, dtype=np.float64), rule=rule)
+
+
+def free_order(covariates: Mapping[str, Array]) -> Array | None:
+    """Mean normal score (n,) of the free columns that rank records; None where there is none.
+
+    A missing value counts as the middle.
+    """
+    known = [normal_scores(covariates[name])[0] for name in FREE_ORDER if name in covariates]
+    return np.mean(known, axis=0, dtype=np.float64) if known else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +198,7 @@ class _Covariances:
 def _own_covariances(sides: Sides, expected: Array, slopes: Array, spreads: Spreads, rules: Rules) -> _Covariances:
     """T estimated anew under each record's spread, and how its size differs between records."""
     scales = None
-    at = predictors(expected, rules.clip)
+    at = clipped_scores(expected, rules.clip)
     for _ in range(REFITS):
         found = posterior_of(sides, expected, slopes, spreads.record, scales)
         slopes = found.second

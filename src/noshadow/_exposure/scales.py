@@ -13,13 +13,6 @@ LEAST_TOLD = 50.0  # records' worth of margins, below which one size serves all
 STEEPEST = 1.5  # of log variance per standard deviation: a factor of 20 between −1 and +1
 
 
-def predictors(expected: Array, clip: float) -> Array:
-    """(2, n) f(x) and g(x) in standard deviations, clipped."""
-    width = expected.std(1, keepdims=True)
-    scaled: Array = np.clip((expected - expected.mean(1, keepdims=True)) / np.where(width > 0, width, 1.0), -clip, clip)
-    return scaled
-
-
 def fitted_scales(means: Array, told: Array, at: Array) -> Array:
     """Standard deviations (2, n) of level and slope relative to the mean record.
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from noshadow._exposure.basis import basis_of
-from noshadow._exposure.entry import answered, order_of
-from noshadow._exposure.inputs import given
+from noshadow._exposure.basis import basis_of, normal_scores
+from noshadow._exposure.entry import answered, free_order, order_of
+from noshadow._exposure.inputs import Given, given, within_reach
 from noshadow._exposure.mixed_model import fitted_model
 from noshadow._exposure.posterior import expected_levels, posterior_of
 from noshadow._exposure.result import Exposure
-from noshadow._exposure.rules import CHOSEN, Rules
+from noshadow._exposure.rules import CHOSEN, FREE_ORDER, Rules
 from noshadow._exposure.sufficient import sides_of, sums_of
 from noshadow.checks import Array, whole_seed
 
@@ -101,7 +101,7 @@ def weighed(
     rows = np.vstack([_on_line(source, line) for source, line in zip(full, lines, strict=True)])
     inside = np.vstack([source.membership for source in full if source.membership is not None])
     whole_seed(seed, "exposure")
-    found = answered(given(margins, known, rows, inside, direction, level).turned, rules)
+    found = answered(given(margins, known, rows, inside, direction, level), rules)
     unscaled = [line.records for line in lines if line.records < LEAST_TEST_RECORDS]
     if not unscaled:
         return found
@@ -140,7 +140,8 @@ def level_without(source: Source, margins: Array, covariates: Mapping[str, Array
     mixed model of `exposure`. The level of a regression is that of the residual's size, negative.
     """
     assert source.margins is not None and source.membership is not None
-    rows = -np.abs(source.margins) if direction == "either" else source.margins
+    near, _ = within_reach(Given(margins, {}, source.margins, source.membership, direction, 0.9, ()), CHOSEN.reach)
+    rows = -np.abs(near.references) if direction == "either" else near.references
     sides, basis = sides_of(rows, source.membership), basis_of({"margins": margins} | dict(covariates), len(margins))
     fitted = fitted_model(sums_of(sides, basis), float(np.nanstd(rows)) or 1.0)
     found: Array = posterior_of(sides, expected_levels(basis, fitted), fitted.slopes, fitted.variances[:, None]).levels[0]
@@ -153,18 +154,21 @@ def _on_line(source: Source, line: Line) -> Array:
     return moved
 
 
-# What ranks records without a margin of any finished model without them, best first: name → sign.
-ORDERS = {"checkpoint_shift": 1, "early_loss": 1, "shift": 1}
-
-
 def _by_order(margins: Array, known: Mapping[str, Array], levels: Mapping[str, Array], direction: str, level: float) -> Exposure:
-    """The order that the best covariate gives: levels of short references before all others."""
-    if levels:
-        name, values = next(iter(levels.items()))
-        return order_of(-values, f"−level without the record ({name})", direction, level)
-    name = next((name for name in ORDERS if name in known), "")
-    if not name:
+    """The order without a margin of any finished model.
+
+    Free columns and levels of short references each count as the normal score of their ranks, the
+    free columns together as one. A single one ranks by itself.
+    """
+    free = {name: known[name] for name in FREE_ORDER if name in known}
+    single = {f"−level without the record ({name})": -values for name, values in levels.items()} | free
+    if not single:
         size = np.abs(margins) if direction == "either" else -margins
         return order_of(size, "|residual|" if direction == "either" else "−margin", direction, level)
-    values = ORDERS[name] * known[name]
-    return order_of(np.where(np.isnan(values), -np.inf, values), name, direction, level)
+    if len(single) == 1:
+        ((name, values),) = single.items()
+        return order_of(np.where(np.isnan(values), -np.inf, values), name, direction, level)
+    orders = [normal_scores(-values)[0] for values in levels.values()]
+    together = free_order(known)
+    orders += [] if together is None else [normal_scores(together)[0]]
+    return order_of(np.mean(orders, axis=0, dtype=np.float64), f"mean rank of {', '.join(single)}", direction, level)

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import digamma, polygamma
 
+from noshadow._exposure.basis import clipped_scores
 from noshadow._exposure.rules import CHOSEN, Rules
 from noshadow._exposure.sufficient import Sides
 from noshadow.checks import Array
@@ -52,8 +53,7 @@ def spreads_of(sides: Sides, levels: Array, variances: Array, rules: Rules = CHO
             model, the start and, with fewer than 200 records that have two margins on a side, the
             answer of that side.
     """
-    width = levels.std(1, keepdims=True)
-    scaled = np.clip((levels - levels.mean(1, keepdims=True)) / np.where(width > 0, width, 1.0), -rules.clip, rules.clip)
+    scaled = clipped_scores(levels, rules.clip)
     free = np.maximum(sides.counts - 1, 0)
     told = [side for side in (0, 1) if (free[side] > 0).sum() >= LEAST_RECORDS]
     constants, slopes = np.log(variances), np.zeros((2, 2))
@@ -61,7 +61,7 @@ def spreads_of(sides: Sides, levels: Array, variances: Array, rules: Rules = CHO
         constants, slopes = _gamma_fit(sides.squares, free, scaled, told, constants, rules.side_slopes)
     by_level = np.exp(constants[:, None] + slopes @ scaled)
     prior = _prior_freedom(sides.squares, free, by_level, told)
-    if prior >= WIDEST:
+    if prior >= WIDEST or not rules.own_spreads:
         return Spreads(by_level, by_level, np.full_like(free, np.inf), np.inf, slopes)
     return Spreads(by_level, (prior * by_level + sides.squares) / (prior + free), prior + free, prior, slopes)
 

@@ -86,6 +86,7 @@ def evidence_of(setup, pool, folder, target):
     own = traces[-1]
     sign = np.where(own[member] < 0, -1.0, 1.0) if pool.direction == "either" else 1.0
     order = np.roll(np.arange(len(pool.references)), -2 * target)
+    price = best / pool.epochs
     place = int(np.flatnonzero(pool.kept == best)[0])
     early = {f"checkpoint_{name}": held[f"early_{name}"] for name in COLUMNS if f"early_{name}" in held}
     folds = {}
@@ -103,10 +104,11 @@ def evidence_of(setup, pool, folder, target):
         early | {"checkpoint_margin": traces[best, member] * sign, "checkpoint_loss": losses[:, best]},
         {"lt_iqr": loss_trace_iqr(losses), "early_loss": losses[:, : best + 1].mean(1), "trace_mean": losses.mean(1)},
         source_of("references", pool.references[order], pool.membership[order], member, trainings=len(order)),
-        source_of("short references", pool.short[order, place], pool.membership[order], member, early=True, trainings=best / pool.epochs),
+        # From the other end: beside full references they are models of their own.
+        source_of("short references", pool.short[order[::-1], place], pool.membership[order[::-1]], member, early=True, trainings=price),
         folds,
         best,
-        best / pool.epochs,
+        price,
     )
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import ndtri
 
-from benchmarks.exposure.truth import FPRS
+from benchmarks.exposure.truth import FPRS, predicted_rates
 from noshadow.metrics import spearman, top_precision, top_recall
 
 TENTHS = 10
@@ -27,10 +27,12 @@ def sized(truth, members, direction):
 def reliability(found, truth, members, direction):
     """Predicted against measured rates by tenths of the prediction, and cover of the intervals of d′.
 
+    Both rates are of a test whose threshold the truth models estimate.
+
     Cover takes the truth's own noise into account: the true d′ is itself measured with a standard error e, so an honest interval of
     half-width h holds the measured one within √(h² + (z e)²) of its middle as often as it holds the true one.
     """
-    rates = {f"{fpr:g}": tenths(found.tpr(fpr), truth.rates[k][members]) for k, fpr in enumerate(FPRS)}
+    rates = {f"{fpr:g}": tenths(predicted_rates(found, truth.outside[members], fpr), truth.rates[k][members]) for k, fpr in enumerate(FPRS)}
     low, high = found.interval.T
     z = -ndtri((1 - found.level) / 2)
     widened = np.sqrt(((high - low) / 2) ** 2 + (z * truth.error[members]) ** 2)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import ndtr
+from scipy.stats import t as student
 
 from noshadow.attacks import attack_success
 
@@ -17,6 +19,7 @@ class Truth:
         d_prime: (n,) signed separation over the root of the mean variance of both sides, with Hedges' factor against the bias of a
             spread of few models. error: (n,) its standard error. sides: the d′ of two halves of the models, each from its own.
         success: (n,) of LiRA, each truth model attacked with the others.
+        outside: (n,) number of truth models without the record.
         rates: (fprs, n) share of the models with the record that lie beyond the record's threshold.
     """
 
@@ -24,6 +27,7 @@ class Truth:
     error: np.ndarray
     sides: tuple
     success: np.ndarray
+    outside: np.ndarray
     rates: np.ndarray
 
 
@@ -32,7 +36,8 @@ def truth_of(pool):
     d_prime, error = separation(pool.truth, pool.truth_membership)
     halves = tuple(separation(pool.truth[part], pool.truth_membership[part])[0] for part in np.array_split(np.arange(len(pool.truth)), 2))
     success = attack_success(pool.truth, pool.truth_membership, direction=pool.direction, variance="global").success
-    return Truth(d_prime, error, halves, success, measured_rates(pool.truth, pool.truth_membership, pool.direction))
+    outside = (~pool.truth_membership).sum(0)
+    return Truth(d_prime, error, halves, success, outside, measured_rates(pool.truth, pool.truth_membership, pool.direction))
 
 
 def moments(margins, inside):
@@ -60,20 +65,37 @@ def separation(margins, membership):
 def measured_rates(margins, membership, direction):
     """(fprs, n) share of the IN models beyond the record's threshold.
 
-    The threshold is the record's OUT mean plus its OUT spread times the quantile of all records' standardised OUT margins together, as
-    one record's models cannot show a rate of 0.001. "either": beyond the threshold on both sides, half the rate on each.
+    The threshold is the record's OUT mean plus its OUT spread times the quantile of all records' OUT margins together, each standardised
+    by the record's *other* OUT models: one record's models cannot show a rate of 0.001, and a model that was not used for the threshold
+    passes it at just that rate. "either": beyond the threshold on both sides, half the rate on each.
     """
     count, mean, variance = moments(margins, ~membership)
-    spread = np.sqrt(variance)
-    # Deviations from a mean they are part of are too small by (n − 1)/n.
-    standard = ((margins - mean) / spread * np.sqrt(count / np.maximum(count - 1, 1)))[~membership]
+    step = margins - mean
+    rest = np.maximum(count - 1, 1)
+    # Mean and variance without one of the models, in closed form.
+    without = mean - step / rest
+    squares = np.maximum((count - 1) * variance - step**2 * count / rest, 1e-300) / np.maximum(count - 2, 1)
+    standard = ((margins - without) / np.sqrt(squares))[~membership]
     both = direction == "either"
-    pooled = np.abs(standard) if both else standard
-    where = (margins - mean) / spread
-    where = np.abs(where) if both else where
-    return np.array(
-        [np.where(membership, where > np.quantile(pooled, 1 - fpr), 0).sum(0) / np.maximum(membership.sum(0), 1) for fpr in FPRS]
-    )
+    pooled, where = (np.abs(values) if both else values for values in (standard, step / np.sqrt(variance)))
+    bars = np.quantile(pooled, [1 - fpr for fpr in FPRS])
+    return np.array([np.where(membership, where > bar, 0).sum(0) / np.maximum(membership.sum(0), 1) for bar in bars])
+
+
+def predicted_rates(found, count, fpr):
+    """(n,) rate that an Exposure predicts for the test of `measured_rates`, whose threshold is estimated from `count` OUT models.
+
+    Φ((b − q σ_out)/√(σ_in² + var b + σ_out² (1/n + q²/2(n − 1)))), q = t_{n−1}(1 − fpr) √(1 + 1/n): the threshold of n models that a
+    further OUT model passes at the rate fpr, and its own noise. For n → ∞ this is `Exposure.tpr`.
+    """
+    both = found.direction == "either"
+    bar = student.isf(fpr / 2 if both else fpr, count - 1) * np.sqrt(1 + 1 / count)
+    noise = found.spread_out**2 * (1 / count + bar**2 / (2 * (count - 1)))
+    width = np.sqrt(found.spread_in**2 + found.variance + noise)
+    # The root of a variance of n models is too small by 1/4(n − 1) in the mean.
+    edge = bar * found.spread_out * (1 - 1 / (4 * (count - 1)))
+    above = ndtr((found.separation - edge) / width)
+    return above + ndtr((-found.separation - edge) / width) if both else above
 
 
 def null_bias(models, records=20_000, seed=0):

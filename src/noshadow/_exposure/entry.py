@@ -1,6 +1,6 @@
 """`exposure`: one rank and one number per record from all that is known about it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -175,7 +175,7 @@ def _with_free_order(found: Exposure, arguments: Given, posterior: Posterior) ->
     level = posterior.levels[0] if arguments.direction == "either" else -posterior.levels[0]
     orders = [found.score, level, free]
     rule = "mean rank of separation, level without the record and free columns"
-    return replace(found, score=np.mean([normal_scores(order)[0] for order in orders], axis=0, dtype=np.float64), rule=rule)
+    return replace(found, score=mean_score(orders), rule=rule)
 
 
 def free_order(covariates: Mapping[str, Array]) -> Array | None:
@@ -183,8 +183,14 @@ def free_order(covariates: Mapping[str, Array]) -> Array | None:
 
     A missing value counts as the middle.
     """
-    known = [normal_scores(covariates[name])[0] for name in FREE_ORDER if name in covariates]
-    return np.mean(known, axis=0, dtype=np.float64) if known else None
+    known = [covariates[name] for name in FREE_ORDER if name in covariates]
+    return mean_score(known) if known else None
+
+
+def mean_score(orders: Sequence[Array]) -> Array:
+    """Mean (n,) of the normal scores of several orders' ranks."""
+    found: Array = np.stack([normal_scores(order)[0] for order in orders]).mean(axis=0, dtype=np.float64)
+    return found
 
 
 @dataclass(frozen=True, eq=False)

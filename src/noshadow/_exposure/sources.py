@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from noshadow._exposure.basis import basis_of, normal_scores
-from noshadow._exposure.entry import answered, free_order, order_of
+from noshadow._exposure.basis import basis_of
+from noshadow._exposure.entry import answered, free_order, mean_score, order_of
 from noshadow._exposure.inputs import Given, given, within_reach
 from noshadow._exposure.mixed_model import fitted_model
 from noshadow._exposure.posterior import expected_levels, posterior_of
@@ -168,7 +168,6 @@ def _by_order(margins: Array, known: Mapping[str, Array], levels: Mapping[str, A
     if len(single) == 1:
         ((name, values),) = single.items()
         return order_of(np.where(np.isnan(values), -np.inf, values), name, direction, level)
-    orders = [normal_scores(-values)[0] for values in levels.values()]
     together = free_order(known)
-    orders += [] if together is None else [normal_scores(together)[0]]
-    return order_of(np.mean(orders, axis=0, dtype=np.float64), f"mean rank of {', '.join(single)}", direction, level)
+    orders = [-values for values in levels.values()] + ([] if together is None else [together])
+    return order_of(mean_score(orders), f"mean rank of {', '.join(single)}", direction, level)

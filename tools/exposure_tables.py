@@ -1,0 +1,285 @@
+"""Measured part of docs/exposure.md: recall against trainings spent, reliability of sizes, how the rules were chosen, from benchmarks/results/exposure."""
+
+import json
+import math
+from pathlib import Path
+
+from matplotlib.lines import Line2D
+from pictures import COLOURS, finish, legend_below, panels, svg
+
+RUNS = Path(__file__).parents[1] / "benchmarks" / "results" / "exposure"
+# The order of benchmarks/exposure/setups.py.
+ORDER = (
+    "energy_mlp",
+    "california_ridge",
+    "pneumonia_probe",
+    "california_mlp",
+    "cifar10_residual",
+    "sst2_probe",
+    "cifar10_cnn",
+    "sst2_bert",
+    "cifar100_resnet",
+)
+COUNTS = (1, 2, 4, 8, 16)
+RIVALS = ("difference", "lira_record", "lira_pooled", "lira_nig", "lira_record_d", "lira_pooled_d", "lira_nig_d", "rmia")
+SHOWN = {
+    "difference": "mean IN − mean OUT",
+    "lira_record": "LiRA, record variance",
+    "lira_pooled": "LiRA, pooled variance",
+    "lira_nig": "LiRA, shrunk variance",
+    "lira_record_d": "LiRA's d′, record variance",
+    "lira_pooled_d": "LiRA's d′, pooled variance",
+    "lira_nig_d": "LiRA's d′, shrunk variance",
+    "rmia": "RMIA",
+}
+FREE_RIVALS = ("loss", "lt_iqr", "label_quality_folds2", "label_quality_folds5")
+MISS = 0.05
+RULES = (
+    ("forms", "2 references, ", ("recall_0.5", "error", "cover_top")),
+    ("forms", "4 references, ", ("recall_0.5", "error", "cover_top")),
+)
+
+
+def runs():
+    """Stored results of the settings that judge, by name."""
+    paths = {name: RUNS / f"{name}.json" for name in ORDER}
+    return {name: json.loads(path.read_text()) for name, path in paths.items() if path.exists()}
+
+
+def rules():
+    path = RUNS / "rules.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def mean(entry, method, truth="d_prime", measure="recall"):
+    """Mean over targets; None where the method was not run."""
+    return entry["methods"][method][truth][measure]["mean"] if method in entry["methods"] else None
+
+
+def cell(value, error=None):
+    if value is None:
+        return "–"
+    return f"{100 * value:.0f}" + ("" if error is None else f" ± {100 * error:.0f}")
+
+
+def measured(entry, method):
+    """Recall with its standard error."""
+    if method not in entry["methods"]:
+        return "–"
+    found = entry["methods"][method]["d_prime"]["recall"]
+    return cell(found["mean"], found["error"])
+
+
+def best_rival(entry, count):
+    """(recall, name) of the best other method with at most this many reference models or folds of the same price."""
+    names = [f"{rival}_{k}" for rival in RIVALS for k in COUNTS if k <= count] + [
+        name for name in FREE_RIVALS if name in entry["methods"] and entry["methods"][name]["trainings"] <= count
+    ]
+    return max((mean(entry, name), name) for name in names if name in entry["methods"])
+
+
+def spoken(method):
+    """A rival's name in words."""
+    base, _, count = method.rpartition("_")
+    return f"{SHOWN[base]}, {count}" if base in SHOWN else {"loss": "loss", "lt_iqr": "LT-IQR"}.get(method, "out-of-fold label quality")
+
+
+def exposure_section():
+    """Everything between the marks of docs/exposure.md."""
+    entries, chosen = runs(), rules()
+    if not entries:
+        return []
+    lines = [*recall_lines(entries), *rival_lines(entries), *goal_lines(entries), *reliability_lines(entries)]
+    return [*lines, *(rule_lines(chosen) if chosen else []), *null_lines()]
+
+
+def recall_lines(entries):
+    lines = [
+        "Recall of the truly riskiest 1 % (by d′ of models that no method sees) in the top 5 % of the rank,",
+        "per cent, mean ± standard error over audited models. *Trainings* are counted in trainings of the",
+        "audited model; a random order finds 5.",
+        "",
+        "| evidence | trainings | " + " | ".join(entry["title"] for entry in entries.values()) + " |",
+        "|---|---|" + "---|" * len(entries),
+    ]
+    rows = [
+        ("final weights (`shift`)", "0", "exposure"),
+        ("and a checkpoint", "0", "exposure_checkpoint"),
+        ("and a loss trace", "0", "exposure_trace"),
+        ("and 3 short references", "see below", "exposure_short3"),
+        ("and 7 short references", "see below", "exposure_short7"),
+        ("and 2 folds", "1", "exposure_folds2"),
+        ("and 5 folds", "4", "exposure_folds5"),
+        *((f"and {k} reference{'s' * (k > 1)}", str(k), f"exposure_{k}") for k in COUNTS),
+        *((f"{k} references, final weights only", str(k), f"exposure_final_{k}") for k in (2, 4)),
+        ("2 references and 3 short ones", "see below", "exposure_short3_2"),
+    ]
+    lines += [f"| {title} | {price} | " + " | ".join(measured(e, name) for e in entries.values()) + " |" for title, price, name in rows]
+    price = " · ".join(f"{entry['title']} {mean_price(entry):.2f}" for entry in entries.values())
+    second = [cell(entry["second_lira"]["recall"]["mean"], entry["second_lira"]["recall"]["error"]) for entry in entries.values()]
+    return [
+        *lines,
+        "| *a second LiRA: half of the truth models against the other half* | | " + " | ".join(second) + " |",
+        "",
+        f"Price of one short reference, in trainings: {price}.",
+        "",
+        "![Recall against trainings spent](images/exposure/recall.svg)",
+        "",
+    ]
+
+
+def mean_price(entry):
+    """Trainings of one short reference."""
+    return entry["methods"]["exposure_short3"]["trainings"] / 3
+
+
+def rival_lines(entries):
+    lines = [
+        "### What others find with the same models",
+        "",
+        "| method | " + " | ".join(entry["title"] for entry in entries.values()) + " |",
+        "|---|" + "---|" * len(entries),
+    ]
+    for name, title in (
+        ("loss", "loss"),
+        ("lt_iqr", "LT-IQR of the whole trace"),
+        ("label_quality_folds2", "out-of-fold label quality, 2 folds"),
+    ):
+        lines.append(f"| {title} | " + " | ".join(measured(e, name) for e in entries.values()) + " |")
+    for rival in RIVALS:
+        cells = [" / ".join(cell(mean(e, f"{rival}_{k}")) for k in COUNTS) for e in entries.values()]
+        lines.append(f"| {SHOWN[rival]}, {' / '.join(map(str, COUNTS))} references | " + " | ".join(cells) + " |")
+    return [*lines, ""]
+
+
+def goal_lines(entries):
+    lines = [
+        "### Goals",
+        "",
+        "*Two beat four*: exposure with two references against the best other method with up to four",
+        "trainings. *Second LiRA*: exposure with at most four trainings against what half of the truth",
+        "models find of the other half's top. By the means alone.",
+        "",
+        "| setting | exposure, 2 | best other, ≤ 4 | two beat four | exposure, 4 | second LiRA | reached |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for entry in entries.values():
+        two, (other, name), four = mean(entry, "exposure_2"), best_rival(entry, 4), mean(entry, "exposure_4")
+        second = entry["second_lira"]["recall"]["mean"]
+        lines.append(
+            f"| {entry['title']} | {cell(two)} | {cell(other)} ({spoken(name)}) | {'yes' if two > other else 'no'} "
+            f"| {cell(four)} | {cell(second)} | {'yes' if max(two, four) >= second else 'no'} |"
+        )
+    return [*lines, ""]
+
+
+def reliability_lines(entries):
+    lines = [
+        "### Can sizes be trusted?",
+        "",
+        "*Error*: mean distance of predicted and measured per-record attack rates at false-positive rate 0.05",
+        "(0.01, 0.001) over tenths of the records by prediction; *worst*: the largest of them at 0.05. *Cover*:",
+        "share of the 90 % intervals of d′ that hold the true one, of all records and of the 5 % ranked highest.",
+        "The truth is itself measured; its standard error is added to the interval's.",
+        "",
+        "| setting | references | error 0.05 | 0.01 | 0.001 | worst | cover | cover of the top 5 % |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for entry in entries.values():
+        for count in (2, 4, 8):
+            held = entry["reliability"].get(f"exposure_{count}")
+            if held is None:
+                lines.append(f"| {entry['title']} | {count} | order only | | | | | |")
+                continue
+            errors = [held[f"rate_{fpr}"]["error"] for fpr in ("0.05", "0.01", "0.001")]
+            shown = " | ".join(f"{value:.3f}" for value in errors)
+            lines.append(
+                f"| {entry['title']} | {count} | {shown} | {held['rate_0.05']['worst']:.3f} "
+                f"| {held['cover']['mean']:.2f} | {held['cover_top']['mean']:.2f} |"
+            )
+    return [*lines, ""]
+
+
+def rule_lines(chosen):
+    setups = len(chosen["setups"])
+    lines = [
+        "### How the rules were chosen",
+        "",
+        f"On {setups} calibration setups, none of which is a setting above; means over them. The same figures",
+        "by setup are in `benchmarks/results/exposure/rules.json`.",
+        "",
+        "| form, with 2 / 4 references | recall by separation / √spread | by separation | by d′ | rate error at 0.05 | cover of the top 5 % |",
+        "|---|---|---|---|---|---|",
+    ]
+    forms = chosen["forms"]
+    for name in [key.removeprefix("2 references, ") for key in forms if key.startswith("2 references, ")]:
+        pair = [forms[f"{count} references, {name}"] for count in (2, 4)]
+        recalls = [" / ".join(cell(one[measure]["mean"]) for one in pair) for measure in ("recall_0.5", "recall_0", "recall_1")]
+        told = [" / ".join(f"{one[measure]['mean']:.3f}" for one in pair) for measure in ("error", "cover_top")]
+        lines.append(f"| {name} | " + " | ".join([*recalls, *told]) + " |")
+    lines += ["", "| order without sizes | recall |", "|---|---|"]
+    for section in ("folds", "short"):
+        lines += [f"| {name} | {cell(row['recall']['mean'])} |" for name, row in chosen[section].items()]
+    lines += ["", "| order without any other model | classifiers | regressions |", "|---|---|---|"]
+    numbers = chosen["orders"]["regression"]
+    lines += [
+        f"| {name} | {cell(row['mean'])} | {cell(numbers[name]['mean']) if name in numbers else '–'} |"
+        for name, row in chosen["orders"]["classification"].items()
+    ]
+    return [*lines, ""]
+
+
+def null_lines():
+    path = RUNS / "null_records.json"
+    if not path.exists():
+        return []
+    lines = [
+        "### LiRA on records that do not leak",
+        "",
+        "Simulated records whose margins do not depend on membership, random halves of one pool, each model",
+        "attacked with the others. Success of ½ and d′ of 0 would be unbiased.",
+        "",
+        "| models | success, record variance | success, pooled variance | mean d′ | mean size of d′ |",
+        "|---|---|---|---|---|",
+    ]
+    for row in json.loads(path.read_text())["bias"]:
+        lines.append(
+            f"| {row['models']} | {row['record']['success']:.3f} | {row['global']['success']:.3f} | {row['record']['d_prime']:.3f} | {row['mean_size']:.2f} |"
+        )
+    return [*lines, ""]
+
+
+def place(trainings):
+    """Where a price stands on the axis: 0, 1, 2, 4, … are evenly spaced."""
+    return math.log2(1 + trainings) if trainings <= 1 else 1 + math.log2(trainings)
+
+
+def recall_picture():
+    """Recall against trainings spent, a panel a setting; None until something is stored."""
+    entries = runs()
+    if not entries:
+        return None
+    figure, found = panels([entry["title"] for entry in entries.values()], ["x"])
+    figure.legends.clear()
+    lines = {"exposure, all free evidence": "exposure", "final weights and references": "exposure_final", "best of LiRA and RMIA": None}
+    for axes, entry in zip(found, entries.values(), strict=True):
+        for colour, base in zip(COLOURS, lines.values(), strict=False):
+            counts = [k for k in COUNTS if f"exposure_{k}" in entry["methods"]]
+            if base:
+                values = [mean(entry, f"{base}_{k}") for k in counts]
+            else:
+                values = [max(mean(entry, f"{rival}_{k}") for rival in RIVALS) for k in counts]
+            axes.plot([place(k) for k in counts], [100 * value for value in values], color=colour, marker="o", markersize=4)
+        for name, mark in (("exposure", "s"), ("exposure_trace", "D"), ("exposure_short3", "^"), ("exposure_folds2", "v")):
+            if name in entry["methods"]:
+                at = place(entry["methods"][name]["trainings"])
+                axes.plot([at], [100 * mean(entry, name)], color=COLOURS[3], marker=mark, markersize=6, linestyle="none")
+        axes.axhline(100 * entry["second_lira"]["recall"]["mean"], color=COLOURS[4], linestyle="--", linewidth=1)
+        finish(axes, "trainings spent", "recall, %", x_ends=(-0.3, 5.3), y_ends=(0, 104))
+        axes.set_xticks([place(k) for k in (0, *COUNTS)], ["0", *map(str, COUNTS)])
+    handles = [Line2D([], [], color=colour, label=name) for colour, name in zip(COLOURS, lines, strict=False)]
+    points = (("s", "final weights"), ("D", "with checkpoint and trace"), ("^", "3 short references"), ("v", "2 folds"))
+    handles += [Line2D([], [], color=COLOURS[3], marker=mark, linestyle="none", label=name) for mark, name in points]
+    handles.append(Line2D([], [], color=COLOURS[4], linestyle="--", label="a second LiRA"))
+    legend_below(figure, handles)
+    return svg(figure, "Recall of the riskiest records against trainings spent")

@@ -1,17 +1,17 @@
 """`exposure`: one rank and one number per record from all that is known about it."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtr, ndtri, polygamma
 
-from noshadow._exposure.basis import Basis, basis_of, clipped_scores, normal_scores
+from noshadow._exposure.basis import Basis, basis_of, clipped_scores
 from noshadow._exposure.inputs import Given, given, within_reach
 from noshadow._exposure.mixed_model import Fitted, fitted_model
+from noshadow._exposure.orders import free_order, mean_score, order_of
 from noshadow._exposure.posterior import Posterior, coefficient_variance, expected_levels, posterior_of
 from noshadow._exposure.result import Exposure, State, shares
-from noshadow._exposure.rules import CHOSEN, FREE_ORDER, Rules
+from noshadow._exposure.rules import CHOSEN, Rules
 from noshadow._exposure.scales import fitted_scales
 from noshadow._exposure.spread import LEAST_RECORDS, Spreads, spreads_of
 from noshadow._exposure.sufficient import Sides, sides_of, sums_of
@@ -39,8 +39,10 @@ def exposure(
     k: m = 1 if model k was trained on record i; x the audited model's margin and the covariates, as
     normal scores of their ranks (value, square, two hinges); (a_i, b_i) ~ N(0, T) the record's own
     level and slope. f, g, T and a spread per side by marginal likelihood; spreads by a gamma
-    regression on the two fitted levels, each record's own shrunk to it. The posterior of g(x_i) +
-    b_i is the record's separation; over a spread it is d′.
+    regression on the ranks of the two fitted levels, each record's own shrunk to it; (a_i, b_i)
+    vary more where f and g say so. Margins further than four robust standard deviations from the
+    median are drawn in to there. The posterior of g(x_i) + b_i is the record's separation; over a
+    spread it is d′.
 
     Args:
         margins: (n,) the audited model's φ = log p_y − log Σ_{c≠y} p_c on its own training records;
@@ -59,7 +61,10 @@ def exposure(
     Returns:
         Exposure. Order only when fewer than 200 records have two margins of models without them and
         200 two of models with them: a spread cannot be separated from a record's own level then.
-        Without references the score is `shift` where the covariates have it, else −margin.
+        Without references the score is `shift` where the covariates have it, else −margin. Order
+        only with references: where the covariates have `shift`, `checkpoint_shift`, `early_loss` or
+        `lt_iqr`, the mean rank of these together, of the separation and of the level without the
+        record.
 
     Raises:
         InputError: arrays that do not fit together, references that are the audited model or
@@ -111,31 +116,6 @@ def _from_final_weights(arguments: Given) -> Exposure:
     return replace(found, weights={source: 1.0}, notes=arguments.notes)
 
 
-def order_of(score: Array, rule: str, direction: str, level: float) -> Exposure:
-    """An order without sizes: no margin of a model without the record is known.
-
-    Args:
-        score: (n,) ranks the records. rule: what it is. direction, level: as in `exposure`.
-    """
-    nothing = np.full(len(score), np.nan)
-    return Exposure(
-        score=score,
-        rule=rule,
-        separation=nothing,
-        variance=nothing,
-        d_prime=nothing,
-        interval=np.full((len(score), 2), np.nan),
-        spread_in=nothing,
-        spread_out=nothing,
-        order_only=True,
-        reason="there are no margins of models without the record. Two reference models on independent halves would identify them.",
-        level=level,
-        direction=direction,
-        weights={rule: 1.0},
-        notes=(),
-    )
-
-
 def answered(arguments: Given, rules: Rules = CHOSEN) -> Exposure:
     """The answer of `exposure` to checked arguments with references, under given rules."""
     near, drawn_in = within_reach(arguments, rules.reach)
@@ -176,21 +156,6 @@ def _with_free_order(found: Exposure, arguments: Given, posterior: Posterior) ->
     orders = [found.score, level, free]
     rule = "mean rank of separation, level without the record and free columns"
     return replace(found, score=mean_score(orders), rule=rule)
-
-
-def free_order(covariates: Mapping[str, Array]) -> Array | None:
-    """Mean normal score (n,) of the free columns that rank records; None where there is none.
-
-    A missing value counts as the middle.
-    """
-    known = [covariates[name] for name in FREE_ORDER if name in covariates]
-    return mean_score(known) if known else None
-
-
-def mean_score(orders: Sequence[Array]) -> Array:
-    """Mean (n,) of the normal scores of several orders' ranks."""
-    found: Array = np.stack([normal_scores(order)[0] for order in orders]).mean(axis=0, dtype=np.float64)
-    return found
 
 
 @dataclass(frozen=True, eq=False)

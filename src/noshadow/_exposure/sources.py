@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from noshadow._exposure.basis import basis_of
-from noshadow._exposure.entry import answered, free_order, mean_score, order_of
+from noshadow._exposure.entry import answered
 from noshadow._exposure.inputs import Given, given, within_reach
 from noshadow._exposure.mixed_model import fitted_model
+from noshadow._exposure.orders import free_order, mean_score, order_of
 from noshadow._exposure.posterior import expected_levels, posterior_of
 from noshadow._exposure.result import Exposure
 from noshadow._exposure.rules import CHOSEN, FREE_ORDER, Rules

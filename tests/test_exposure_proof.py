@@ -64,10 +64,11 @@ def test_predicted_rates_are_those_of_a_threshold_from_few_models(direction):
 
 
 def test_lira_without_a_leak_is_a_coin():
-    found = null_bias(32, records=4000)
-    for variance in ("record", "global"):
-        assert found[variance]["success"] == pytest.approx(0.5, abs=0.03)
-        assert found[variance]["d_prime"] == pytest.approx(0, abs=0.02)
+    for balanced in (True, False):
+        found = null_bias(32, balanced=balanced, records=4000)
+        for variance in ("record", "global"):
+            assert found[variance]["success"] == pytest.approx(0.5, abs=0.03)
+            assert found[variance]["d_prime"] == pytest.approx(0, abs=0.02)
 
 
 def test_lira_with_pooled_variance_is_that_of_the_package():

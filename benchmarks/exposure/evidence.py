@@ -61,13 +61,16 @@ class Evidence:
     price: float
 
 
+def complete(setup, folder):
+    """Whether every model of a setup has been trained; folds are the last."""
+    folds = [folder / f"folds_{target:02d}_{k}.npz" for target in range(setup.folded) for k in FOLDS]
+    return (folder / "target_00.npz").exists() and all(path.exists() for path in folds)
+
+
 def pool_of(setup, folder, task, epochs):
-    """The setup's margins; None while models are missing."""
+    """The setup's margins."""
     first, last = setup.targets, setup.targets + setup.references
-    files = sorted(folder.glob("models_*.npz"))
-    parts = [dict(np.load(path)) for path in files]
-    if sum(len(part["margins"]) for part in parts) < setup.references + setup.truth:
-        return None
+    parts = [dict(np.load(path)) for path in sorted(folder.glob("models_*.npz"))]
     n = parts[0]["margins"].shape[2]
     short = np.concatenate([part["margins"] for part in parts if part["first"] < last]).astype(np.float64)
     truth = np.concatenate([part["margins"][:, -1] for part in parts if part["first"] >= last]).astype(np.float64)

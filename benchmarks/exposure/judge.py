@@ -13,24 +13,25 @@ import numpy as np
 import torch
 
 from benchmarks.environment import environment
-from benchmarks.exposure.evidence import evidence_of, pool_of
+from benchmarks.exposure.evidence import complete, evidence_of, pool_of
 from benchmarks.exposure.measures import ranked, reliability, sized, summary
 from benchmarks.exposure.methods import scored
 from benchmarks.exposure.setups import CALIBRATION, JUDGING, SETUPS, recipe
 from benchmarks.exposure.training import half
 from benchmarks.exposure.truth import null_bias, truth_of
 
+NULL_MODELS = (16, 24, 32, 48, 64, 200)
 RESULTS = Path(__file__).parents[1] / "results" / "exposure"
 
 
 def judged(setup, data, work):
     """Everything measured on one setup; None while models are missing."""
     folder = work / setup.name
+    if not complete(setup, folder):
+        return None
     x, y = setup.records(data, work)
     trained = recipe(setup, x, y)
     pool = pool_of(setup, folder, trained.task, trained.epochs)
-    if pool is None:
-        return None
     truth, rows, sizes, noise = truth_of(pool), {}, {}, []
     for target in range(setup.targets):
         evidence = evidence_of(setup, pool, folder, target)
@@ -129,11 +130,9 @@ def main():
             continue
         write((RESULTS if setup.judging else RESULTS / "calibration") / f"{setup.name}.json", entry)
         print(setup.name, {name: round(100 * row["d_prime"]["recall"]["mean"]) for name, row in entry["methods"].items()}, flush=True)
-    if not arguments.only and not arguments.calibration:
-        write(
-            RESULTS / "null_records.json",
-            {"bias": [null_bias(models) for models in (16, 24, 32, 48, 64, 200)], "environment": environment()},
-        )
+    if not arguments.calibration and not (RESULTS / "null_records.json").exists():
+        bias = [null_bias(models, balanced=balanced) for balanced in (True, False) for models in NULL_MODELS]
+        write(RESULTS / "null_records.json", {"bias": bias, "environment": environment()})
 
 
 if __name__ == "__main__":

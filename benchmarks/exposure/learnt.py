@@ -84,6 +84,22 @@ def learnt_orders(tables):
     return found
 
 
+def lead_of_learnt(orders):
+    """How far a learnt weighting leads the equal one of the same evidence over setups: mean difference and its standard error."""
+    rows, found = orders["classification"], {}
+    pairs = {
+        "final weights": "column shift",
+        "with a checkpoint": "equal, shift + checkpoint_shift",
+        "with a trace": "equal, shift + early_loss + lt_iqr",
+        "with both": "equal, shift + checkpoint_shift + early_loss + lt_iqr",
+    }
+    for kept, other in pairs.items():
+        learnt, equal = (rows[name]["setups"] for name in (f"learnt, {kept}", other))
+        lead = np.array([learnt[name] - equal[name] for name in equal])
+        found[kept] = {"lead": round(float(lead.mean()), 4), "error": round(float(lead.std(ddof=1) / np.sqrt(len(lead))), 4)}
+    return found
+
+
 def _equal(names):
     return lambda columns: sum(columns[name] for name in names)
 

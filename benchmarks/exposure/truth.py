@@ -98,18 +98,22 @@ def predicted_rates(found, count, fpr):
     return above + ndtr((-found.separation - edge) / width) if both else above
 
 
-def null_bias(models, records=20_000, seed=0):
-    """LiRA on records that do not leak: mean success (½ would be unbiased) and mean d′, each model attacked with the others."""
+def null_bias(models, *, balanced, records=20_000, seed=0):
+    """LiRA on records that do not leak: mean success (½ would be unbiased) and mean d′, each model attacked with the others.
+
+    Balanced: every record is in exactly half of the models, as in `train_references`; taking the attacked model out then leaves fewer
+    models on its own side, whose mean is noisier. Otherwise every model has a random half of the records.
+    """
     rng = np.random.default_rng(seed)
-    membership = np.zeros((models, records), dtype=bool)
-    for row in membership:
-        row[rng.permutation(records)[: records // 2]] = True
+    chances = rng.random((models, records))
+    middle = np.median(chances, axis=0 if balanced else 1, keepdims=True)
+    membership = chances < middle
     margins = rng.normal(size=(models, records)) + rng.normal(size=records)
     enough = (membership.sum(0) > 2) & ((~membership).sum(0) > 2)
-    found = {}
+    found = {"models": models, "balanced": balanced}
     for variance in ("record", "global"):
         success = attack_success(margins[:, enough], membership[:, enough], variance=variance)
-        found[variance] = {"success": float(success.success.mean()), "d_prime": float(success.d_prime.mean())}
-        found[variance]["success_error"] = float(success.success.std() / np.sqrt(enough.sum()))
+        found[variance] = {"success": round(float(success.success.mean()), 5), "d_prime": round(float(success.d_prime.mean()), 5)}
+        found[variance]["success_error"] = round(float(success.success.std() / np.sqrt(enough.sum())), 5)
     signed = separation(margins[:, enough], membership[:, enough])[0]
-    return found | {"models": models, "mean_size": float(np.abs(signed).mean())}
+    return found | {"mean_size": round(float(np.abs(signed).mean()), 4)}

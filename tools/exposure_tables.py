@@ -1,11 +1,7 @@
 """Measured part of docs/exposure.md: recall against trainings spent, reliability of sizes, how the rules were chosen, from benchmarks/results/exposure."""
 
 import json
-import math
 from pathlib import Path
-
-from matplotlib.lines import Line2D
-from pictures import COLOURS, finish, legend_below, panels, svg
 
 RUNS = Path(__file__).parents[1] / "benchmarks" / "results" / "exposure"
 # The order of benchmarks/exposure/setups.py.
@@ -85,7 +81,7 @@ def exposure_section():
     if not entries:
         return []
     lines = [*recall_lines(entries), *rival_lines(entries), *goal_lines(entries), *reliability_lines(entries)]
-    return [*lines, *(rule_lines(chosen) if chosen else []), *null_lines()]
+    return [*lines, *(rule_lines(chosen) if chosen else []), *null_lines(), *speed_lines()]
 
 
 def recall_lines(entries):
@@ -253,37 +249,18 @@ def null_lines():
     return [*lines, ""]
 
 
-def place(trainings):
-    """Where a price stands on the axis: 0, 1, 2, 4, … are evenly spaced."""
-    return math.log2(1 + trainings) if trainings <= 1 else 1 + math.log2(trainings)
-
-
-def recall_picture():
-    """Recall against trainings spent, a panel a setting; None until something is stored."""
-    entries = runs()
-    if not entries:
-        return None
-    figure, found = panels([entry["title"] for entry in entries.values()], ["x"])
-    figure.legends.clear()
-    lines = {"exposure, all free evidence": "exposure", "final weights and references": "exposure_final", "best of LiRA and RMIA": None}
-    for axes, entry in zip(found, entries.values(), strict=True):
-        for colour, base in zip(COLOURS, lines.values(), strict=False):
-            counts = [k for k in COUNTS if f"exposure_{k}" in entry["methods"]]
-            if base:
-                values = [mean(entry, f"{base}_{k}") for k in counts]
-            else:
-                values = [max(mean(entry, f"{rival}_{k}") for rival in RIVALS) for k in counts]
-            axes.plot([place(k) for k in counts], [100 * value for value in values], color=colour, marker="o", markersize=4)
-        for name, mark in (("exposure", "s"), ("exposure_trace", "D"), ("exposure_short3", "^"), ("exposure_folds2", "v")):
-            if name in entry["methods"]:
-                at = place(entry["methods"][name]["trainings"])
-                axes.plot([at], [100 * mean(entry, name)], color=COLOURS[3], marker=mark, markersize=6, linestyle="none")
-        axes.axhline(100 * entry["second_lira"]["recall"]["mean"], color=COLOURS[4], linestyle="--", linewidth=1)
-        finish(axes, "trainings spent", "recall, %", x_ends=(-0.3, 5.3), y_ends=(0, 104))
-        axes.set_xticks([place(k) for k in (0, *COUNTS)], ["0", *map(str, COUNTS)])
-    handles = [Line2D([], [], color=colour, label=name) for colour, name in zip(COLOURS, lines, strict=False)]
-    points = (("s", "final weights"), ("D", "with checkpoint and trace"), ("^", "3 short references"), ("v", "2 folds"))
-    handles += [Line2D([], [], color=COLOURS[3], marker=mark, linestyle="none", label=name) for mark, name in points]
-    handles.append(Line2D([], [], color=COLOURS[4], linestyle="--", label="a second LiRA"))
-    legend_below(figure, handles)
-    return svg(figure, "Recall of the riskiest records against trainings spent")
+def speed_lines():
+    path = RUNS / "speed.json"
+    if not path.exists():
+        return []
+    found = json.loads(path.read_text())
+    seconds, goal = found["seconds"], found["goal"]
+    return [
+        "### Cost",
+        "",
+        f"{found['records']:,} records, {found['models']} models and {found['covariates']} covariates: {seconds['processor']:.0f} processor seconds, "
+        f"{seconds['wall']:.0f} s on the clock of a machine with",
+        f"{found['environment']['cores']} cores and a load of {found['load_before']:.1f} before the run, and {found['bytes_above_inputs'] / 1e9:.1f} GB above the inputs "
+        f"(goal: {goal['seconds']} s on a quiet machine and {goal['bytes'] / 1e9:.0f} GB).",
+        "",
+    ]

@@ -12,7 +12,8 @@ from pathlib import Path
 from audit_tables import audit_section
 from column_table import column_lines
 from ekfac_tables import ekfac_section
-from exposure_tables import exposure_section, recall_picture
+from exposure_picture import recall_picture
+from exposure_tables import exposure_section
 from language_tables import language_section
 from layer_tables import network_section, record_tpr_section, which_layers_section
 from lood_pictures import lood_pictures

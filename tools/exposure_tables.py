@@ -28,6 +28,7 @@ SHOWN = {
     "lira_nig_d": "LiRA's d′, shrunk variance",
     "rmia": "RMIA",
 }
+NOTHING = 0.1  # recall between halves of the truth models, twice that of a random order, below which there is nothing to rank
 FREE_RIVALS = ("loss", "lt_iqr", "label_quality_folds2", "label_quality_folds5")
 
 
@@ -164,10 +165,22 @@ def goal_lines(entries):
         two, (other, name), four = mean(entry, "exposure_2"), best_rival(entry, 4), mean(entry, "exposure_4")
         second = entry["second_lira"]["recall"]["mean"]
         lines.append(
-            f"| {entry['title']} | {cell(two)} | {cell(other)} ({spoken(name)}) | {'yes' if two > other else 'no'} "
-            f"| {cell(four)} | {cell(second)} | {'yes' if max(two, four) >= second else 'no'} |"
+            f"| {entry['title']} | {cell(two)} | {cell(other)} ({spoken(name)}) | {verdict(two > other, second)} "
+            f"| {cell(four)} | {cell(second)} | {verdict(max(two, four) >= second, second)} |"
         )
-    return [*lines, ""]
+    lines += ["", "*Nothing to find*: the truth models do not agree among themselves on who is exposed, so no method can be judged.", ""]
+    return [*lines, *missing_lines(entries)]
+
+
+def verdict(reached, second):
+    return "nothing to find" if second < NOTHING else ("yes" if reached else "**no**")
+
+
+def missing_lines(entries):
+    """Which of the papers' settings have not been judged yet."""
+    papers = RUNS.parent / "papers"
+    left = [json.loads((papers / f"{name}.json").read_text())["title"] for name in ORDER if name not in entries]
+    return [f"Not judged yet, as their models are still to be trained: {'; '.join(left)}.", ""] if left else []
 
 
 def reliability_lines(entries):

@@ -229,8 +229,8 @@ def rule_lines(chosen):
         recalls = [" / ".join(cell(one[measure]["mean"]) for one in pair) for measure in ("recall_0.5", "recall_0", "recall_1")]
         told = [" / ".join(f"{one[measure]['mean']:.3f}" for one in pair) for measure in ("error", "cover_top")]
         lines.append(f"| {name} | " + " | ".join([*recalls, *told]) + " |")
-    lines += ["", "| order without sizes | recall |", "|---|---|"]
-    for section in ("folds", "short"):
+    lines += ["", "| order | recall |", "|---|---|"]
+    for section in ("folds", "short", "ranks"):
         lines += [f"| {name} | {cell(row['recall']['mean'])} |" for name, row in chosen[section].items()]
     lines += ["", "| order without any other model | classifiers | regressions |", "|---|---|---|"]
     numbers = chosen["orders"]["regression"]
@@ -238,7 +238,8 @@ def rule_lines(chosen):
         f"| {name} | {cell(row['mean'])} | {cell(numbers[name]['mean']) if name in numbers else '–'} |"
         for name, row in chosen["orders"]["classification"].items()
     ]
-    return [*lines, ""]
+    lines += ["", "What was decided:", ""]
+    return [*lines, *(f"- *{name}*: {words}." for name, words in chosen["decisions"].items()), ""]
 
 
 def null_lines():

@@ -19,7 +19,7 @@ def recall_picture():
         return None
     figure, found = panels([entry["title"] for entry in entries.values()], ["x"])
     figure.legends.clear()
-    lines = {"exposure, all free evidence": "exposure", "final weights and references": "exposure_final", "best of LiRA and RMIA": None}
+    lines = {"exposure": "exposure", "without checkpoint and trace": "exposure_final", "best of LiRA and RMIA": None}
     for axes, entry in zip(found, entries.values(), strict=True):
         for colour, base in zip(COLOURS, lines.values(), strict=False):
             counts = [k for k in COUNTS if f"exposure_{k}" in entry["methods"]]
@@ -36,8 +36,8 @@ def recall_picture():
         finish(axes, "trainings spent", "recall, %", x_ends=(-0.3, 5.3), y_ends=(0, 104))
         axes.set_xticks([place(k) for k in (0, *COUNTS)], ["0", *map(str, COUNTS)])
     handles = [Line2D([], [], color=colour, label=name) for colour, name in zip(COLOURS, lines, strict=False)]
-    points = (("s", "final weights"), ("D", "with checkpoint and trace"), ("^", "3 short references"), ("v", "2 folds"))
+    points = (("s", "final weights"), ("D", "checkpoint, trace"), ("^", "3 short"), ("v", "2 folds"))
     handles += [Line2D([], [], color=COLOURS[3], marker=mark, linestyle="none", label=name) for mark, name in points]
-    handles.append(Line2D([], [], color=COLOURS[4], linestyle="--", label="a second LiRA"))
+    handles.append(Line2D([], [], color=COLOURS[4], linestyle="--", label="second LiRA"))
     legend_below(figure, handles)
     return svg(figure, "Recall of the riskiest records against trainings spent")

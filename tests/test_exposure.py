@@ -12,9 +12,13 @@ from statsmodels.regression.mixed_linear_model import MixedLM
 import noshadow as ns
 from noshadow import InputError, NotApplicable
 from noshadow._exposure.basis import basis_of, normal_scores
+from noshadow._exposure.entry import answered
+from noshadow._exposure.inputs import given
 from noshadow._exposure.mixed_model import START, Form, _Problem, fitted_model
 from noshadow._exposure.posterior import posterior_of
 from noshadow._exposure.result import shares
+from noshadow._exposure.rules import Rules
+from noshadow._exposure.scales import fitted_scales
 from noshadow._exposure.spread import spreads_of
 from noshadow._exposure.sufficient import Sides, _gathered, sides_of, sums_of
 
@@ -197,11 +201,84 @@ def test_the_spread_follows_the_levels():
     )
     found = spreads_of(sides, levels, np.array([1.0, 0.25]))
     width = levels[1].std()
-    np.testing.assert_allclose(found.slopes, [0, 0.6 * width], atol=0.06)
+    np.testing.assert_allclose(found.slopes, [[0, 0.6 * width]] * 2, atol=0.06)
     middle = np.abs(levels).max(0) < 1
     np.testing.assert_allclose(np.log(found.level[1, middle] / found.level[0, middle]), np.log(0.25), atol=0.05)
     # Nothing is left for a record's own spread but what clipping took away.
     assert found.prior > 10
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_each_side_has_a_spread_of_its_own_in_the_levels(apart):
+    """On networks that know their records by heart the spread of OUT models grows where that of IN models falls."""
+    rng = np.random.default_rng(2)
+    n, models = 4000, 4
+    levels, slopes = rng.normal(size=(2, n)), np.array([[0.0, 0.5], [0.0, -0.5]])
+    sides = Sides(np.full((2, n), float(models)), levels, np.exp(slopes @ levels) * rng.chisquare(models - 1, (2, n)))
+    found = spreads_of(sides, levels, np.ones(2), Rules(side_slopes=apart))
+    # 4,000 records with 3 degrees of freedom: a slope has a standard error of about √(2/12,000) = 0.013.
+    np.testing.assert_allclose(found.slopes, slopes if apart else 0 * slopes, atol=0.06)
+
+
+def test_a_side_that_says_nothing_of_its_spread_takes_the_other_sides_slopes():
+    rng = np.random.default_rng(3)
+    n, levels = 3000, rng.normal(size=(2, 3000))
+    squares = np.exp(0.5 * levels[0]) * rng.chisquare(3, (2, n))
+    found = spreads_of(Sides(np.array([np.full(n, 4.0), np.ones(n)]), levels, squares), levels, np.ones(2))
+    np.testing.assert_array_equal(found.slopes[1], found.slopes[0])
+    assert found.slopes[0, 0] == pytest.approx(0.5, abs=0.06)
+
+
+def uneven(n, models, seed):
+    """Records whose covariate predicts a large slope differ more from that prediction: log sd of b = 0.5 z."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=n)
+    wide = np.exp(0.5 * np.clip(z, -2, 2))
+    slope, level = 1 + 0.8 * z + 0.6 * wide * rng.normal(size=n), rng.normal(size=n)
+    inside = rng.random((models, n)) < 0.5
+    margins, references = level + slope + 0.5 * rng.normal(size=n), level + inside * slope + 0.5 * rng.normal(size=inside.shape)
+    return given(margins, {"z": z}, references, inside, "larger", 0.9), slope / 0.5
+
+
+def test_records_with_a_large_predicted_slope_may_vary_more():
+    cover = {True: [], False: []}
+    for seed in range(6):
+        arguments, truth = uneven(4000, 4, seed)
+        for scaled, held in cover.items():
+            found = answered(arguments, Rules(own_scales=scaled))
+            top = np.argsort(-arguments.covariates["z"])[:400]
+            held.append(((truth > found.interval[:, 0]) & (truth < found.interval[:, 1]))[top].mean())
+    # 6 · 400 records of the top tenth by covariate: a share of 0.9 has a standard error of 0.006; one covariance for all is too short.
+    assert 0.87 <= np.mean(cover[True]) <= 0.93
+    assert np.mean(cover[False]) < 0.86
+
+
+def test_scales_are_found_again_from_exact_posteriors():
+    rng = np.random.default_rng(0)
+    at = np.clip(rng.normal(size=(2, 20_000)), -2, 2)
+    real = np.exp(0.5 * np.array([[0.0, 0.4], [0.6, 0.0]]) @ at)
+    told = rng.uniform(0.3, 0.9, at.shape)
+    found = fitted_scales(real * np.sqrt(told) * rng.normal(size=at.shape), told, at)
+    # Slopes of a log variance from 20,000 squares, weighted by 0.6: a standard error of about √(2/12,000) = 0.013; half of it on sd.
+    np.testing.assert_allclose(np.log(found), np.log(real), atol=0.08)
+    np.testing.assert_array_equal(fitted_scales(np.zeros((2, 20)), np.full((2, 20), 0.1), at[:, :20]), 1.0)
+
+
+def test_margins_far_from_all_others_do_not_decide_the_variances():
+    margins, covariates, references, inside, truth = drawn(3000, 4, 14)
+    rng = np.random.default_rng(0)
+    wild = rng.random(3000) < 0.01
+    thrown = np.where(wild, 100 * rng.standard_t(1, references.shape), references)
+    plain = ns.exposure(margins, covariates=covariates, references=references, membership=inside)
+    found = ns.exposure(margins, covariates=covariates, references=thrown, membership=inside)
+    assert any("of the margins lie far from all others" in note for note in found.notes) and not plain.notes
+    free = answered(given(margins, covariates, thrown, inside, "larger", 0.9), Rules(reach=np.inf))
+    agreement = [np.corrcoef(one.d_prime[~wild], truth[~wild])[0, 1] for one in (plain, found, free)]
+    # A hundredth of the records, drawn in to four robust deviations, still widens spreads; left where it is, it drowns all others.
+    assert agreement[1] > agreement[0] - 0.1 and agreement[2] < agreement[1] - 0.2
+    assert np.median(free.spread_out / found.spread_out) > 3
+    again = ns.exposure(-2 * margins + 1, covariates=covariates, references=-2 * thrown + 1, membership=inside, direction="either")
+    assert again.notes == found.notes
 
 
 @pytest.mark.parametrize("pattern", ["one half", "complements", "two folds", "out only"])
@@ -245,8 +322,10 @@ def test_missing_margins_infinite_covariates_and_records_that_no_model_had():
     assert np.isfinite(found.d_prime).all() and np.isfinite(found.interval).all()
     assert found.notes == ("Covariate 'dull' does not vary and says nothing.",)
     assert np.corrcoef(found.d_prime, truth)[0, 1] > 0.8
-    # What no model has seen is known by its covariates alone, and less well.
-    assert (found.variance[:5] > found.variance[5:].mean()).all()
+    # What no model has seen is known by its covariates alone, and less well than with its margins.
+    gone[:, :5] = False
+    seen = ns.exposure(margins, covariates=covariates, references=np.where(gone, np.nan, references), membership=inside)
+    assert (found.variance[:5] > seen.variance[:5]).all()
 
 
 def test_counts_are_gathered_only_where_there_are_too_many_patterns():

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import norm, rankdata
 
 from noshadow._exposure import Source, line_to, weighed
 from noshadow._exposure.sources import LEAST_TEST_RECORDS, level_without
@@ -77,10 +78,24 @@ def test_short_references_rank_by_the_level_without_the_record():
     assert np.mean((estimate - level)[seen] ** 2) < 0.8 * np.mean((plain - level[seen]) ** 2)
 
 
+def test_one_reference_ranks_with_the_free_columns_and_the_level():
+    """With one model per record the separation is known badly: the free columns and the level without the record count as much."""
+    margins, test, source, _, truth = drawn(1, 6)
+    shift = truth + np.random.default_rng(0).normal(size=N)
+    alone, told = (weighed(margins, test, [source], free=free) for free in ({}, {"shift": shift}))
+    assert told.order_only and told.rule == "mean rank of separation, level without the record and free columns"
+    assert spearman(truth, told.score) > spearman(truth, alone.score) + 0.1
+
+
 def test_the_best_order_without_a_single_other_model():
     rng = np.random.default_rng(5)
     margins, columns = rng.normal(size=N), {name: rng.normal(size=N) for name in ("shift", "early_loss")}
     assert weighed(margins, np.empty(0), [], free={"shift": columns["shift"]}).rule == "shift"
     traced = weighed(margins, np.empty(0), [Source("traces", {"early_loss": columns["early_loss"]})], free={"shift": columns["shift"]})
-    assert traced.rule == "early_loss" and np.array_equal(traced.score, columns["early_loss"])
+    assert traced.rule == "mean rank of shift, early_loss"
+    # Two columns count alike: their normal scores are added.
+    ranks = sum(norm.ppf((rankdata(columns[name]) - 0.5) / N) for name in columns)
+    np.testing.assert_array_equal(np.argsort(traced.score), np.argsort(ranks))
+    alone = weighed(margins, np.empty(0), [Source("traces", {"early_loss": columns["early_loss"]})])
+    assert alone.rule == "early_loss" and np.array_equal(alone.score, columns["early_loss"])
     assert weighed(margins, np.empty(0), []).rule == "−margin"

@@ -1,4 +1,4 @@
-"""Write docs/benchmarks.md, the measured parts of docs/scaling.md, docs/language_models.md, docs/calibration.md and docs/papers.md, and the marked figures of other pages from benchmarks/results/*.json.
+"""Write docs/benchmarks.md, the measured parts of docs/scaling.md, docs/language_models.md, docs/calibration.md, docs/papers.md and docs/exposure.md, and the marked figures of other pages from benchmarks/results/*.json.
 
 `python tools/render_benchmarks.py` writes; `--check` fails when a page does not say what the JSON says.
 """
@@ -13,6 +13,8 @@ from audit_tables import audit_section
 from boosting_tables import boosting_section
 from column_table import column_lines
 from ekfac_tables import ekfac_section
+from exposure_picture import recall_picture
+from exposure_tables import exposure_section
 from forest_tables import forest_section
 from language_tables import language_section
 from layer_tables import network_section, record_tpr_section, which_layers_section
@@ -36,6 +38,8 @@ PAPERS = ROOT / "docs" / "papers.md"
 PAPERS_CHARTS = ROOT / "docs" / "images" / "papers"
 README = ROOT / "README.md"
 AUDIT = ROOT / "docs" / "audit.md"
+EXPOSURE = ROOT / "docs" / "exposure.md"
+EXPOSURE_CHARTS = ROOT / "docs" / "images" / "exposure"
 QUOTING = (ROOT / "docs" / "model-risk.md", ROOT / "docs" / "compare.md")
 COLUMNS = ("leverage", "influence", "newton", "loo", "shift")
 
@@ -331,6 +335,12 @@ def papers_charts():
     return [(PAPERS_CHARTS / name, text) for name, text in drawn.items()]
 
 
+def exposure_charts():
+    """Path and text of the chart of docs/exposure.md, when there are figures."""
+    drawn = recall_picture()
+    return [] if drawn is None else [(EXPOSURE_CHARTS / "recall.svg", drawn)]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="fail instead of writing")
@@ -343,8 +353,10 @@ def main():
         (LOOD, distinguishability()),
         (PAPERS, papers()),
         (AUDIT, with_part(AUDIT, "columns", column_lines())),
+        (EXPOSURE, with_part(EXPOSURE, "exposure", exposure_section())),
         *charts(),
         *papers_charts(),
+        *exposure_charts(),
         (README, quoting(with_part(README, "proof", proof_lines()))),
         *((path, quoting(path.read_text())) for path in QUOTING),
     ):

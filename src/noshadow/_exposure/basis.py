@@ -103,3 +103,12 @@ def normal_scores(values: Array) -> tuple[Array, Array]:
         middle = np.cumsum(counts) - (counts - 1) / 2.0
         scores[~absent] = ndtri((middle - 0.5) / len(present))[place.reshape(-1)]
     return scores, absent
+
+
+def clipped_scores(levels: Array, clip: float) -> Array:
+    """Normal scores (k, n) of each row's ranks, clipped at ± clip.
+
+    Ranks, because a few records with margins far from all others would set the scale of a standard
+    deviation.
+    """
+    return np.clip(np.array([normal_scores(row)[0] for row in levels], dtype=np.float64), -clip, clip)

@@ -5,17 +5,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import ndtr, ndtri, polygamma
 
-from noshadow._exposure.basis import Basis, basis_of
-from noshadow._exposure.inputs import Given, given
+from noshadow._exposure.basis import Basis, basis_of, clipped_scores
+from noshadow._exposure.inputs import Given, given, within_reach
 from noshadow._exposure.mixed_model import Fitted, fitted_model
+from noshadow._exposure.orders import free_order, mean_score, order_of
 from noshadow._exposure.posterior import Posterior, coefficient_variance, expected_levels, posterior_of
 from noshadow._exposure.result import Exposure, State, shares
+from noshadow._exposure.rules import CHOSEN, Rules
+from noshadow._exposure.scales import fitted_scales
 from noshadow._exposure.spread import LEAST_RECORDS, Spreads, spreads_of
 from noshadow._exposure.sufficient import Sides, sides_of, sums_of
 from noshadow.checks import Array, named_in_errors, whole_seed
 
+WORTH_A_NOTE = 0.001  # share of margins drawn in that a reader should know of
 REFITS = 5  # of the slopes' covariance, once each record has a spread of its own
-RULE = "separation / √spread"
 
 
 @named_in_errors
@@ -37,8 +40,10 @@ def exposure(
     k: m = 1 if model k was trained on record i; x the audited model's margin and the covariates, as
     normal scores of their ranks (value, square, two hinges); (a_i, b_i) ~ N(0, T) the record's own
     level and slope. f, g, T and a spread per side by marginal likelihood; spreads by a gamma
-    regression on the two fitted levels, each record's own shrunk to it. The posterior of g(x_i) +
-    b_i is the record's separation; over a spread it is d′.
+    regression on the ranks of the two fitted levels, each record's own shrunk to it; (a_i, b_i)
+    vary more where f and g say so. Margins further than four robust standard deviations from the
+    median are drawn in to there. The posterior of g(x_i) + b_i is the record's separation; over a
+    spread it is d′.
 
     Args:
         margins: (n,) the audited model's φ = log p_y − log Σ_{c≠y} p_c on its own training records;
@@ -57,7 +62,10 @@ def exposure(
     Returns:
         Exposure. Order only when fewer than 200 records have two margins of models without them and
         200 two of models with them: a spread cannot be separated from a record's own level then.
-        Without references the score is `shift` where the covariates have it, else −margin.
+        Without references the score is `shift` where the covariates have it, else −margin. Order
+        only with references: where the covariates have `shift`, `checkpoint_shift`, `early_loss` or
+        `lt_iqr`, the mean rank of these together, of the separation and of the level without the
+        record.
 
     Raises:
         InputError: arrays that do not fit together, references that are the audited model or
@@ -85,7 +93,7 @@ def exposure(
     arguments = given(margins, covariates, references, membership, direction, level)
     if len(arguments.references) == 0:
         return _from_final_weights(arguments)
-    return _weighed(arguments.turned)
+    return answered(arguments)
 
 
 @dataclass(frozen=True)
@@ -109,54 +117,69 @@ def _from_final_weights(arguments: Given) -> Exposure:
     return replace(found, weights={source: 1.0}, notes=arguments.notes)
 
 
-def order_of(score: Array, rule: str, direction: str, level: float) -> Exposure:
-    """An order without sizes: no margin of a model without the record is known.
-
-    Args:
-        score: (n,) ranks the records. rule: what it is. direction, level: as in `exposure`.
-    """
-    nothing = np.full(len(score), np.nan)
-    return Exposure(
-        score=score,
-        rule=rule,
-        separation=nothing,
-        variance=nothing,
-        d_prime=nothing,
-        interval=np.full((len(score), 2), np.nan),
-        spread_in=nothing,
-        spread_out=nothing,
-        order_only=True,
-        reason="there are no margins of models without the record. Two reference models on independent halves would identify them.",
-        level=level,
-        direction=direction,
-        weights={rule: 1.0},
-        notes=(),
-    )
-
-
-def _weighed(arguments: Given) -> Exposure:
+def answered(arguments: Given, rules: Rules = CHOSEN) -> Exposure:
+    """The answer of `exposure` to checked arguments with references, under given rules."""
+    near, drawn_in = within_reach(arguments, rules.reach)
+    arguments = near.turned
     rows, inside, columns = _observed(arguments)
     sides, basis = sides_of(rows, inside), basis_of(columns, len(arguments.margins))
     fitted = fitted_model(sums_of(sides, basis), float(np.nanstd(rows)) or 1.0)
-    expected, slopes = expected_levels(basis, fitted), fitted.slopes
-    posterior = posterior_of(sides, expected, slopes, fitted.variances[:, None])
-    spreads = spreads_of(sides, posterior.levels, fitted.variances)
-    for _ in range(REFITS):
-        slopes = posterior_of(sides, expected, slopes, spreads.record).second
-    posterior = posterior_of(sides, expected, slopes, spreads.record)
+    expected = expected_levels(basis, fitted)
+    posterior = posterior_of(sides, expected, fitted.slopes, fitted.variances[:, None])
+    spreads = spreads_of(sides, posterior.levels, fitted.variances, rules)
+    own = _own_covariances(sides, expected, fitted.slopes, spreads, rules)
+    posterior = posterior_of(sides, expected, own.slopes, spreads.record, own.scales)
     posterior = replace(posterior, variance=posterior.variance + coefficient_variance(basis, fitted, posterior.gains))
     sizes = _sizes(arguments)
     if not sizes.order_only:
         posterior = replace(
-            posterior, variance=posterior.variance + _variance_of_variances(sides, expected, fitted, slopes, spreads, posterior)
+            posterior, variance=posterior.variance + _variance_of_variances(sides, expected, fitted, own, spreads, posterior)
         )
     weights = shares(_parts(basis, fitted.coefficients[1], posterior))
     notes = arguments.notes + tuple(f"Covariate {name!r} does not vary and says nothing." for name in basis.left_out)
-    found = _answer(arguments, posterior, spreads, sizes, weights, notes)
-    return replace(found, state=State(sides.counts, slopes, spreads.free))
+    if drawn_in > WORTH_A_NOTE:
+        notes += (f"{drawn_in:.1%} of the margins lie far from all others; they count as the furthest of the rest.",)
+    found = _answer(arguments, posterior, spreads, sizes, weights, notes, rules)
+    if sizes.order_only:
+        found = _with_free_order(found, arguments, posterior)
+    return replace(found, state=State(sides.counts, own.slopes, spreads.free, own.scales))
 
 
-def _variance_of_variances(sides: Sides, expected: Array, fitted: Fitted, slopes: Array, spreads: Spreads, at: Posterior) -> Array:
+def _with_free_order(found: Exposure, arguments: Given, posterior: Posterior) -> Exposure:
+    """Where sizes are not identified, the separation is one of three orders that count alike.
+
+    The others are the record's level without it and the free columns, where these are known.
+    """
+    free = free_order(arguments.covariates)
+    if free is None:
+        return found
+    level = posterior.levels[0] if arguments.direction == "either" else -posterior.levels[0]
+    orders = [found.score, level, free]
+    rule = "mean rank of separation, level without the record and free columns"
+    return replace(found, score=mean_score(orders), rule=rule)
+
+
+@dataclass(frozen=True, eq=False)
+class _Covariances:
+    """T (2, 2), and the factors (2, n) on each record's standard deviations of a and b."""
+
+    slopes: Array
+    scales: Array | None
+
+
+def _own_covariances(sides: Sides, expected: Array, slopes: Array, spreads: Spreads, rules: Rules) -> _Covariances:
+    """T estimated anew under each record's spread, and how its size differs between records."""
+    scales = None
+    at = clipped_scores(expected, rules.clip)
+    for _ in range(REFITS):
+        found = posterior_of(sides, expected, slopes, spreads.record, scales)
+        slopes = found.second
+        if rules.own_scales:
+            scales = fitted_scales(found.means, found.told, at)
+    return _Covariances(slopes, scales)
+
+
+def _variance_of_variances(sides: Sides, expected: Array, fitted: Fitted, own: _Covariances, spreads: Spreads, at: Posterior) -> Array:
     """Variance (n,) that the uncertainty of σ² and T adds to the separation.
 
     It is the mean over points around σ² and T, beyond the variance at the centre.
@@ -164,13 +187,14 @@ def _variance_of_variances(sides: Sides, expected: Array, fitted: Fitted, slopes
     The points are moved along with T where record spreads have moved it (T → A T Aᵀ), and spreads
     keep their shape over records.
     """
-    moved = np.linalg.cholesky(slopes) @ np.linalg.inv(np.linalg.cholesky(fitted.slopes))
+    moved = np.linalg.cholesky(own.slopes) @ np.linalg.inv(np.linalg.cholesky(fitted.slopes))
     beside = [
-        posterior_of(sides, expected, moved @ other @ moved.T, spreads.record * (noise / fitted.variances)[:, None])
+        posterior_of(sides, expected, moved @ other @ moved.T, spreads.record * (noise / fitted.variances)[:, None], own.scales)
         for noise, other in fitted.around
     ]
     centre = at.separation
-    within = np.mean([point.variance for point in beside], axis=0) - posterior_of(sides, expected, slopes, spreads.record).variance
+    alone = posterior_of(sides, expected, own.slopes, spreads.record, own.scales).variance
+    within = np.mean([point.variance for point in beside], axis=0) - alone
     between: Array = np.mean([(point.separation - centre) ** 2 for point in beside], axis=0)
     added: Array = np.maximum(within, 0.0) + between
     return added
@@ -222,7 +246,13 @@ def _parts(basis: Basis, slopes: Array, posterior: Posterior) -> dict[str, Array
 
 
 def _answer(
-    arguments: Given, posterior: Posterior, spreads: Spreads, sizes: _Sizes, weights: dict[str, float], notes: tuple[str, ...]
+    arguments: Given,
+    posterior: Posterior,
+    spreads: Spreads,
+    sizes: _Sizes,
+    weights: dict[str, float],
+    notes: tuple[str, ...],
+    rules: Rules,
 ) -> Exposure:
     mean_square = spreads.record.mean(0)
     width = np.sqrt(mean_square)
@@ -237,8 +267,8 @@ def _answer(
     centre = posterior.separation / width
     ends = _interval(centre, error, arguments.level, arguments.direction)
     return Exposure(
-        score=separation / np.sqrt(width),
-        rule=RULE,
+        score=separation / width**rules.power,
+        rule=rules.named,
         separation=separation,
         variance=variance,
         d_prime=d_prime,

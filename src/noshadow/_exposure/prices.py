@@ -82,14 +82,14 @@ def width_with(found: Exposure, models: int) -> float | None:
     if found.order_only or found.state is None:
         return None
     state, variances = found.state, np.stack([found.spread_out**2, found.spread_in**2])
-    now = slope_variance(state.counts, state.slopes, variances)
+    now = slope_variance(state.counts, state.slopes, variances, state.scales)
     error = _error(found, found.variance, state.freedom)
     seen = float(state.counts.sum(0).mean())
     added = (found.variance - now) * seen / (seen + models)
     width = np.zeros(len(now))
     for inside in range(models + 1):
         more = np.array([[models - inside], [inside]])
-        variance = slope_variance(state.counts + more, state.slopes, variances) + added
+        variance = slope_variance(state.counts + more, state.slopes, variances, state.scales) + added
         width += binom.pmf(inside, models, 0.5) * _error(found, variance, state.freedom + more)
     narrower = np.where(error > 0, width / np.where(error > 0, error, 1.0), 1.0)
     return float((narrower * (found.interval[:, 1] - found.interval[:, 0])).mean())

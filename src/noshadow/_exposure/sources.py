@@ -9,12 +9,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from noshadow._exposure.basis import basis_of
-from noshadow._exposure.entry import exposure, order_of
+from noshadow._exposure.entry import answered
+from noshadow._exposure.inputs import Given, given, within_reach
 from noshadow._exposure.mixed_model import fitted_model
+from noshadow._exposure.orders import free_order, mean_score, order_of
 from noshadow._exposure.posterior import expected_levels, posterior_of
 from noshadow._exposure.result import Exposure
+from noshadow._exposure.rules import CHOSEN, FREE_ORDER, Rules
 from noshadow._exposure.sufficient import sides_of, sums_of
-from noshadow.checks import Array
+from noshadow.checks import Array, whole_seed
 
 # A line through fewer test records than this moves by more than a tenth of a standard deviation.
 LEAST_TEST_RECORDS = 100
@@ -68,6 +71,7 @@ def weighed(
     direction: str = "larger",
     level: float = 0.9,
     seed: int = 0,
+    rules: Rules = CHOSEN,
 ) -> Exposure:
     """Weigh what all sources know about each record.
 
@@ -97,7 +101,8 @@ def weighed(
     lines = [line_to(source, test_margins) for source in full]
     rows = np.vstack([_on_line(source, line) for source, line in zip(full, lines, strict=True)])
     inside = np.vstack([source.membership for source in full if source.membership is not None])
-    found = exposure(margins, covariates=known, references=rows, membership=inside, direction=direction, level=level, seed=seed)
+    whole_seed(seed)
+    found = answered(given(margins, known, rows, inside, direction, level), rules)
     unscaled = [line.records for line in lines if line.records < LEAST_TEST_RECORDS]
     if not unscaled:
         return found
@@ -136,7 +141,8 @@ def level_without(source: Source, margins: Array, covariates: Mapping[str, Array
     mixed model of `exposure`. The level of a regression is that of the residual's size, negative.
     """
     assert source.margins is not None and source.membership is not None
-    rows = -np.abs(source.margins) if direction == "either" else source.margins
+    near, _ = within_reach(Given(margins, {}, source.margins, source.membership, direction, 0.9, ()), CHOSEN.reach)
+    rows = -np.abs(near.references) if direction == "either" else near.references
     sides, basis = sides_of(rows, source.membership), basis_of({"margins": margins} | dict(covariates), len(margins))
     fitted = fitted_model(sums_of(sides, basis), float(np.nanstd(rows)) or 1.0)
     found: Array = posterior_of(sides, expected_levels(basis, fitted), fitted.slopes, fitted.variances[:, None]).levels[0]
@@ -149,18 +155,20 @@ def _on_line(source: Source, line: Line) -> Array:
     return moved
 
 
-# What ranks records without a margin of any finished model without them, best first: name → sign.
-ORDERS = {"checkpoint_shift": 1, "early_loss": 1, "shift": 1}
-
-
 def _by_order(margins: Array, known: Mapping[str, Array], levels: Mapping[str, Array], direction: str, level: float) -> Exposure:
-    """The order that the best covariate gives: levels of short references before all others."""
-    if levels:
-        name, values = next(iter(levels.items()))
-        return order_of(-values, f"−level without the record ({name})", direction, level)
-    name = next((name for name in ORDERS if name in known), "")
-    if not name:
+    """The order without a margin of any finished model.
+
+    Free columns and levels of short references each count as the normal score of their ranks, the
+    free columns together as one. A single one ranks by itself.
+    """
+    free = {name: known[name] for name in FREE_ORDER if name in known}
+    single = {f"−level without the record ({name})": -values for name, values in levels.items()} | free
+    if not single:
         size = np.abs(margins) if direction == "either" else -margins
         return order_of(size, "|residual|" if direction == "either" else "−margin", direction, level)
-    values = ORDERS[name] * known[name]
-    return order_of(np.where(np.isnan(values), -np.inf, values), name, direction, level)
+    if len(single) == 1:
+        ((name, values),) = single.items()
+        return order_of(np.where(np.isnan(values), -np.inf, values), name, direction, level)
+    together = free_order(known)
+    orders = [-values for values in levels.values()] + ([] if together is None else [together])
+    return order_of(mean_score(orders), f"mean rank of {', '.join(single)}", direction, level)

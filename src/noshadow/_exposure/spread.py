@@ -10,12 +10,11 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import digamma, polygamma
 
+from noshadow._exposure.basis import clipped_scores
+from noshadow._exposure.rules import CHOSEN, Rules
 from noshadow._exposure.sufficient import Sides
 from noshadow.checks import Array
 
-# standard deviations of a level beyond which the spread no longer follows it: the extremes are the
-# records that matter
-CLIP = 2.0
 STEPS = 50
 LEAST_RECORDS = 200
 WIDEST = 1e6  # prior degrees of freedom from which a record's own spread says nothing
@@ -29,7 +28,7 @@ class Spreads:
         level: (2, n) by side and the record's levels. record: (2, n) shrunk from the record's own
             to that.
         free: (2, n) degrees of freedom behind `record`. prior: degrees of freedom of the prior.
-            slopes: (2,) of log σ² in the two levels.
+            slopes: (2, 2) of log σ² of each side in the two levels.
     """
 
     level: Array
@@ -39,7 +38,7 @@ class Spreads:
     slopes: Array
 
 
-def spreads_of(sides: Sides, levels: Array, variances: Array) -> Spreads:
+def spreads_of(sides: Sides, levels: Array, variances: Array, rules: Rules = CHOSEN) -> Spreads:
     """Fit the spreads by a gamma regression on the two levels.
 
     Each record's own spread is then shrunk to the regression by an inverse-gamma prior.
@@ -54,36 +53,42 @@ def spreads_of(sides: Sides, levels: Array, variances: Array) -> Spreads:
             model, the start and, with fewer than 200 records that have two margins on a side, the
             answer of that side.
     """
-    width = levels.std(1, keepdims=True)
-    scaled = np.clip((levels - levels.mean(1, keepdims=True)) / np.where(width > 0, width, 1.0), -CLIP, CLIP)
+    scaled = clipped_scores(levels, rules.clip)
     free = np.maximum(sides.counts - 1, 0)
     told = [side for side in (0, 1) if (free[side] > 0).sum() >= LEAST_RECORDS]
-    constants, slopes = np.log(variances), np.zeros(2)
+    constants, slopes = np.log(variances), np.zeros((2, 2))
     if told:
-        constants, slopes = _gamma_fit(sides.squares, free, scaled, told, constants)
-    by_level = np.exp(constants[:, None] + (slopes @ scaled)[None])
+        constants, slopes = _gamma_fit(sides.squares, free, scaled, told, constants, rules.side_slopes)
+    by_level = np.exp(constants[:, None] + slopes @ scaled)
     prior = _prior_freedom(sides.squares, free, by_level, told)
-    if prior >= WIDEST:
+    if prior >= WIDEST or not rules.own_spreads:
         return Spreads(by_level, by_level, np.full_like(free, np.inf), np.inf, slopes)
     return Spreads(by_level, (prior * by_level + sides.squares) / (prior + free), prior + free, prior, slopes)
 
 
-def _gamma_fit(squares: Array, free: Array, scaled: Array, told: list[int], start: Array) -> tuple[Array, Array]:
-    """Constants of both sides and shared slopes, fitted to the gamma likelihood.
+def _gamma_fit(squares: Array, free: Array, scaled: Array, told: list[int], start: Array, apart: bool) -> tuple[Array, Array]:
+    """Constants and slopes of both sides, fitted to the gamma likelihood.
 
-    The fit uses Newton's method with weights n − 1.
+    The sides share their slopes, or have slopes of their own (`apart`); a side without records of
+    two margins takes those of the other. The fit uses Newton's method with weights n − 1.
     """
-    constants, slopes = start.copy(), np.zeros(2)
-    rows = [free[side] > 0 for side in told]
-    design = np.vstack(
-        [
-            np.column_stack([np.full(int(r.sum()), float(side == s)) for s in told] + [scaled[:, r].T])
-            for side, r in zip(told, rows, strict=True)
-        ]
-    )
-    weight = np.concatenate([free[side][r] for side, r in zip(told, rows, strict=True)])
-    mean_square = np.concatenate([squares[side][r] / free[side][r] for side, r in zip(told, rows, strict=True)])
-    numbers = np.concatenate([start[told], slopes])
+    constants, slopes = start.copy(), np.zeros((2, 2))
+    for group in [[side] for side in told] if apart else [told]:
+        rows = [free[side] > 0 for side in group]
+        own = [[np.full(int(r.sum()), float(side == s)) for s in group] for side, r in zip(group, rows, strict=True)]
+        design = np.vstack([np.column_stack([*flags, scaled[:, r].T]) for flags, r in zip(own, rows, strict=True)])
+        weight = np.concatenate([free[side][r] for side, r in zip(group, rows, strict=True)])
+        mean_square = np.concatenate([squares[side][r] / free[side][r] for side, r in zip(group, rows, strict=True)])
+        numbers = _fisher_scoring(design, weight, mean_square, np.concatenate([start[group], np.zeros(2)]))
+        constants[group] = numbers[: len(group)]
+        for side in group if apart and len(told) == 2 else (0, 1):
+            slopes[side] = numbers[len(group) :]
+    return constants, slopes
+
+
+def _fisher_scoring(design: Array, weight: Array, mean_square: Array, start: Array) -> Array:
+    """Coefficients of log E[mean_square] in the design under a gamma likelihood."""
+    numbers = start
     # Fisher scoring with a log link has constant weights, so that one factorisation serves all
     # steps.
     information = (design * weight[:, None]).T @ design + 1e-9 * weight.sum() * np.eye(design.shape[1])
@@ -92,8 +97,7 @@ def _gamma_fit(squares: Array, free: Array, scaled: Array, told: list[int], star
         numbers = numbers + np.clip(step, -1.0, 1.0)
         if np.abs(step).max() < 1e-10:
             break
-    constants[told] = numbers[: len(told)]
-    return constants, numbers[len(told) :]
+    return numbers
 
 
 def _prior_freedom(squares: Array, free: Array, by_level: Array, told: list[int]) -> float:

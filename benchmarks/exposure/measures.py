@@ -1,0 +1,63 @@
+"""How well scores rank, and how far rates and intervals can be trusted."""
+
+import numpy as np
+from scipy.special import ndtri
+
+from benchmarks.exposure.truth import FPRS, predicted_rates
+from noshadow.metrics import spearman, top_precision, top_recall
+
+TENTHS = 10
+
+
+def ranked(truth, score):
+    """Recall of the top 1 % in the top 5 %, precision at 1 %, Spearman."""
+    return {
+        "recall": top_recall(truth, score, top=0.01, keep=0.05),
+        "precision": top_precision(truth, score, top=0.01, keep=0.01),
+        "spearman": spearman(truth, score),
+    }
+
+
+def sized(truth, members, direction):
+    """True d′ of some records: its size where residuals are signed."""
+    own = truth[members]
+    return np.abs(own) if direction == "either" else own
+
+
+def reliability(found, truth, members, direction):
+    """Predicted against measured rates by tenths of the prediction, and cover of the intervals of d′.
+
+    Both rates are of a test whose threshold the truth models estimate.
+
+    Cover takes the truth's own noise into account: the true d′ is itself measured with a standard error e, so an honest interval of
+    half-width h holds the measured one within √(h² + (z e)²) of its middle as often as it holds the true one.
+    """
+    rates = {f"{fpr:g}": tenths(predicted_rates(found, truth.outside[members], fpr), truth.rates[k][members]) for k, fpr in enumerate(FPRS)}
+    low, high = found.interval.T
+    z = -ndtri((1 - found.level) / 2)
+    widened = np.sqrt(((high - low) / 2) ** 2 + (z * truth.error[members]) ** 2)
+    real, middle = sized(truth.d_prime, members, direction), (low + high) / 2
+    inside = np.abs(real - middle) <= widened
+    top = np.argsort(-found.score)[: max(len(inside) // 20, 1)]
+    return {"rates": rates, "cover": float(inside.mean()), "cover_top": float(inside[top].mean()), "width": float(np.mean(high - low))}
+
+
+def tenths(predicted, measured):
+    """Mean predicted and measured rate of tenths of the records by prediction; their mean and largest distance; that of the top 1 %."""
+    parts = np.array_split(np.argsort(predicted, kind="stable"), TENTHS)
+    said, seen = (np.array([values[part].mean() for part in parts]) for values in (predicted, measured))
+    top = np.argsort(-predicted, kind="stable")[: max(len(predicted) // 100, 1)]
+    return {
+        "predicted": said.tolist(),
+        "measured": seen.tolist(),
+        "error": float(np.abs(said - seen).mean()),
+        "worst": float(np.abs(said - seen).max()),
+        "top": float(predicted[top].mean() - measured[top].mean()),
+    }
+
+
+def summary(values):
+    """Mean and standard error over targets."""
+    numbers = np.asarray(values, dtype=float)
+    error = numbers.std(ddof=1) / np.sqrt(len(numbers)) if len(numbers) > 1 else float("nan")
+    return {"mean": round(float(numbers.mean()), 4), "error": None if np.isnan(error) else round(float(error), 4), "targets": len(numbers)}

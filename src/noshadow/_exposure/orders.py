@@ -1,0 +1,50 @@
+"""Orders of records where no size is known: free columns and levels, by the mean of their ranks."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from noshadow._exposure.basis import normal_scores
+from noshadow._exposure.result import Exposure
+from noshadow._exposure.rules import FREE_ORDER
+from noshadow.checks import Array
+
+
+def order_of(score: Array, rule: str, direction: str, level: float) -> Exposure:
+    """An order without sizes: no margin of a model without the record is known.
+
+    Args:
+        score: (n,) ranks the records. rule: what it is. direction, level: as in `exposure`.
+    """
+    nothing = np.full(len(score), np.nan)
+    return Exposure(
+        score=score,
+        rule=rule,
+        separation=nothing,
+        variance=nothing,
+        d_prime=nothing,
+        interval=np.full((len(score), 2), np.nan),
+        spread_in=nothing,
+        spread_out=nothing,
+        order_only=True,
+        reason="there are no margins of models without the record. Two reference models on independent halves would identify them.",
+        level=level,
+        direction=direction,
+        weights={rule: 1.0},
+        notes=(),
+    )
+
+
+def free_order(covariates: Mapping[str, Array]) -> Array | None:
+    """Mean normal score (n,) of the free columns that rank records; None where there is none.
+
+    A missing value counts as the middle.
+    """
+    known = [covariates[name] for name in FREE_ORDER if name in covariates]
+    return mean_score(known) if known else None
+
+
+def mean_score(orders: Sequence[Array]) -> Array:
+    """Mean (n,) of the normal scores of several orders' ranks."""
+    found: Array = np.stack([normal_scores(order)[0] for order in orders]).mean(axis=0, dtype=np.float64)
+    return found

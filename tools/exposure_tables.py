@@ -1,0 +1,282 @@
+"""Measured part of docs/exposure.md: recall against trainings spent, reliability of sizes, how the rules were chosen, from benchmarks/results/exposure."""
+
+import json
+from pathlib import Path
+
+RUNS = Path(__file__).parents[1] / "benchmarks" / "results" / "exposure"
+# The order of benchmarks/exposure/setups.py.
+ORDER = (
+    "energy_mlp",
+    "california_ridge",
+    "pneumonia_probe",
+    "california_mlp",
+    "cifar10_residual",
+    "sst2_probe",
+    "cifar10_cnn",
+    "sst2_bert",
+    "cifar100_resnet",
+)
+COUNTS = (1, 2, 4, 8, 16)
+RIVALS = ("difference", "lira_record", "lira_pooled", "lira_nig", "lira_record_d", "lira_pooled_d", "lira_nig_d", "rmia")
+SHOWN = {
+    "difference": "mean IN − mean OUT",
+    "lira_record": "LiRA, record variance",
+    "lira_pooled": "LiRA, pooled variance",
+    "lira_nig": "LiRA, shrunk variance",
+    "lira_record_d": "LiRA's d′, record variance",
+    "lira_pooled_d": "LiRA's d′, pooled variance",
+    "lira_nig_d": "LiRA's d′, shrunk variance",
+    "rmia": "RMIA",
+}
+NOTHING = 0.1  # recall between halves of the truth models, twice that of a random order, below which there is nothing to rank
+FREE_RIVALS = ("loss", "lt_iqr", "label_quality_folds2", "label_quality_folds5")
+
+
+def runs():
+    """Stored results of the settings that judge, by name."""
+    paths = {name: RUNS / f"{name}.json" for name in ORDER}
+    return {name: json.loads(path.read_text()) for name, path in paths.items() if path.exists()}
+
+
+def rules():
+    path = RUNS / "rules.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def mean(entry, method, truth="d_prime", measure="recall"):
+    """Mean over targets; None where the method was not run."""
+    return entry["methods"][method][truth][measure]["mean"] if method in entry["methods"] else None
+
+
+def cell(value, error=None):
+    if value is None:
+        return "–"
+    return f"{100 * value:.0f}" + ("" if error is None else f" ± {100 * error:.0f}")
+
+
+def measured(entry, method):
+    """Recall with its standard error."""
+    if method not in entry["methods"]:
+        return "–"
+    found = entry["methods"][method]["d_prime"]["recall"]
+    return cell(found["mean"], found["error"])
+
+
+def best_rival(entry, count):
+    """(recall, name) of the best other method with at most this many reference models or folds of the same price."""
+    names = [f"{rival}_{k}" for rival in RIVALS for k in COUNTS if k <= count] + [
+        name for name in FREE_RIVALS if name in entry["methods"] and entry["methods"][name]["trainings"] <= count
+    ]
+    return max((mean(entry, name), name) for name in names if name in entry["methods"])
+
+
+def spoken(method):
+    """A rival's name in words."""
+    base, _, count = method.rpartition("_")
+    return f"{SHOWN[base]}, {count}" if base in SHOWN else {"loss": "loss", "lt_iqr": "LT-IQR"}.get(method, "out-of-fold label quality")
+
+
+def exposure_section():
+    """Everything between the marks of docs/exposure.md."""
+    entries, chosen = runs(), rules()
+    if not entries:
+        return []
+    lines = [*recall_lines(entries), *rival_lines(entries), *goal_lines(entries), *reliability_lines(entries)]
+    return [*lines, *(rule_lines(chosen) if chosen else []), *null_lines(), *speed_lines()]
+
+
+def recall_lines(entries):
+    lines = [
+        "Recall of the truly riskiest 1 % (by d′ of models that no method sees) in the top 5 % of the rank,",
+        "per cent, mean ± standard error over audited models. *Trainings* are counted in trainings of the",
+        "audited model; a random order finds 5.",
+        "",
+        "| evidence | trainings | " + " | ".join(entry["title"] for entry in entries.values()) + " |",
+        "|---|---|" + "---|" * len(entries),
+    ]
+    rows = [
+        ("final weights (`shift`)", "0", "exposure"),
+        ("and a checkpoint", "0", "exposure_checkpoint"),
+        ("and a loss trace", "0", "exposure_trace"),
+        ("and 3 short references", "see below", "exposure_short3"),
+        ("and 7 short references", "see below", "exposure_short7"),
+        ("and 2 folds", "1", "exposure_folds2"),
+        ("and 5 folds", "4", "exposure_folds5"),
+        *((f"and {k} reference{'s' * (k > 1)}", str(k), f"exposure_{k}") for k in COUNTS),
+        *((f"{k} references, final weights only", str(k), f"exposure_final_{k}") for k in (2, 4)),
+        ("2 references and 3 short ones", "see below", "exposure_short3_2"),
+    ]
+    lines += [f"| {title} | {price} | " + " | ".join(measured(e, name) for e in entries.values()) + " |" for title, price, name in rows]
+    price = " · ".join(f"{entry['title']} {mean_price(entry):.2f}" for entry in entries.values())
+    second = [cell(entry["second_lira"]["recall"]["mean"], entry["second_lira"]["recall"]["error"]) for entry in entries.values()]
+    return [
+        *lines,
+        "| *a second LiRA: half of the truth models against the other half* | | " + " | ".join(second) + " |",
+        "",
+        f"Price of one short reference, in trainings: {price}.",
+        "",
+        "![Recall against trainings spent](images/exposure/recall.svg)",
+        "",
+    ]
+
+
+def mean_price(entry):
+    """Trainings of one short reference."""
+    return entry["methods"]["exposure_short3"]["trainings"] / 3
+
+
+def rival_lines(entries):
+    lines = [
+        "### What others find with the same models",
+        "",
+        "LiRA's Λ of the audited margin, and its d′ from the reference models, each with a record's own variance,",
+        "one pooled over records, and one shrunk by a normal–inverse-gamma prior as BaVarIA does (arXiv 2603.11799;",
+        "the prior's weight, four models, is ours). RMIA with γ = 2 and a = 0.3. Label quality is cleanlab's",
+        "self-confidence of out-of-fold predictions (Northcutt, Jiang and Chuang 2021). Where a record has no",
+        "model on a side, others take the mean of that side over all records.",
+        "",
+        "| method | " + " | ".join(entry["title"] for entry in entries.values()) + " |",
+        "|---|" + "---|" * len(entries),
+    ]
+    for name, title in (
+        ("loss", "loss"),
+        ("lt_iqr", "LT-IQR of the whole trace"),
+        ("label_quality_folds2", "out-of-fold label quality, 2 folds"),
+    ):
+        lines.append(f"| {title} | " + " | ".join(measured(e, name) for e in entries.values()) + " |")
+    for rival in RIVALS:
+        cells = [" / ".join(cell(mean(e, f"{rival}_{k}")) for k in COUNTS) for e in entries.values()]
+        lines.append(f"| {SHOWN[rival]}, {' / '.join(map(str, COUNTS))} references | " + " | ".join(cells) + " |")
+    return [*lines, ""]
+
+
+def goal_lines(entries):
+    lines = [
+        "### Goals",
+        "",
+        "*Two beat four*: exposure with two references against the best other method with up to four",
+        "trainings. *Second LiRA*: exposure with at most four trainings against what half of the truth",
+        "models find of the other half's top. By the means alone.",
+        "",
+        "| setting | exposure, 2 | best other, ≤ 4 | two beat four | exposure, 4 | second LiRA | reached |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for entry in entries.values():
+        two, (other, name), four = mean(entry, "exposure_2"), best_rival(entry, 4), mean(entry, "exposure_4")
+        second = entry["second_lira"]["recall"]["mean"]
+        lines.append(
+            f"| {entry['title']} | {cell(two)} | {cell(other)} ({spoken(name)}) | {verdict(two > other, second)} "
+            f"| {cell(four)} | {cell(second)} | {verdict(max(two, four) >= second, second)} |"
+        )
+    lines += ["", "*Nothing to find*: the truth models do not agree among themselves on who is exposed, so no method can be judged.", ""]
+    return [*lines, *missing_lines(entries)]
+
+
+def verdict(reached, second):
+    return "nothing to find" if second < NOTHING else ("yes" if reached else "**no**")
+
+
+def missing_lines(entries):
+    """Which of the papers' settings have not been judged yet."""
+    papers = RUNS.parent / "papers"
+    left = [json.loads((papers / f"{name}.json").read_text())["title"] for name in ORDER if name not in entries]
+    return [f"Not judged yet, as their models are still to be trained: {'; '.join(left)}.", ""] if left else []
+
+
+def reliability_lines(entries):
+    lines = [
+        "### Can sizes be trusted?",
+        "",
+        "*Error*: mean distance of predicted and measured per-record attack rates at false-positive rate 0.05",
+        "(0.01, 0.001) over tenths of the records by prediction; *worst*: the largest of them at 0.05. *Cover*:",
+        "share of the 90 % intervals of d′ that hold the true one, of all records and of the 5 % ranked highest.",
+        "The truth is itself measured; its standard error is added to the interval's. The test's threshold is",
+        "estimated from the truth models too, and predictions are made for that test. Goal: an error of at",
+        "most 0.05.",
+        "",
+        "| setting | references | error 0.05 | 0.01 | 0.001 | worst | cover | cover of the top 5 % |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for entry in entries.values():
+        for count in (2, 4, 8):
+            held = entry["reliability"].get(f"exposure_{count}")
+            if held is None:
+                lines.append(f"| {entry['title']} | {count} | order only | | | | | |")
+                continue
+            errors = [held[f"rate_{fpr}"]["error"] for fpr in ("0.05", "0.01", "0.001")]
+            shown = " | ".join(f"{value:.3f}" for value in errors)
+            lines.append(
+                f"| {entry['title']} | {count} | {shown} | {held['rate_0.05']['worst']:.3f} "
+                f"| {held['cover']['mean']:.2f} | {held['cover_top']['mean']:.2f} |"
+            )
+    return [*lines, ""]
+
+
+def rule_lines(chosen):
+    setups = len(chosen["setups"])
+    lines = [
+        "### How the rules were chosen",
+        "",
+        f"On {setups} calibration setups, none of which is a setting above; means over them. The same figures",
+        "by setup are in `benchmarks/results/exposure/rules.json`.",
+        "",
+        "| form, with 2 / 4 references | recall by separation / √spread | by separation | by d′ | rate error at 0.05 | cover of the top 5 % |",
+        "|---|---|---|---|---|---|",
+    ]
+    forms = chosen["forms"]
+    for name in [key.removeprefix("2 references, ") for key in forms if key.startswith("2 references, ")]:
+        pair = [forms[f"{count} references, {name}"] for count in (2, 4)]
+        recalls = [" / ".join(cell(one[measure]["mean"]) for one in pair) for measure in ("recall_0.5", "recall_0", "recall_1")]
+        told = [" / ".join(f"{one[measure]['mean']:.3f}" for one in pair) for measure in ("error", "cover_top")]
+        lines.append(f"| {name} | " + " | ".join([*recalls, *told]) + " |")
+    lines += ["", "| order | recall |", "|---|---|"]
+    for section in ("folds", "short", "ranks"):
+        lines += [f"| {name} | {cell(row['recall']['mean'])} |" for name, row in chosen[section].items()]
+    lines += ["", "| order without any other model | classifiers | regressions |", "|---|---|---|"]
+    numbers = chosen["orders"]["regression"]
+    lines += [
+        f"| {name} | {cell(row['mean'])} | {cell(numbers[name]['mean']) if name in numbers else '–'} |"
+        for name, row in chosen["orders"]["classification"].items()
+    ]
+    lines += ["", "What was decided:", ""]
+    return [*lines, *(f"- *{name}*: {words}." for name, words in chosen["decisions"].items()), ""]
+
+
+def null_lines():
+    path = RUNS / "null_records.json"
+    if not path.exists():
+        return []
+    lines = [
+        "### LiRA on records that do not leak",
+        "",
+        "Simulated records whose margins do not depend on membership, random halves of one pool, each model",
+        "attacked with the others (arXiv 2605.25819 reports a bias here). Success of ½ and d′ of 0 would be",
+        "unbiased. Margins are drawn on their own here: a bias that the pool's finite size causes through the",
+        "training itself cannot be seen. The truth of this page is not attacked this way: d′ comes from models",
+        "that no method sees.",
+        "",
+        "| models | halves | success, record variance | success, pooled variance | mean d′ | mean size of d′ |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in json.loads(path.read_text())["bias"]:
+        lines.append(
+            f"| {row['models']} | {'balanced over records' if row['balanced'] else 'independent'} | {row['record']['success']:.3f} | {row['global']['success']:.3f} | {row['record']['d_prime']:.3f} | {row['mean_size']:.2f} |"
+        )
+    return [*lines, ""]
+
+
+def speed_lines():
+    path = RUNS / "speed.json"
+    if not path.exists():
+        return []
+    found = json.loads(path.read_text())
+    seconds, goal = found["seconds"], found["goal"]
+    return [
+        "### Cost",
+        "",
+        f"{found['records']:,} records, {found['models']} models and {found['covariates']} covariates: {seconds['processor']:.0f} processor seconds, "
+        f"{seconds['wall']:.0f} s on the clock of a machine with",
+        f"{found['environment']['cores']} cores and a load of {found['load_before']:.1f} before the run, and {found['bytes_above_inputs'] / 1e9:.1f} GB above the inputs "
+        f"(goal: {goal['seconds']} s on a quiet machine and {goal['bytes'] / 1e9:.0f} GB).",
+        "",
+    ]

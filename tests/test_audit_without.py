@@ -216,7 +216,7 @@ def test_a_function_that_answers_at_random_is_found_out():
         (lambda x: np.zeros((len(x), 2)), {"layer": "head"}, "layer must be 'auto' for a plain function"),
         (LogisticRegression, {}, "the class LogisticRegression"),
     ],
-    ids=str,
+    ids=["rows", "text", "failing", "decay", "layer", "class"],
 )
 def test_what_a_plain_function_may_not_do(function, options, message):
     with pytest.raises(InputError, match=message):

@@ -208,8 +208,8 @@ def trace_past_interpolation(audit: Audited, limits: Limits) -> Outcome:
     "medium",
     found_when="the records are ranked by their loss alone",
     next_step=(
-        "Give what cross-validation says of each record (out_of_fold=, from cross_val_predict: some trainings), or train reference models "
-        "(noshadow reference train): both show the side without the record."
+        "Give what cross-validation says of each record (out_of_fold=, from cross_val_predict), or have models trained without it: "
+        "audit(…, folds=2, train_fn=…) costs one training, reference_models=2 two and gives rates with intervals."
     ),
 )
 def ranked_by_loss(audit: Audited, _: Limits) -> Outcome:

@@ -13,7 +13,7 @@ from noshadow._exposure.posterior import Posterior, coefficient_variance, expect
 from noshadow._exposure.result import Exposure, State, shares
 from noshadow._exposure.rules import CHOSEN, Rules
 from noshadow._exposure.scales import fitted_scales
-from noshadow._exposure.spread import LEAST_RECORDS, Spreads, spreads_of
+from noshadow._exposure.spread import LEAST_RECORDS, Spreads, spreads_of, with_own_squares
 from noshadow._exposure.sufficient import Sides, sides_of, sums_of
 from noshadow.checks import Array, whole_seed
 
@@ -119,6 +119,7 @@ def _from_final_weights(arguments: Given) -> Exposure:
 def answered(arguments: Given, rules: Rules = CHOSEN) -> Exposure:
     """The answer of `exposure` to checked arguments with references, under given rules."""
     near, drawn_in = within_reach(arguments, rules.reach)
+    given_rows, _, _ = _observed(arguments.turned)
     arguments = near.turned
     rows, inside, columns = _observed(arguments)
     sides, basis = sides_of(rows, inside), basis_of(columns, len(arguments.margins))
@@ -127,6 +128,10 @@ def answered(arguments: Given, rules: Rules = CHOSEN) -> Exposure:
     posterior = posterior_of(sides, expected, fitted.slopes, fitted.variances[:, None])
     spreads = spreads_of(sides, posterior.levels, fitted.variances, rules)
     own = _own_covariances(sides, expected, fitted.slopes, spreads, rules)
+    # What all records share is estimated from margins within reach; each record is judged by its
+    # own margins as they are.
+    sides = sides_of(given_rows, inside)
+    spreads = with_own_squares(spreads, sides)
     posterior = posterior_of(sides, expected, own.slopes, spreads.record, own.scales)
     posterior = replace(posterior, variance=posterior.variance + coefficient_variance(basis, fitted, posterior.gains))
     sizes = _sizes(arguments)

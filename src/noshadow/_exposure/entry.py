@@ -40,9 +40,9 @@ def exposure(
     normal scores of their ranks (value, square, two hinges); (a_i, b_i) ~ N(0, T) the record's own
     level and slope. f, g, T and a spread per side by marginal likelihood; spreads by a gamma
     regression on the ranks of the two fitted levels, each record's own shrunk to it; (a_i, b_i)
-    vary more where f and g say so. Margins further than four robust standard deviations from the
-    median are drawn in to there. The posterior of g(x_i) + b_i is the record's separation; over a
-    spread it is d′.
+    vary more where f and g say so. All this is estimated with margins further than four robust
+    standard deviations from the median drawn in to there. The posterior of g(x_i) + b_i given the
+    record's own margins is its separation; over a spread it is d′.
 
     Args:
         margins: (n,) the audited model's φ = log p_y − log Σ_{c≠y} p_c on its own training records;
@@ -142,7 +142,7 @@ def answered(arguments: Given, rules: Rules = CHOSEN) -> Exposure:
     weights = shares(_parts(basis, fitted.coefficients[1], posterior))
     notes = arguments.notes + tuple(f"Covariate {name!r} does not vary and says nothing." for name in basis.left_out)
     if drawn_in > WORTH_A_NOTE:
-        notes += (f"{drawn_in:.1%} of the margins lie far from all others; they count as the furthest of the rest.",)
+        notes += (f"{drawn_in:.1%} of the margins lie far from all others; variances are estimated with these drawn in.",)
     found = _answer(arguments, posterior, spreads, sizes, weights, notes, rules)
     if sizes.order_only:
         found = _with_free_order(found, arguments, posterior)

@@ -8,7 +8,7 @@ from scipy.special import ndtr, ndtri, polygamma
 from noshadow._exposure.basis import Basis, basis_of, clipped_scores
 from noshadow._exposure.inputs import Given, given, within_reach
 from noshadow._exposure.mixed_model import Fitted, fitted_model
-from noshadow._exposure.orders import free_order, mean_score, order_of
+from noshadow._exposure.orders import order_of, with_free_order
 from noshadow._exposure.posterior import Posterior, coefficient_variance, expected_levels, posterior_of
 from noshadow._exposure.result import Exposure, State, shares
 from noshadow._exposure.rules import CHOSEN, Rules
@@ -145,22 +145,8 @@ def answered(arguments: Given, rules: Rules = CHOSEN) -> Exposure:
         notes += (f"{drawn_in:.1%} of the margins lie far from all others; variances are estimated with these drawn in.",)
     found = _answer(arguments, posterior, spreads, sizes, weights, notes, rules)
     if sizes.order_only:
-        found = _with_free_order(found, arguments, posterior)
+        found = with_free_order(found, arguments.covariates, posterior.levels[0])
     return replace(found, state=State(sides.counts, own.slopes, spreads.free, own.scales))
-
-
-def _with_free_order(found: Exposure, arguments: Given, posterior: Posterior) -> Exposure:
-    """Where sizes are not identified, the separation is one of three orders that count alike.
-
-    The others are the record's level without it and the free columns, where these are known.
-    """
-    free = free_order(arguments.covariates)
-    if free is None:
-        return found
-    level = posterior.levels[0] if arguments.direction == "either" else -posterior.levels[0]
-    orders = [found.score, level, free]
-    rule = "mean rank of separation, level without the record and free columns"
-    return replace(found, score=mean_score(orders), rule=rule)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ import noshadow as ns
 from noshadow import InputError, NotApplicable
 from noshadow._exposure.basis import basis_of, normal_scores
 from noshadow._exposure.entry import answered
-from noshadow._exposure.inputs import given
+from noshadow._exposure.inputs import given, within_reach
 from noshadow._exposure.mixed_model import START, Form, _Problem, fitted_model
 from noshadow._exposure.posterior import posterior_of
 from noshadow._exposure.result import shares
@@ -279,6 +279,19 @@ def test_margins_far_from_all_others_do_not_decide_the_variances():
     assert np.median(free.spread_out / found.spread_out) > 3
     again = ns.exposure(-2 * margins + 1, covariates=covariates, references=-2 * thrown + 1, membership=inside, direction="either")
     assert again.notes == found.notes
+
+
+def test_a_record_far_from_all_others_keeps_its_own_separation():
+    """Drawing margins in is for what all records share; clipped themselves, IN and OUT of a far record would be the same number."""
+    margins, covariates, references, inside, _ = drawn(2000, 16, 15, slopes=np.diag([1.0, 0.5]))
+    references = references.copy()
+    references[:, 0] = 8 + 6 * inside[:, 0] + 0.5 * np.random.default_rng(0).normal(size=16)
+    found = ns.exposure(margins, covariates=covariates, references=references, membership=inside)
+    assert np.isfinite(found.d_prime).all()
+    # The margins say 6, a Gaussian prior far from them pulls it down; margins drawn in would say 0 and the prior less.
+    assert 2 < found.separation[0] < 6.5
+    near, _ = within_reach(given(margins, covariates, references, inside, "larger", 0.9), Rules().reach)
+    assert ns.exposure(near.margins, covariates=covariates, references=near.references, membership=inside).separation[0] < 1
 
 
 @pytest.mark.parametrize("pattern", ["one half", "complements", "two folds", "out only"])

@@ -8,12 +8,12 @@ from scipy.special import ndtr, ndtri, polygamma
 from noshadow._exposure.basis import Basis, basis_of, clipped_scores
 from noshadow._exposure.inputs import Given, given, within_reach
 from noshadow._exposure.mixed_model import Fitted, fitted_model
-from noshadow._exposure.orders import free_order, mean_score, order_of
+from noshadow._exposure.orders import order_of, with_free_order
 from noshadow._exposure.posterior import Posterior, coefficient_variance, expected_levels, posterior_of
 from noshadow._exposure.result import Exposure, State, shares
 from noshadow._exposure.rules import CHOSEN, Rules
 from noshadow._exposure.scales import fitted_scales
-from noshadow._exposure.spread import LEAST_RECORDS, Spreads, spreads_of
+from noshadow._exposure.spread import LEAST_RECORDS, Spreads, spreads_of, with_own_squares
 from noshadow._exposure.sufficient import Sides, sides_of, sums_of
 from noshadow.checks import Array, named_in_errors, whole_seed
 
@@ -41,9 +41,9 @@ def exposure(
     normal scores of their ranks (value, square, two hinges); (a_i, b_i) ~ N(0, T) the record's own
     level and slope. f, g, T and a spread per side by marginal likelihood; spreads by a gamma
     regression on the ranks of the two fitted levels, each record's own shrunk to it; (a_i, b_i)
-    vary more where f and g say so. Margins further than four robust standard deviations from the
-    median are drawn in to there. The posterior of g(x_i) + b_i is the record's separation; over a
-    spread it is d′.
+    vary more where f and g say so. All this is estimated with margins further than four robust
+    standard deviations from the median drawn in to there. The posterior of g(x_i) + b_i given the
+    record's own margins is its separation; over a spread it is d′.
 
     Args:
         margins: (n,) the audited model's φ = log p_y − log Σ_{c≠y} p_c on its own training records;
@@ -120,6 +120,7 @@ def _from_final_weights(arguments: Given) -> Exposure:
 def answered(arguments: Given, rules: Rules = CHOSEN) -> Exposure:
     """The answer of `exposure` to checked arguments with references, under given rules."""
     near, drawn_in = within_reach(arguments, rules.reach)
+    given_rows, _, _ = _observed(arguments.turned)
     arguments = near.turned
     rows, inside, columns = _observed(arguments)
     sides, basis = sides_of(rows, inside), basis_of(columns, len(arguments.margins))
@@ -128,6 +129,10 @@ def answered(arguments: Given, rules: Rules = CHOSEN) -> Exposure:
     posterior = posterior_of(sides, expected, fitted.slopes, fitted.variances[:, None])
     spreads = spreads_of(sides, posterior.levels, fitted.variances, rules)
     own = _own_covariances(sides, expected, fitted.slopes, spreads, rules)
+    # What all records share is estimated from margins within reach; each record is judged by its
+    # own margins as they are.
+    sides = sides_of(given_rows, inside)
+    spreads = with_own_squares(spreads, sides)
     posterior = posterior_of(sides, expected, own.slopes, spreads.record, own.scales)
     posterior = replace(posterior, variance=posterior.variance + coefficient_variance(basis, fitted, posterior.gains))
     sizes = _sizes(arguments)
@@ -138,25 +143,11 @@ def answered(arguments: Given, rules: Rules = CHOSEN) -> Exposure:
     weights = shares(_parts(basis, fitted.coefficients[1], posterior))
     notes = arguments.notes + tuple(f"Covariate {name!r} does not vary and says nothing." for name in basis.left_out)
     if drawn_in > WORTH_A_NOTE:
-        notes += (f"{drawn_in:.1%} of the margins lie far from all others; they count as the furthest of the rest.",)
+        notes += (f"{drawn_in:.1%} of the margins lie far from all others; variances are estimated with these drawn in.",)
     found = _answer(arguments, posterior, spreads, sizes, weights, notes, rules)
     if sizes.order_only:
-        found = _with_free_order(found, arguments, posterior)
+        found = with_free_order(found, arguments.covariates, posterior.levels[0])
     return replace(found, state=State(sides.counts, own.slopes, spreads.free, own.scales))
-
-
-def _with_free_order(found: Exposure, arguments: Given, posterior: Posterior) -> Exposure:
-    """Where sizes are not identified, the separation is one of three orders that count alike.
-
-    The others are the record's level without it and the free columns, where these are known.
-    """
-    free = free_order(arguments.covariates)
-    if free is None:
-        return found
-    level = posterior.levels[0] if arguments.direction == "either" else -posterior.levels[0]
-    orders = [found.score, level, free]
-    rule = "mean rank of separation, level without the record and free columns"
-    return replace(found, score=mean_score(orders), rule=rule)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,7 @@
 """Orders of records where no size is known: free columns and levels, by the mean of their ranks."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -48,3 +49,19 @@ def mean_score(orders: Sequence[Array]) -> Array:
     """Mean (n,) of the normal scores of several orders' ranks."""
     found: Array = np.stack([normal_scores(order)[0] for order in orders]).mean(axis=0, dtype=np.float64)
     return found
+
+
+def with_free_order(found: Exposure, covariates: Mapping[str, Array], level: Array) -> Exposure:
+    """Where sizes are not identified, the separation is one of three orders that count alike.
+
+    The others are the record's level without it and the free columns, where these are known.
+
+    Args:
+        found: ranked by the separation. covariates: by name. level: (n,) of models without the
+            record; of signed residuals, in the direction of the audited model's own.
+    """
+    free = free_order(covariates)
+    if free is None:
+        return found
+    orders = [found.score, level if found.direction == "either" else -level, free]
+    return replace(found, score=mean_score(orders), rule="mean rank of separation, level without the record and free columns")

@@ -4,7 +4,7 @@ They depend on the side and on the record's levels, and on the record's own marg
 can tell.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import brentq
@@ -64,6 +64,14 @@ def spreads_of(sides: Sides, levels: Array, variances: Array, rules: Rules = CHO
     if prior >= WIDEST or not rules.own_spreads:
         return Spreads(by_level, by_level, np.full_like(free, np.inf), np.inf, slopes)
     return Spreads(by_level, (prior * by_level + sides.squares) / (prior + free), prior + free, prior, slopes)
+
+
+def with_own_squares(spreads: Spreads, sides: Sides) -> Spreads:
+    """The same spreads by level, with each record's own taken from these margins."""
+    if not np.isfinite(spreads.prior):
+        return spreads
+    free = np.maximum(sides.counts - 1, 0)
+    return replace(spreads, record=(spreads.prior * spreads.level + sides.squares) / (spreads.prior + free))
 
 
 def _gamma_fit(squares: Array, free: Array, scaled: Array, told: list[int], start: Array, apart: bool) -> tuple[Array, Array]:

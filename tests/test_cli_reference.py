@@ -104,7 +104,8 @@ def test_score_refuses_an_audit_whose_targets_contradict(project):
     refused = command(project, "reference", "score", "set", "--audit", "shuffled", "--no-shokri")
     assert (refused.returncode, refused.stdout) == (2, "") and refused.stderr.count("\n") == 1
     assert re.search(
-        r"reference score: audit must have the targets .*; got another target for \d+ of 75 records, the first 'flower-\d+'", refused.stderr
+        r"with_ground_truth: audit must have the targets .*; got another target for \d+ of 75 records, the first 'flower-\d+'",
+        refused.stderr,
     )
     assert {path.name: path.read_bytes() for path in (project / "shuffled").iterdir()} == before
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import noshadow as ns
-from fixed_audits import boosted_trees, signals_classes_in_groups_with_traces, with_attacks
+from fixed_audits import signals_classes_in_groups_with_traces, signals_without_features, with_attacks
 from noshadow._audit.evidence import score_evidence
 from noshadow.checks import InputError
 from noshadow.columns import named
@@ -47,7 +47,7 @@ def test_records_are_ranked_anew_by_the_best_column_there_is(audit):
 
 
 def test_a_model_without_scores_is_ranked_once_there_is_something_to_rank_by():
-    bare = boosted_trees()
+    bare = signals_without_features()
     assert bare.ranked_by == "loss" and "shift" in bare.not_applicable
     ranked = bare.with_evidence(shifted(bare))
     assert ranked.ranked_by == "shift" and "rank" not in ranked.not_applicable and "shift" not in ranked.not_applicable

@@ -268,10 +268,10 @@ def test_lood_refuses_an_audit_in_another_order(trained):
     model, audit = trained
     shuffled = ns.audit(model, (X[:N][ORDER], LABELS[:N][ORDER]), (X[N:], LABELS[N:]), progress=False)
     wrong = int((LABELS[:N][ORDER] != LABELS[:N]).sum())
-    match = rf"with_lood: audit must have the targets of the data under the same ids; got another target for {wrong} of 60 records"
-    with pytest.raises(InputError, match=match):
+    match = rf"audit must have the targets of the data under the same ids; got another target for {wrong} of 60 records"
+    with pytest.raises(InputError, match=f"^lood_audit: {match}"):
         leak(audit=shuffled)
-    with pytest.raises(InputError, match=match):
+    with pytest.raises(InputError, match=f"^with_lood: {match}"):
         ns.with_lood(shuffled, leak())
     assert leak(audit=audit).joined["differing_targets"] == 0
 

@@ -546,7 +546,7 @@ def test_attacks_need_four_models_on_parts_of_all_records(tmp_path, options, got
         ({"design": "thirds"}, "design must be one of 'halves', 'folds'"),
         ({"pool": "test"}, "pool must be one of 'all', 'train'"),
         ({"backend": "slurm"}, "backend must be one of 'loky', 'ray', 'dask'"),
-        ({"address": "somewhere:1"}, "address must be None with backend='loky'"),
+        ({"address": "somewhere:1"}, "address must be None with the backend 'loky'"),
         ({"train": None}, "train must hold the target's training records"),
         ({"ids": [1, 2]}, "ids are for all 60 records of the pool, train before test"),
         ({"ids": [1] * 60}, "must be unique"),

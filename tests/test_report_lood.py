@@ -145,6 +145,7 @@ def test_few_matches_and_unranked_audits_have_a_page(audit, found, tmp_path):
     few = with_lood(replace(audit, records=audit.records.iloc[9:11]), found)
     assert "2 of the audit’s" not in section_of(page_of(few, tmp_path)).text
     assert "1 records have it, too few to rank" in section_of(page_of(few, tmp_path)).text
-    unranked = replace(audit, records=audit.records[["id", "target", "loss"]], ranked_by=None, not_applicable={"rank": "no scores"})
-    section = section_of(page_of(with_lood(unranked, found), tmp_path))
-    assert "with the audit’s loss" in section.text and "rank in the audit" not in section.text
+    by_loss = replace(audit, records=audit.records[["id", "target", "loss"]], ranked_by=None, not_applicable={"rank": "no scores"})
+    section = section_of(page_of(with_lood(by_loss, found), tmp_path))
+    # Every audit that gains evidence ranks its records, by the loss where there is nothing else.
+    assert "with the audit’s loss" in section.text and "rank in the audit" in section.text

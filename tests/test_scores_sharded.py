@@ -195,7 +195,7 @@ def test_files_that_cannot_be_read_are_one_sentence(tmp_path):
 def test_a_file_missing_or_changed_on_a_worker_is_one_sentence(tmp_path):
     features, outputs, targets = head("binary", n=60)
     paths = stored_whole(tmp_path, features, outputs, targets)
-    records = head_records(*paths, None, "sharded_record_scores")
+    records = head_records(*paths, None)
     reading = shard_passes.Reading("binary", None)
     job = shard_passes.ShardJob(shard_passes.counts, shard_passes.added, {}, records, reading, 1)
     (shard,) = cut(records, 1, 100)
@@ -227,7 +227,7 @@ def test_arguments_that_break_a_rule_are_one_sentence(tmp_path):
         ({"columns": ["risk"]}, "columns must be among"),
         ({"precision": "float16"}, "precision must be one of"),
         ({"backend": "threads"}, "backend must be one of 'loky', 'ray', 'dask'"),
-        ({"address": "here"}, "address must be None with backend='loky'"),
+        ({"address": "here"}, "address must be None with the backend 'loky'"),
         ({"task": "binary"}, "outputs must have one column in a binary task"),
         ({"sample_weight": np.zeros(60)}, "sample_weight must be ≥ 0 and not all zero"),
         ({"sample_weight": np.ones(59)}, "sample_weight must have one row per record; got lengths"),

@@ -17,6 +17,7 @@ from noshadow.errors import advice as advice
 from noshadow.errors import called as called
 from noshadow.errors import its_place as its_place
 from noshadow.errors import named_as as named_as
+from noshadow.errors import named_command as named_command
 from noshadow.errors import named_in_errors as named_in_errors
 from noshadow.errors import open_to_names as open_to_names
 from noshadow.errors import refuse as refuse

@@ -6,7 +6,7 @@ from sklearn.datasets import load_digits
 
 from noshadow._audit import audit
 from noshadow.arguments import PROGRESS
-from noshadow.checks import Array, whole_seed
+from noshadow.checks import Array, named_command, whole_seed
 from noshadow.progress import tracked
 from noshadow.results import Audit
 
@@ -14,6 +14,7 @@ WEIGHT_DECAY = 1e-4
 EPOCHS = 200
 
 
+@named_command("demo")
 def demo_audit(*, seed: int = 0, progress: bool = PROGRESS) -> Audit:
     """Audit a small network trained on half of scikit-learn's handwritten digits.
 

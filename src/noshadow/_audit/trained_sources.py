@@ -1,7 +1,6 @@
 """Sources of evidence that are trained for an audit: folds, few references, short references."""
 
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from noshadow._exposure import Source
 from noshadow.checks import InputError, said
 from noshadow.reference import References, load_references, train_references
 from noshadow.results import Evidence
+from noshadow.storage.folders import temporary_folder
 
 FOLDS, FEW, SHORT = "folds", "few references", "short references"
 WHOLE = "short references stop at the end here: as many reference_models cost the same and say more"
@@ -123,7 +123,7 @@ def _trained(
     if asked.work is not None:
         yield run(asked.work / name), ()
         return
-    folder = Path(tempfile.mkdtemp(prefix="noshadow-"))
+    folder = temporary_folder()
     try:
         references = run(folder / name)
     except InputError as error:

@@ -34,6 +34,14 @@ def folder_written_whole(path: Path, *, replace: bool) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
 
 
+def temporary_folder() -> Path:
+    """A new folder of this run's own among the system's temporary files, for its owner alone.
+
+    Whoever asks for it removes it.
+    """
+    return Path(tempfile.mkdtemp(prefix="noshadow-"))
+
+
 def _beside(path: Path, kind: str) -> Path:
     """A new folder beside the path, for its owner whatever the umask."""
     folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.{kind}-", dir=path.parent))

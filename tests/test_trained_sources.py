@@ -9,7 +9,6 @@ from torch import nn
 
 import noshadow as ns
 from noshadow import InputError
-from noshadow._audit import trained_sources as under_test
 from noshadow._audit.known_references import Audited, Words, known_references
 from noshadow._audit.options import GivenColumns, Options
 from noshadow._audit.settled import settled
@@ -336,7 +335,7 @@ def test_models_that_are_safe_where_the_audited_one_is_not_are_noted(tmp_path):
 
 
 def test_a_folder_of_its_own_is_gone_afterwards_and_kept_after_a_failure(tmp_path, monkeypatch):
-    monkeypatch.setattr(under_test.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (found,) = known(reference_models=2, train_fn=fit)
     assert not list(tmp_path.iterdir()) and any("pass work= to keep them" in note for note in found.evidence.notes)
     assert np.isfinite(found.source.margins).all()

@@ -98,7 +98,7 @@ MUTANTS = tuple(
         ("views/estimators.py", "None if class_weight is None else compute_sample_weight(class_weight, y)", "None", ESTIMATOR),
         ("views/estimators.py", "penalize_intercept=penalty.penalize_intercept", "penalize_intercept=True", ESTIMATOR),
         (
-            "views/estimators.py",
+            "views/estimator_tables.py",
             "LEAST_PROBABILITY = 1e-15",
             "LEAST_PROBABILITY = 1e-12",
             "test_a_certain_tree_is_wrong_by_the_least_probability",

@@ -271,7 +271,7 @@ def test_margins_far_from_all_others_do_not_decide_the_variances():
     thrown = np.where(wild, 100 * rng.standard_t(1, references.shape), references)
     plain = ns.exposure(margins, covariates=covariates, references=references, membership=inside)
     found = ns.exposure(margins, covariates=covariates, references=thrown, membership=inside)
-    assert any("of the margins lie far from all others" in note for note in found.notes) and not plain.notes
+    assert any("of the margins lies far from all others" in note for note in found.notes) and not plain.notes
     free = answered(given(margins, covariates, thrown, inside, "larger", 0.9), Rules(reach=np.inf))
     agreement = [np.corrcoef(one.d_prime[~wild], truth[~wild])[0, 1] for one in (plain, found, free)]
     # A hundredth of the records, drawn in to four robust deviations, still widens spreads; left where it is, it drowns all others.

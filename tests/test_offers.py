@@ -59,6 +59,17 @@ def test_the_price_in_time_is_that_of_the_trainings_that_ran(weighed):
     assert "(four trainings, about 3 minutes here)" in offers(trained)[1].sentence
 
 
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(0.4, "about 1 second here"), (50.0, "about 2 minutes here"), (30.0, "about 60 seconds here"), (5400.0, "about 3.0 hours here")],
+)
+def test_times_are_told_in_the_unit_a_reader_would_take(weighed, seconds, told):
+    stamp = {"models": 1, "trainings": 1.0, "seconds": seconds}
+    trained = replace(weighed, evidence=(*weighed.evidence, ns.Evidence("folds", stamp=stamp).entry()))
+    # The first offer is two trainings.
+    assert told in offers(trained)[0].sentence
+
+
 def test_what_a_source_changed_is_counted_on_the_ranks(weighed):
     (step,) = entry_of(weighed).stamp["changed"]
     shift, score = weighed.records["shift"].to_numpy(), weighed.records["exposure_score"].to_numpy()

@@ -15,7 +15,7 @@ from noshadow._audit.options import Options
 from noshadow._audit.settled import Settled
 from noshadow._audit.trainings import Trainings
 from noshadow._exposure import Source
-from noshadow.checks import InputError, said
+from noshadow.checks import InputError, said, unnamed
 from noshadow.reference import References, load_references, train_references
 from noshadow.results import Evidence
 from noshadow.storage.folders import temporary_folder
@@ -130,8 +130,7 @@ def _trained(
         if not (folder / name).is_dir():
             folder.rmdir()
             raise
-        told = str(error).partition(": ")[2]
-        raise InputError(said(f"{told} Pass work='{folder}' to go on there.")) from error
+        raise InputError(said(f"{unnamed(error)} Pass work='{folder}' to go on there.")) from error
     except BaseException:
         shutil.rmtree(folder)
         raise

@@ -143,7 +143,7 @@ def answered(arguments: Given, rules: Rules = CHOSEN) -> Exposure:
     weights = shares(_parts(basis, fitted.coefficients[1], posterior))
     notes = arguments.notes + tuple(f"Covariate {name!r} does not vary and says nothing." for name in basis.left_out)
     if drawn_in > WORTH_A_NOTE:
-        notes += (f"{drawn_in:.1%} of the margins lie far from all others; variances are estimated with these drawn in.",)
+        notes += (f"A share of {drawn_in:.2g} of the margins lies far from all others; variances are estimated with these drawn in.",)
     found = _answer(arguments, posterior, spreads, sizes, weights, notes, rules)
     if sizes.order_only:
         found = with_free_order(found, arguments.covariates, posterior.levels[0])

@@ -58,7 +58,7 @@ def evidence_changes(audit: Audit) -> tuple[str, ...]:
     entry = next((entry for entry in audit.evidence if entry.source == "exposure"), None)
     told, width = [], None
     for step in [] if entry is None else entry.stamp.get("changed", []):
-        price = "" if step["trainings"] == 0 else f" ({step['trainings']:.3g} trainings)"
+        price = "" if step["trainings"] == 0 else f" ({_counted(step['trainings'], 'training')})"
         line = f"{step['source']}{price}: {round(100 * step['moved'])} % of the top 1 % of records changed"
         if step["width"] is not None:
             before = "the order alone was known before" if width is None else f"{width:.2g} before"
@@ -98,5 +98,9 @@ def _references(more: int, seconds: float | None, narrower: float | None) -> Off
 
 def _time(seconds: float) -> str:
     if seconds < 90:
-        return f"{max(round(seconds), 1)} seconds"
-    return f"{round(seconds / 60)} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
+        return _counted(max(round(seconds), 1), "second")
+    return _counted(round(seconds / 60), "minute") if seconds < 5400 else f"{seconds / 3600:.1f} hours"
+
+
+def _counted(count: float, what: str) -> str:
+    return f"{count:.3g} {what}" + ("" if count == 1 else "s")

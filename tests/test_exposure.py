@@ -312,6 +312,29 @@ def test_where_sizes_are_not_identified_the_order_is_given_and_says_so(pattern):
         found.tpr(0.05)
 
 
+@pytest.mark.parametrize(("twice", "order_only"), [(299, True), (300, False)])
+def test_sizes_need_three_hundred_records_with_two_margins_on_each_side(twice, order_only):
+    inside = np.tile(np.array([[True], [True], [False], [False]]), (1, 1000))
+    inside[0, twice:], inside[1, twice:] = False, True
+    margins, covariates, references, inside, _ = drawn(1000, 4, 4, membership=inside)
+    found = ns.exposure(margins, covariates=covariates, references=references, membership=inside)
+    assert found.order_only is order_only and np.isnan(found.interval).all() == order_only
+    if order_only:
+        assert f"{twice} records have margins of two models trained with them, and 300 are needed" in found.reason
+
+
+@pytest.mark.parametrize(("records", "order_only"), [(199, True), (200, False)])
+def test_fewer_records_have_sizes_where_each_has_many_margins(records, order_only):
+    inside = np.tile(np.arange(16)[:, None] < 8, (1, records))
+    margins, covariates, references, inside, truth = drawn(records, 16, 4, membership=inside)
+    found = ns.exposure(margins, covariates=covariates, references=references, membership=inside)
+    assert found.order_only is order_only
+    if not order_only:
+        inside_interval = (found.interval[:, 0] <= truth) & (truth <= found.interval[:, 1])
+        # Nominal 0.9; four binomial standard errors of 200 records.
+        assert abs(inside_interval.mean() - 0.9) < 4 * np.sqrt(0.09 / records)
+
+
 def test_without_references_the_order_is_that_of_shift():
     margins, shift = np.random.default_rng(0).normal(size=(2, 50))
     shift[3], shift[7] = np.inf, np.nan

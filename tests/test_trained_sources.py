@@ -20,7 +20,7 @@ from noshadow.losses import record_losses, record_margins
 from noshadow.reference import Recipe, fold_plan, load_references, plan, train_references
 from noshadow.views import view
 
-N, T, FEATURES, CLASSES = 260, 220, 6, 3
+N, T, FEATURES, CLASSES = 340, 220, 6, 3
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(N + T, FEATURES))
 SIGNAL = X @ RNG.normal(size=(FEATURES, CLASSES)) + 0.8 * RNG.normal(size=(N + T, CLASSES))
@@ -286,7 +286,7 @@ def test_sets_of_another_model_or_other_records_are_refused(tmp_path):
         ns.audit(other, TRAIN, TEST, reference_models=tmp_path / "set", progress=False)
     train_references(tmp_path / "bare", fit, TRAIN, TEST, models=4, workers=1, progress=False)
     with pytest.raises(
-        InputError, match=r"audit: reference_models must hold models for the audited records, by id; theirs are 260; got 130"
+        InputError, match=r"audit: reference_models must hold models for the audited records, by id; theirs are 340; got 170"
     ):
         ns.audit(MODEL, (X[:N:2], Y[:N:2]), TEST, reference_models=tmp_path / "bare", progress=False)
     turned = X[:N][::-1], Y[:N][::-1]
@@ -309,7 +309,7 @@ def test_models_that_do_not_learn_from_their_rows_are_refused(tmp_path):
     ):
         for asked in ({"reference_models": 2}, {"folds": 2}):
             with pytest.raises(
-                InputError, match=f"audit: train_fn must train another model on other rows; {got}: the same answers on all 480"
+                InputError, match=f"audit: train_fn must train another model on other rows; {got}: the same answers on all 560"
             ):
                 known(train_fn=train_fn, **asked)
 

@@ -48,6 +48,12 @@ def mean(entry, method, truth="d_prime", measure="recall"):
     return entry["methods"][method][truth][measure]["mean"] if method in entry["methods"] else None
 
 
+def with_evidence(name):
+    """Recall by d′ of one setting with a checkpoint, and with that, a loss trace and two references; None where it is not judged."""
+    entry = runs().get(name)
+    return (None, None) if entry is None else (mean(entry, "exposure_checkpoint"), mean(entry, "exposure_2"))
+
+
 def cell(value, error=None):
     if value is None:
         return "–"
@@ -156,17 +162,20 @@ def goal_lines(entries):
         "",
         "*Two beat four*: exposure with two references against the best other method with up to four",
         "trainings. *Second LiRA*: exposure with at most four trainings against what half of the truth",
-        "models find of the other half's top. By the means alone.",
+        "models find of the other half's top. *3 short*: the same with a checkpoint, a trace and three short",
+        "references, and what these cost in trainings. By the means alone.",
         "",
-        "| setting | exposure, 2 | best other, ≤ 4 | two beat four | exposure, 4 | second LiRA | reached |",
-        "|---|---|---|---|---|---|---|",
+        "| setting | exposure, 2 | best other, ≤ 4 | two beat four | exposure, 4 | second LiRA | reached | 3 short | at the price of | reached |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for entry in entries.values():
         two, (other, name), four = mean(entry, "exposure_2"), best_rival(entry, 4), mean(entry, "exposure_4")
-        second = entry["second_lira"]["recall"]["mean"]
+        second, short = entry["second_lira"]["recall"]["mean"], mean(entry, "exposure_short3")
+        price = entry["methods"]["exposure_short3"]["trainings"]
         lines.append(
             f"| {entry['title']} | {cell(two)} | {cell(other)} ({spoken(name)}) | {verdict(two > other, second)} "
-            f"| {cell(four)} | {cell(second)} | {verdict(max(two, four) >= second, second)} |"
+            f"| {cell(four)} | {cell(second)} | {verdict(max(two, four) >= second, second)} "
+            f"| {cell(short)} | {price:.1f} | {verdict(short >= second, second)} |"
         )
     lines += ["", "*Nothing to find*: the truth models do not agree among themselves on who is exposed, so no method can be judged.", ""]
     return [*lines, *missing_lines(entries)]

@@ -112,7 +112,7 @@ def depth_picture():
 def frog_picture(found):
     """t-SNE of one class's features, coloured by the rank of the leverage ([GLS] Figure 2)."""
     figure, (axes,) = panels(["Frogs, last-layer features"], bar=True)
-    rank = np.argsort(np.argsort(found["leverage"])) / (len(found["leverage"]) - 1)
+    rank = np.argsort(np.argsort(found["leverage"], kind="stable")) / (len(found["leverage"]) - 1)
     drawn = coloured(axes, found["x"], found["y"], rank)
     finish(axes, "t-SNE 1", "t-SNE 2")
     colour_bar(figure, drawn, "rank of the leverage", ticks=[0, 0.5, 1], format=short_number)

@@ -157,7 +157,7 @@ def test_a_record_alone_in_its_leaf_falls_back_on_its_parent_or_takes_no_step(st
     setting = setting_of("logistic", RULES["ridge"], rounds=1, structure=structure)
     held, margins, _ = trained(setting)
     found = left_out(held)
-    assert found.alone.tolist()[:2] == [1, 1] and found.alone[2:].max() == 0
+    assert found.leaves.alone.tolist()[:2] == [1, 1] and found.leaves.alone[2:].max() == 0
     for record, sibling in ((0, 1), (1, 0)):
         g, h = derivatives(setting, margins[0])
         step = setting.rate * brute_step(g[[sibling], 0], h[[sibling], 0], setting.rule) if structure else 0.0

@@ -23,7 +23,7 @@ from noshadow.checks import InputError, NotApplicable
 from noshadow.metrics import spearman
 from noshadow.scores.trees.boosting import boosting_scores
 from noshadow.scores.trees.left_out import left_out
-from noshadow.views import model_family, stage_outputs
+from noshadow.views import OtherRecords, model_family, stage_outputs
 from noshadow.views.readers import reader_of
 from noshadow.views.view import Settings
 
@@ -84,6 +84,8 @@ MODELS = {
     "xgb penalties": (lambda: xgboost(reg_alpha=0.5, reg_lambda=2.0, max_delta_step=0.4), "two", False, SINGLE),
     "xgb single records": (lambda: xgboost(min_child_weight=0, reg_lambda=0, max_depth=8), "two", False, SINGLE),
     "xgb three": (lambda: xgboost(), "three", False, SINGLE),
+    "xgb subsample": (lambda: xgboost(subsample=0.5), "two", True, SINGLE),
+    "xgb subsample, seeded": (lambda: xgboost("XGBRegressor", subsample=0.8, random_state=7, colsample_bytree=0.5), "value", False, SINGLE),
     "xgb forest": (lambda: xgboost(num_parallel_tree=2, colsample_bynode=0.5), "three", False, SINGLE),
     "xgb class weight": (lambda: xgboost(scale_pos_weight=3.0), "two", False, SINGLE),
     "xgb squared": (lambda: xgboost("XGBRegressor"), "value", True, SINGLE),
@@ -95,6 +97,14 @@ MODELS = {
     "lgb class weight": (lambda: lightgbm(class_weight={0: 1.0, 1: 3.0}), "two", True, SINGLE),
     "lgb unbalanced": (lambda: lightgbm(is_unbalance=True), "two", False, SINGLE),
     "lgb from zero": (lambda: lightgbm(boost_from_average=False), "two", False, SINGLE),
+    "lgb bagging": (lambda: lightgbm(subsample=0.5, subsample_freq=1), "two", True, SINGLE),
+    "lgb bagging, seeded": (lambda: lightgbm(subsample=0.7, subsample_freq=3, random_state=5), "three", False, SINGLE),
+    "lgb bagging by class": (
+        lambda: lightgbm(pos_bagging_fraction=0.4, neg_bagging_fraction=0.9, subsample_freq=2),
+        "two",
+        False,
+        SINGLE,
+    ),
     "lgb squared": (lambda: lightgbm("LGBMRegressor"), "value", True, SINGLE),
     "lgb poisson": (lambda: lightgbm("LGBMRegressor", objective="poisson"), "count", False, SINGLE),
     "cat": (lambda: catboost(), "two", True, DOUBLE),
@@ -178,13 +188,15 @@ def by_hand(training, record):
     return own
 
 
-@pytest.mark.parametrize("name", ["gb", "gb three, weights", "gb subsample", "hist", "xgb", "xgb three", "lgb", "lgb three"])
+@pytest.mark.parametrize(
+    "name", ["gb", "gb three, weights", "gb subsample", "hist", "xgb", "xgb three", "lgb", "lgb three", "lgb bagging", "xgb subsample"]
+)
 def test_outputs_left_out_are_those_of_leaves_refitted_without_the_record(name):
     """Written again by hand in float64; gradients that the library keeps in float32 differ by some 1e-7."""
     training = rounds_of(name)
     found = left_out(training)
     tolerance = 1e-10 if name.startswith("gb") else 1e-5
-    for record in np.flatnonzero(found.alone == 0)[:6]:
+    for record in np.flatnonzero(found.leaves.alone == 0)[:6]:
         assert (training.margins - found.fall)[record] == pytest.approx(by_hand(training, record), abs=tolerance)
 
 
@@ -195,6 +207,21 @@ def test_rows_that_a_round_left_out_are_out_for_it():
     # The model counted its rows itself: the roots of its trees hold as many.
     assert all(tree[0].tree_.weighted_n_node_samples[0] == N // 2 for tree in fitted("gb subsample").estimators_)
     assert (left_out(training).rounds_inside == inside.sum(0)).all()
+
+
+@pytest.mark.parametrize("freq", [1, 3])
+def test_bags_of_lightgbm_hold_as_many_records_of_each_leaf_as_the_model_says(freq):
+    """More rows than one block of its generators; LightGBM writes the records of a leaf into its model."""
+    x, y = make_classification(2500, 8, n_informative=5, random_state=3)
+    model = lightgbm(subsample=0.6, subsample_freq=freq, random_state=freq).fit(x, y)
+    lines = [line for line in model.booster_.model_to_string().splitlines() if line.startswith("leaf_count=")]
+    rounds = list(training_of(model, (x, y)).rounds())
+    assert len(rounds) == len(lines) == 25
+    for line, one in zip(lines, rounds, strict=True):
+        (tree,), counts = one.trees, [int(word) for word in line.partition("=")[2].split()]
+        assert np.bincount(tree.leaves[one.inside], minlength=len(counts)).tolist() == counts
+    bags = np.array([one.inside for one in rounds])
+    assert (bags[0] == bags[freq - 1]).all() and not (bags[0] == bags[freq]).all()
 
 
 @pytest.mark.parametrize("name", ["gb three, subsample, stopped", "hist stopped"])
@@ -287,11 +314,10 @@ REFUSED = {
     "gb unseeded stop": (lambda: GB(n_estimators=5, n_iter_no_change=2), "two", "which records were held out"),
     "hist quantile": (lambda: HistGradientBoostingRegressor(loss="quantile", quantile=0.5, max_iter=5), "value", "medians or quantiles"),
     "adaboost": (lambda: AdaBoostClassifier(n_estimators=5), "two", "adds up no leaf values"),
-    "xgb subsample": (lambda: xgboost(subsample=0.5), "two", r"XGBoost does not keep which rows each round took \(subsample=0.5\)"),
+    "xgb subsample": (lambda: xgboost(subsample=0.5), "three", r"which rows each of a round's several trees took \(subsample=0.5\)"),
     "xgb dart": (lambda: xgboost(booster="dart"), "two", "booster='dart' of XGBoost drops trees"),
     "xgb linear": (lambda: xgboost(booster="gblinear"), "two", "booster='gblinear' of XGBoost has no trees"),
     "xgb absolute": (lambda: xgboost("XGBRegressor", objective="reg:absoluteerror"), "value", "reg:absoluteerror are not rebuilt"),
-    "lgb bagging": (lambda: lightgbm(subsample=0.5, subsample_freq=1), "two", r"which rows each round took \(bagging_fraction=0.5\)"),
     "lgb goss": (lambda: lightgbm(data_sample_strategy="goss"), "two", "data_sample_strategy='goss'"),
     "lgb dart": (lambda: lightgbm(boosting_type="dart"), "two", "boosting='dart' of LightGBM drops trees"),
     "lgb forest": (lambda: lightgbm(boosting_type="rf", subsample=0.5, subsample_freq=1), "two", "boosting='rf' of LightGBM"),
@@ -309,6 +335,20 @@ def test_what_cannot_be_rebuilt_says_why(name):
     x, y = DATA[data]
     with pytest.raises(NotApplicable, match=why):
         training_of(made().fit(x[:N], y[:N]), (x[:N], y[:N]))
+
+
+def test_backtracking_of_catboost_is_named_and_no_other_records_are_suspected():
+    """Its later steps are halved by a loss of its own rounding, from some ten thousand records on."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(30_000, 20))
+    y = ((x[:, :5].sum(1) + rng.normal(size=len(x)) > 0) ^ (rng.random(len(x)) < 0.1)).astype(int)
+    deep = {"iterations": 20, "thread_count": 1, "verbose": 0, "allow_writing_files": False}
+    halved = extra("catboost").CatBoostClassifier(**deep).fit(x, y)
+    with pytest.raises(NotApplicable, match="leaf_estimation_backtracking, which 'No' would switch off") as error:
+        boosting_scores(training_of(halved, (x, y)))
+    assert not isinstance(error.value, OtherRecords)
+    plain = extra("catboost").CatBoostClassifier(leaf_estimation_backtracking="No", **deep).fit(x, y)
+    assert left_out(training_of(plain, (x, y))).excess < 1
 
 
 def test_settings_that_bend_leaf_values_are_found_out_by_the_leaves():
@@ -457,9 +497,10 @@ def test_traces_that_were_given_count_instead_of_stages():
 
 
 def test_where_bags_are_unknown_the_stages_rank():
-    audit = audited(xgboost(subsample=0.5).fit(X[:N], Y[:N]))
+    audit = audited(xgboost(subsample=0.5, tree_method="exact").fit(X[:N], Y[:N]))
     assert audit.ranked_by == "exposure_score" and "shift" not in audit.records
-    assert audit.not_applicable["shift"] == "not applicable: XGBoost does not keep which rows each round took (subsample=0.5)"
+    assert audit.not_applicable["shift"].endswith("settings that are not read here (subsample)")
+    assert next(found.status for found in audit.findings if found.code == "NS044") == "not applicable"
     rule = next(entry.stamp["rule"] for entry in audit.evidence if entry.source == "exposure")
     assert "early_loss" in rule and "lt_iqr" in rule
     assert spearman(audit.records["early_loss"], audit.records["exposure_score"]) > 0.8

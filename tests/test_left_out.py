@@ -211,7 +211,8 @@ def test_a_tree_without_each_record_has_the_leaf_means_of_the_others(options):
     grown_tree = DecisionTreeRegressor(random_state=0, **options).fit(R, T)
     np.testing.assert_allclose(left_out_outputs(grown_tree, (R, T)).outputs, frozen_refits(grown_tree, R, T), rtol=1e-10)
     leaves = tree.apply(X)
-    np.testing.assert_array_equal(found.alone, np.bincount(leaves)[leaves] == 1)
+    np.testing.assert_array_equal(found.leaves.alone, np.bincount(leaves)[leaves] == 1)
+    np.testing.assert_allclose(found.leaves.sizes, np.bincount(leaves)[leaves], rtol=1e-12)
 
 
 def test_weights_count_in_a_tree():

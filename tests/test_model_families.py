@@ -9,7 +9,7 @@ import pytest
 import torch
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import make_classification
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, Ridge, SGDClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
@@ -37,19 +37,20 @@ def of(audit, code):
     return next(finding for finding in audit.findings if finding.code == code)
 
 
-def test_a_random_forest_gets_no_predicted_rate_and_the_reason_says_why():
-    audit = audited(RandomForestClassifier(100, min_samples_leaf=3, random_state=0))
+def test_a_family_without_setups_gets_no_predicted_rate_and_the_reason_says_why():
+    audit = audited(ExtraTreesClassifier(100, min_samples_leaf=3, random_state=0))
     risk = audit.model_risk
     # By its losses it is like the set-ups: without its family it would be predicted, and was.
     vouched = model_risk(audit.member_losses, audit.nonmember_losses, resamples=100)
     assert vouched.in_calibration_domain and vouched.predicted_tpr is not None and "this model is like them" in vouched.reason
     assert risk.predicted_tpr is None and risk.predicted_tpr_interval is None and risk.in_calibration_domain is False
     assert risk.reason == (
-        "The calibration was made from linear models and networks, and this model is of another family (RandomForestClassifier); the rate "
-        "of a reference-model attack is not predicted, and reference models would measure it (noshadow reference train)."
+        "The calibration was made from linear models, networks, forests with bootstrap and boosted trees, and this model is of another "
+        "family (ExtraTreesClassifier without bootstrap); the rate of a reference-model attack is not predicted, and reference models "
+        "would measure it (noshadow reference train)."
     )
     assert risk.reason in audit.not_applicable["predicted_tpr of the model"]
-    assert audit.provenance["inputs"]["family"] == "RandomForestClassifier"
+    assert audit.provenance["inputs"]["family"] == "ExtraTreesClassifier without bootstrap"
     assert of(audit, "NS003").status == "not applicable" and "another family" in of(audit, "NS003").sentence
     # The headline rests on what was measured.
     assert of(audit, "NS001").figure == risk.tnr

@@ -90,6 +90,8 @@ class Boosted:
         margin_dtype, gradient_dtype: precision in which the library keeps them.
         logit_scale: raw outputs times this are log-odds.
         notes: sentences a reader of the scores needs to know.
+        unread: what of the model bends leaf values and is not read, in words; "" for nothing known.
+            Leaves that cannot be rebuilt then need not mean that the records are others.
     """
 
     library: str
@@ -107,6 +109,7 @@ class Boosted:
     gradient_dtype: Any = np.float64
     logit_scale: float = 1.0
     notes: tuple[str, ...] = ()
+    unread: str = ""
 
 
 def held_out_note(count: int) -> tuple[str, ...]:

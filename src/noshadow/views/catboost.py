@@ -102,7 +102,18 @@ def _boosted(last: Any, X: Any, targets: Array, weights: Array | None) -> Booste
         targets=single(targets),
         weights=weights,
         rule=LeafRule(l2=penalty, steps=int(settings["leaf_estimation_iterations"]), newton=method == "Newton"),
+        unread=_unread(last, settings),
     )
+
+
+def _unread(last: Any, settings: dict[str, Any]) -> str:
+    """What bends leaf values and is not read."""
+    statistics = ["target statistics of categories"] if last.get_cat_feature_indices() else []
+    bending = [name for name in ("model_shrink_rate", "monotone_constraints") if settings.get(name)]
+    # CatBoost stops or halves its later steps by a loss of its own rounding, which nobody else has.
+    halved = settings["leaf_estimation_iterations"] > 1 and settings.get("leaf_estimation_backtracking", "No") != "No"
+    backtracking = ["leaf_estimation_backtracking, which 'No' would switch off"] if halved else []
+    return ", ".join(statistics + bending + backtracking)
 
 
 def _class_weights(settings: dict[str, Any], targets: Array, weights: Array | None) -> Array | None:

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from noshadow.checks import Array, InputError, NotApplicable, refuse, said
 from noshadow.outcomes import Absent
 from noshadow.views.boosted import Boosted
+from noshadow.views.leaf_counts import LeafCounts
 from noshadow.views.penalty import Penalty
 from noshadow.views.reader import NO_BAGS, NO_ROUNDS, NO_STAGES, NOT_LEFT_OUT
 
@@ -79,14 +80,14 @@ class Refitted:
             against what the model itself says: other records, weights or options do not pass.
         without: the same of record i from the formula without record i; NaN where no other record
             determines an answer.
-        how, notes, alone, parts: as in `LeftOut`.
+        how, notes, leaves, parts: as in `LeftOut`.
     """
 
     whole: Array
     without: Array
     how: str
     notes: tuple[str, ...] = ()
-    alone: Array | None = None
+    leaves: LeafCounts | None = None
     parts: int = 1
 
 

@@ -60,7 +60,7 @@ def estimator_left_out(family: EstimatorFamily, model: Any, data: object, *, sam
             f"them: it was fitted on other records, in another order, or with sample weights that were not given (sample_weight=)"
         )
     outputs = raw_outputs(found.without, fitted.task)[0].reshape(len(targets), -1)
-    return LeftOut(outputs, found.how, found.notes, found.alone, found.parts)
+    return LeftOut(outputs, found.how, found.notes, found.leaves, found.parts)
 
 
 def estimator_boosted(family: EstimatorFamily, model: Any, data: object, *, weights: Array | None, settings: Settings) -> Boosted:

@@ -71,7 +71,7 @@ def record_targets(fitted: Fitted, y: Array, argument: str) -> Array:
     """Values of a regression, float64 (n,) or (n, q), or numbers of the model's classes, (n,)."""
     if fitted.task == "regression":
         return numeric_array(y, f"{argument} y", ndim=(1, 2)).astype(np.float64)
-    return _class_numbers(y, fitted.family.classes(fitted.last), argument)
+    return class_numbers(y, fitted.family.classes(fitted.last), argument)
 
 
 def transformed(fitted: Fitted, X: Any, argument: str) -> Any:
@@ -95,7 +95,8 @@ def raw_outputs(values: Array, task: str) -> tuple[Array, int]:
     return np.log(np.maximum(probabilities, LEAST_PROBABILITY)), int((probabilities < LEAST_PROBABILITY).sum())
 
 
-def _class_numbers(y: Array, classes: Array, argument: str) -> Array:
+def class_numbers(y: Array, classes: Array, argument: str) -> Array:
+    """Numbers of the classes that labels (n,) name; labels the model does not know are refused."""
     if y.ndim != 1:
         refuse(f"{argument} y", "hold one label per record", f"shape {y.shape}", "Multi-label models: audit one label at a time.")
     numbers = {label: number for number, label in enumerate(np.asarray(classes).tolist())}

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,13 @@ from noshadow.checks import Array, InputError, NotApplicable, refuse, said
 from noshadow.views.boosted import GAMMA, LOGISTIC, POISSON, SOFTMAX, SQUARED, Boosted, LeafRule, class_weighted
 from noshadow.views.estimator_family import EstimatorFamily, type_name
 from noshadow.views.estimators import estimator_reader
+from noshadow.views.lightgbm_bags import lightgbm_bags
 from noshadow.views.stored_trees import StoredTree, StoredTrees, as_columns, library_of, probabilities, single
 
 _OBJECTIVES = {"binary": LOGISTIC, "multiclass": SOFTMAX, "regression": SQUARED, "poisson": POISSON, "gamma": GAMMA}
 _REGRESSIONS = ("regression", "poisson", "gamma", "tweedie", "huber", "fair", "quantile", "mape")
 _ADDED_CURVATURE = 2e-15  # to every curvature sum
+_BENDING = ("path_smooth", "monotone_constraints")
 
 
 def _booster(last: Any) -> Any:
@@ -129,7 +132,7 @@ def _boosted(last: Any, X: Any, targets: Array, weights: Array | None) -> Booste
         start = _average(objective, targets, weights, len(start))
     return Boosted(
         library="LightGBM",
-        rounds=_without_start(trees, start).walked,
+        rounds=partial(_without_start(trees, start).bagged, lightgbm_bags(settings, targets)),
         count=len(trees.rounds),
         start=start,
         margins=_raw(last, X),
@@ -143,6 +146,7 @@ def _boosted(last: Any, X: Any, targets: Array, weights: Array | None) -> Booste
             float(settings.get("max_delta_step", 0)),
         ),
         gradient_dtype=np.float32,
+        unread=", ".join(name for name in _BENDING if settings.get(name, "") not in ("", "0")),
     )
 
 
@@ -157,11 +161,10 @@ def _require_rebuilt(words: list[str], settings: dict[str, str], last: Any) -> N
     if boosting in ("dart", "rf"):
         why = "drops trees and rescales those it keeps" if boosting == "dart" else "fits every tree to the same gradients and averages"
         raise NotApplicable(f"boosting={boosting!r} of LightGBM {why}, so no round's leaf values stay as fitted")
-    fractions = [float(settings.get(f"{part}bagging_fraction", 1)) for part in ("", "pos_", "neg_")]
-    if int(settings.get("bagging_freq", 0)) > 0 and min(fractions) < 1:
-        raise NotApplicable(f"LightGBM does not keep which rows each round took (bagging_fraction={min(fractions):g})")
     if boosting == "goss" or settings.get("data_sample_strategy", "bagging") == "goss":
-        raise NotApplicable("LightGBM does not keep which rows each round took (data_sample_strategy='goss')")
+        raise NotApplicable(
+            "LightGBM does not keep which rows each round took (data_sample_strategy='goss', whose draw changes with the number of threads)"
+        )
 
 
 def _average(objective: str, targets: Array, weights: Array | None, outputs: int) -> Array:

@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 from noshadow.checks import Array, NotApplicable
 from noshadow.signals import Signals
 from noshadow.views.boosted import Boosted
+from noshadow.views.leaf_counts import LeafCounts
 from noshadow.views.view import Settings, View
 
 # Names that the shipped calibration knows; other families go by names of their own.
@@ -49,15 +50,14 @@ class LeftOut:
             an answer.
         how: what stays fixed when a record leaves, in words: one sentence without a full stop.
         notes: sentences a reader must see.
-        alone: (n,) share of the trees that saw a record in which it is alone in its leaf; None
-            without trees.
+        leaves: how many training records share the leaves of its trees; None without trees.
         parts: how many trees voted; 1 for models that are no forest.
     """
 
     outputs: Array
     how: str
     notes: tuple[str, ...] = ()
-    alone: Array | None = None
+    leaves: LeafCounts | None = None
     parts: int = 1
 
 

@@ -8,7 +8,7 @@ from scipy.sparse import issparse
 from sklearn.ensemble import BaggingClassifier, BaggingRegressor
 from sklearn.tree import BaseDecisionTree
 
-from noshadow.checks import Array, NotApplicable
+from noshadow.checks import Array
 from noshadow.views.bags import COMPARED, OTHER_BAGS, out_of_bag_means
 from noshadow.views.estimator_family import EstimatorFamily, type_name
 from noshadow.views.estimators import estimator_reader
@@ -26,7 +26,7 @@ def _out_of_bag(last: Any, X: Any, task: str) -> tuple[Array, Array]:
     n, name = X.shape[0], type_name(last)
     if last._n_samples != n:
         reason = f"was fitted on other records than these {n}: its bags of {last._n_samples} do not say which of these it has not seen"
-        raise NotApplicable(f"{name} {reason}")
+        raise OtherRecords(f"{name} {reason}")
     table = X.tocsr() if issparse(X) else np.asarray(X)
     bags = list(last.estimators_samples_)
     parts = list(zip(last.estimators_, last.estimators_features_, strict=True))

@@ -51,6 +51,7 @@ def histogram_rounds(last: Any, X: Any, targets: Array, weights: Array | None) -
         rule=LeafRule(l2=last.l2_regularization + _ADDED_CURVATURE),
         gradient_dtype=np.float32,
         notes=held_out_note(0 if kept is None else int((~kept).sum())),
+        unread="monotonic_cst" if last.monotonic_cst is not None else "",
     )
 
 

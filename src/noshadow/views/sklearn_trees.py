@@ -17,6 +17,7 @@ from noshadow.checks import Array, NotApplicable
 from noshadow.views.bags import COMPARED, OTHER_BAGS, out_of_bag_means
 from noshadow.views.estimator_family import EstimatorFamily, Refitted, predictions, type_name
 from noshadow.views.estimators import estimator_reader
+from noshadow.views.leaf_counts import LeafCounts
 from noshadow.views.reader import OtherRecords
 from noshadow.views.tree_leaves import holds_these, leaf_answers
 
@@ -43,13 +44,13 @@ def forest_bags(last: Any, n: int) -> list[Array]:
     """Bags of a forest that was fitted on n records, as row numbers.
 
     Raises:
-        NotApplicable: no bags were drawn, or from other records.
+        NotApplicable: no bags were drawn. OtherRecords: they were drawn from another number.
     """
     if not last.bootstrap:
         raise NotApplicable(f"{type_name(last)} was fitted without bootstrap, so every tree has seen every record")
     if last._n_samples != n:
         reason = f"was fitted on other records than these {n}: its bags of {last._n_samples} do not say which of these it has not seen"
-        raise NotApplicable(f"{type_name(last)} {reason}")
+        raise OtherRecords(f"{type_name(last)} {reason}")
     return list(last.estimators_samples_)
 
 
@@ -69,15 +70,16 @@ def _left_out(last: Any, X: Any, y: Array, task: str, sample_weight: Array | Non
     trees = last.estimators_ if isinstance(last, FORESTS) else [last]
     classes = 0 if task == "regression" else len(last.classes_)
     targets = y if classes else y.reshape(n, -1)
-    whole, without, alone, seen = np.zeros(()), np.zeros(()), np.zeros(n), np.zeros(n)
+    whole, without, counted = np.zeros(()), np.zeros(()), LeafCounts.of(n)
     # Leaf sums of each tree are kept for that tree only.
     for tree, weight in zip(trees, _weights(last, y, sample_weight), strict=True):
-        found = leaf_answers(tree.tree_, tree.apply(table), targets, weight, classes)
+        leaves = tree.apply(table)
+        found = leaf_answers(tree.tree_, leaves, targets, weight, classes)
         whole, without = whole + found.whole, without + found.without
-        alone, seen = alone + found.alone, seen + (weight > 0)
+        counted.add(leaves, found.records, weight > 0, int(tree.tree_.max_depth))
     shape = (n, classes) if classes else y.shape
     mean, left = ((side / len(trees)).reshape(shape) for side in (whole, without))
-    return Refitted(mean, left, HOW, alone=alone / np.maximum(seen, 1), parts=len(trees))
+    return Refitted(mean, left, HOW, leaves=counted, parts=len(trees))
 
 
 def _weights(last: Any, y: Array, sample_weight: Array | None) -> Iterator[Array]:
@@ -108,10 +110,16 @@ def _weights(last: Any, y: Array, sample_weight: Array | None) -> Iterator[Array
         yield counts * compute_sample_weight("balanced", labels, indices=bag) if by_bag else counts
 
 
+def _calibrated_as(last: Any) -> str:
+    """The class of a forest. Without bootstrap every tree knows every record: another family."""
+    return type_name(last) if last.bootstrap else f"{type_name(last)} without bootstrap"
+
+
 FOREST = estimator_reader(
     EstimatorFamily(
         name="forest",
         reads=lambda last: isinstance(last, FORESTS),
+        calibrated_as=_calibrated_as,
         out_of_bag=_out_of_bag,
         left_out=_left_out,
     )

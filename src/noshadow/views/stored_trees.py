@@ -52,6 +52,11 @@ class StoredTrees:
                     column += 1
                 yield Round(tuple(found))
 
+    def bagged(self, bag: Callable[[int], Array] | None) -> Iterator[Round]:
+        """The same with the records that each round took; None where all of them took all."""
+        for number, one in enumerate(self.walked()):
+            yield one if bag is None else Round(one.trees, bag(number))
+
     def staged(self, start: Array) -> Iterator[Array]:
         """Raw outputs (n, m) after each round; the array is one's own."""
         raw = np.array(np.broadcast_to(start, (self.records, start.shape[-1])), dtype=np.float64)

@@ -16,12 +16,12 @@ class LeafAnswers:
 
     Attributes:
         whole: (n, q) means of the leaves. without: (n, q) the same with the record taken out.
-        alone: (n,) whether the record is the only training record of its leaf.
+        records: (nodes,) training records that end in each leaf; 0 of inner nodes.
     """
 
     whole: Array
     without: Array
-    alone: Array
+    records: Array
 
 
 def leaf_answers(tree: Any, leaves: Array, targets: Array, weight: Array, classes: int) -> LeafAnswers:
@@ -45,7 +45,7 @@ def leaf_answers(tree: Any, leaves: Array, targets: Array, weight: Array, classe
         sums = np.column_stack([np.bincount(leaves, weight * column, nodes) for column in targets.T])
     totals = np.bincount(leaves, weight, nodes)
     records = np.bincount(leaves[inside], minlength=nodes)
-    alone = inside & (records[leaves] == 1)
+    held = records.copy()
     parents = _summed_upwards(tree, sums, totals, records)
     places = leaves.copy()
     while True:
@@ -63,7 +63,7 @@ def leaf_answers(tree: Any, leaves: Array, targets: Array, weight: Array, classe
         without = (sums[places] - own) / (totals[places] - weight)[:, None]
     without[inside & (records[places] == 1)] = np.nan
     without[~inside] = whole[~inside]
-    return LeafAnswers(whole, np.clip(without, 0.0, 1.0) if classes else without, alone)
+    return LeafAnswers(whole, np.clip(without, 0.0, 1.0) if classes else without, held)
 
 
 def holds_these(tree: Any, leaves: Array) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from noshadow.views.boosted import LOGISTIC_OF_P, POISSON, SOFTMAX, SQUARED, Boo
 from noshadow.views.estimator_family import EstimatorFamily, type_name
 from noshadow.views.estimators import estimator_reader
 from noshadow.views.stored_trees import StoredTree, StoredTrees, as_columns, library, library_of, probabilities, single
+from noshadow.views.xgboost_bags import xgboost_bags
 
 _OBJECTIVES = {
     "binary:logistic": LOGISTIC_OF_P,
@@ -135,15 +137,18 @@ def _boosted(last: Any, X: Any, targets: Array, weights: Array | None) -> Booste
     trained = settings["gradient_booster"]
     trees, start = _stored(last, X)
     trained = trained["tree_train_param"]
-    if float(trained["subsample"]) < 1:
-        raise NotApplicable(f"XGBoost does not keep which rows each round took (subsample={float(trained['subsample']):g})")
+    share = float(trained["subsample"])
+    if share < 1 and max((len(one) for one in trees.rounds), default=1) > 1:
+        raise NotApplicable(f"XGBoost does not keep which rows each of a round's several trees took (subsample={share:g})")
+    seed = int(settings["generic_param"]["seed"])
+    bag = xgboost_bags(seed, share, len(targets), len(trees.rounds)) if share < 1 else None
     positive = float(settings["objective"].get("reg_loss_param", {}).get("scale_pos_weight", 1))
     if positive != 1:
         weights = np.where(targets > 0, positive, 1.0) * (1.0 if weights is None else weights)
     poisson = float(settings["objective"].get("poisson_regression_param", {}).get("max_delta_step", 0))
     return Boosted(
         library="XGBoost",
-        rounds=trees.walked,
+        rounds=partial(trees.bagged, bag),
         count=len(trees.rounds),
         start=start,
         margins=_raw(last, X),
@@ -155,7 +160,17 @@ def _boosted(last: Any, X: Any, targets: Array, weights: Array | None) -> Booste
         rule=LeafRule(float(trained["alpha"]), float(trained["lambda"]), float(trained["max_delta_step"])),
         margin_dtype=np.float32,
         gradient_dtype=np.float32,
+        unread=_unread(last, trained),
     )
+
+
+def _unread(last: Any, trained: dict[str, Any]) -> str:
+    """What bends leaf values and is not read: constraints, and what a file does not hold."""
+    constrained = str(trained.get("monotone_constraints", "()")) not in ("()", "", "[]")
+    found = ["monotone_constraints"] if constrained else []
+    # Drawn again as histogram trees draw; other methods draw in other ways.
+    found += ["subsample"] if float(trained["subsample"]) < 1 else []
+    return ", ".join(found if hasattr(last, "get_booster") else [*found, "settings that a model file loses"])
 
 
 XGBOOST = estimator_reader(

@@ -10,6 +10,8 @@ from noshadow.losses import record_losses, record_margins
 from noshadow.scores.trees.left_out import LeftOut, left_out
 from noshadow.scores.trees.objectives import OBJECTIVES
 from noshadow.views.boosted import Boosted
+from noshadow.views.leaf_counts import LeafCounts
+from noshadow.views.reader import OtherRecords
 
 METHOD = "leaf values"
 # Raw outputs that add up in another order than the library's: some roundings of float32.
@@ -22,13 +24,15 @@ class LeafScores:
 
     Attributes:
         columns: name → float64 (n,). method: how they were obtained. notes: sentences a reader must
-            see. facts: how far the model agrees with its records, ready for JSON.
+            see. facts: how far the model agrees with its records, ready for JSON. leaves: how many
+            records share the leaves of its trees.
     """
 
     columns: dict[str, Array]
     method: str = METHOD
     notes: tuple[str, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
+    leaves: LeafCounts | None = None
 
 
 def boosting_scores(training: Boosted) -> LeafScores:
@@ -50,8 +54,9 @@ def boosting_scores(training: Boosted) -> LeafScores:
         LeafScores. Its facts hold the largest deviation of a rebuilt leaf value from the model's.
 
     Raises:
-        NotApplicable: the rebuilt leaves are not the model's: it was fitted on other records or
-            weights, refitted, pruned or constrained.
+        OtherRecords: the rebuilt leaves are not the model's: it was fitted on other records or
+            weights, refitted or pruned.
+        NotApplicable: the same, where settings that are not read explain it as well.
 
     Exact when: the leaf values are refitted without the record and all else stays as recorded.
     Approximates: a training without the record, whose later gradients and trees would change too.
@@ -77,10 +82,10 @@ def boosting_scores(training: Boosted) -> LeafScores:
         "rounds": training.count,
         "largest_leaf_value": found.largest_step,
         "largest_deviation": found.deviation,
-        "alone_in_a_leaf": int((found.alone > 0).sum()),
+        "alone_in_a_leaf": int((found.leaves.alone > 0).sum()),
         "left_out_of_some_round": int((found.rounds_inside < training.count).sum()),
     }
-    return LeafScores({"leverage": found.share} | columns, METHOD, training.notes, facts)
+    return LeafScores({"leverage": found.share} | columns, METHOD, training.notes, facts, found.leaves)
 
 
 def _classified(logits: Array, found: LeftOut, training: Boosted) -> dict[str, Array]:
@@ -110,8 +115,11 @@ def _require_own_records(training: Boosted, found: LeftOut) -> None:
             f"{found.margin_deviation:.3g})"
         )
     if found.excess > 1:
-        raise NotApplicable(
+        # Settings that bend leaves explain it as well as other records would.
+        kind = NotApplicable if training.unread else OtherRecords
+        settings = f" ({training.unread})" if training.unread else ""
+        raise kind(
             f"leaf values rebuilt from these records differ from the {training.library} model's own by up to {found.deviation:.3g} (its "
             f"largest is {found.largest_step:.3g}): it was fitted on other records or with sample weights that were not given "
-            f"(sample_weight=), was changed after its training, or keeps settings that are not read here"
+            f"(sample_weight=), was changed after its training, or keeps settings that are not read here{settings}"
         )

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from noshadow.checks import Array
-from noshadow.scores.trees.leaf_values import leaf_steps, sums_of, with_descendants
+from noshadow.scores.trees.leaf_values import depths, leaf_steps, sums_of, with_descendants
 from noshadow.scores.trees.objectives import OBJECTIVES
 from noshadow.views.boosted import Boosted, LeafRule, Round, Tree
+from noshadow.views.leaf_counts import LeafCounts
 
 # Each gradient may be off by this share of the numbers it is a difference of: some 64 roundings of
 # float32, where margins pile up in float32 over the rounds; of float64 far more, and still nothing.
@@ -27,7 +28,7 @@ class LeftOut:
         share: (n,) mean over the rounds of h_i/(H + λ), its share of its leaf's curvature, in the
             trees of its own class; 0 in rounds that did not take it.
         rounds_inside: (n,) number of rounds whose leaves held its gradient.
-        alone: (n,) number of trees in which it was the only record of its leaf.
+        leaves: how many records share the leaves of the trees.
         deviation: largest |rebuilt − own| value of a leaf. excess: the same in units of what
             rounding allows; ≤ 1 where the model was fitted to these records.
         margin_deviation: largest |Σ leaf values − the model's own raw output|.
@@ -38,7 +39,7 @@ class LeftOut:
     first_order: Array
     share: Array
     rounds_inside: Array
-    alone: Array
+    leaves: LeafCounts
     deviation: float
     excess: float
     margin_deviation: float
@@ -63,7 +64,7 @@ def left_out(training: Boosted) -> LeftOut:
     margins = np.broadcast_to(training.start, training.margins.shape).astype(training.margin_dtype)
     n, m = margins.shape
     fall, first, share = np.zeros((n, m)), np.zeros((n, m)), np.zeros(n)
-    rounds, alone = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    rounds, counted = np.zeros(n, dtype=np.int64), LeafCounts.of(n)
     deviation = excess = largest = 0.0
     for one in training.rounds():
         before = _before(training, margins.copy(), one)
@@ -75,12 +76,12 @@ def left_out(training: Boosted) -> LeftOut:
             fall[:, k] += found.fall
             first[:, k] += found.first_order
             share += np.where(before.own(k), found.share / trees_of[k], 0.0)
-            alone += found.alone
+            counted.add(tree.leaves, found.count, before.taken, _depth(tree))
             deviation, excess = max(deviation, found.deviation), max(excess, found.excess)
             largest = max(largest, float(np.abs(tree.values[tree.leaves]).max(initial=0.0)))
             margins[:, k] += tree.values[tree.leaves].astype(training.margin_dtype)
     apart = float(np.abs(margins.astype(np.float64) - training.margins).max(initial=0.0))
-    return LeftOut(fall, first, share / max(training.count, 1), rounds, alone, deviation, excess, apart, largest)
+    return LeftOut(fall, first, share / max(training.count, 1), rounds, counted, deviation, excess, apart, largest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,12 +128,12 @@ def _gradients(training: Boosted, margins: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, eq=False)
 class TreeChange:
-    """What one tree adds to `LeftOut`; all but the last two are (n,)."""
+    """What one tree adds to `LeftOut`: (n,) changes of records, (nodes,) records in each leaf."""
 
     fall: Array
     first_order: Array
     share: Array
-    alone: Array
+    count: Array
     deviation: float
     excess: float
 
@@ -165,7 +166,7 @@ def tree_change(training: Boosted, tree: Tree, before: Before) -> TreeChange:
         fall=tree.rate * np.where(taken, fall, 0.0),
         first_order=tree.rate * np.where(taken, first, 0.0),
         share=np.where(taken, share, 0.0),
-        alone=taken & (count[leaves] == 1),
+        count=count,
         deviation=float(apart.max(initial=0.0)),
         excess=float((apart / np.maximum(allowed, np.finfo(float).tiny)).max(initial=0.0)),
     )
@@ -208,6 +209,13 @@ def _parent_steps(leaves: Array, G: Array, H: Array, parents: Array, rule: LeafR
     sibling = _siblings(parents)[leaves]
     whole = [with_descendants(sums, parents)[sibling] for sums in (G, H)]
     return np.where(parents[leaves] >= 0, leaf_steps(whole[0], whole[1], rule), 0.0)
+
+
+def _depth(tree: Tree) -> int:
+    """Steps from a tree's root to its lowest leaf; at least so many where leaves alone are kept."""
+    if tree.parents is None:
+        return max(0, len(tree.values) - 1).bit_length()
+    return int(depths(tree.parents).max(initial=0))
 
 
 def _siblings(parents: Array) -> Array:

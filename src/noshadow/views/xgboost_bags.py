@@ -1,0 +1,37 @@
+"""Rows that XGBoost's `subsample` gave each round, drawn again as its histogram trees draw them."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from noshadow.checks import Array
+
+# One generator per round, x ← 16807 x mod 2⁶³, is started by the next number of a Mersenne twister
+# with the model's seed, whose first number goes to the sampling of columns.
+_FACTOR = 16807
+_MODULUS = 2**63
+_BEFORE = 1
+
+
+def xgboost_bags(seed: int, share: float, count: int, rounds: int) -> Callable[[int], Array]:
+    """Round number → which of `count` records it took, of a model with one tree per round.
+
+    Record i is taken where (x_i − 1)/(2⁶³ − 1) < share, x_i the i-th state of its generator.
+
+    Exact when: the leaves that follow from it are the model's, which the scores check. Other
+    methods of growing trees draw in other ways, and are found out there.
+    Cost: O(count) per round.
+    """
+    starts = np.random.RandomState(seed).randint(0, 2**32, size=_BEFORE + rounds, dtype=np.uint32)[_BEFORE:].astype(np.uint64)
+    with np.errstate(over="ignore"):
+        powers = np.cumprod(np.full(count, _FACTOR, dtype=np.uint64))
+    # The library keeps the share in float32.
+    below = float(np.float32(share))
+
+    def bag(number: int) -> Array:
+        with np.errstate(over="ignore"):
+            states = (starts[number] * powers) & np.uint64(_MODULUS - 1)
+        found: Array = (states - np.uint64(1)).astype(np.float64) / float(_MODULUS - 1) < below
+        return found
+
+    return bag

@@ -15,13 +15,14 @@ from sklearn.ensemble import (
     StackingClassifier,
     VotingClassifier,
 )
+from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, RadiusNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVR, LinearSVC
+from sklearn.svm import SVC, SVR, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 import noshadow as ns
@@ -47,8 +48,8 @@ def finding(audit, code):
 @pytest.mark.parametrize(
     ("model", "ranked_by"),
     [
-        (RandomForestClassifier(20, random_state=0), "left_out_loss"),
-        (make_pipeline(StandardScaler(), ExtraTreesClassifier(20, random_state=0)), "left_out_loss"),
+        (RandomForestClassifier(20, random_state=0), "loo"),
+        (make_pipeline(StandardScaler(), ExtraTreesClassifier(20, random_state=0)), "loo"),
         (BaggingClassifier(random_state=0), "out_of_bag_loss"),
         (DecisionTreeClassifier(random_state=0), "shift"),
         (KNeighborsClassifier(3), "shift"),
@@ -58,6 +59,8 @@ def finding(audit, code):
         (VotingClassifier(VOTERS, voting="soft"), "loss"),
         (StackingClassifier(VOTERS, LogisticRegression(), cv=2), "loss"),
         (CalibratedClassifierCV(LinearSVC(), cv=2), "loss"),
+        (make_pipeline(StandardScaler(), CalibratedClassifierCV(SVC(), cv=2, ensemble=False)), "loss"),
+        (GaussianProcessClassifier(), "loss"),
         (make_pipeline(StandardScaler(), SGDClassifier(loss="log_loss", random_state=0)), "loss"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
@@ -146,6 +149,37 @@ def test_a_model_of_other_records_is_found_out(model):
     assert finding(audit, "NS044").status == "found" and audit.ranked_by == "loss"
     assert not {"loo", "shift", "out_of_bag_loss", "left_out_loss"} & set(audit.records)
     assert finding(audited(model), "NS044").status in ("passed", "not applicable")
+
+
+def test_a_forest_of_more_records_than_were_given_is_found_out():
+    for model in (RandomForestClassifier(10, random_state=0), BaggingClassifier(random_state=0)):
+        fewer = tuple(part[:100] for part in TRAIN)
+        audit = ns.audit(clone(model).fit(*TRAIN), fewer, TEST, progress=False)
+        assert finding(audit, "NS044").status == "found" and "fitted on other records than these 100" in finding(audit, "NS044").sentence
+
+
+def test_forests_that_lost_or_gained_trees_are_read_as_they_are():
+    """Bags of the trees that are left are still those of their seeds; trees of other records contradict."""
+    forest = RandomForestClassifier(20, random_state=0).fit(*TRAIN)
+    forest.estimators_ = forest.estimators_[:12]
+    pruned = ns.audit(forest, TRAIN, TEST, progress=False)
+    assert pruned.ranked_by == "loo" and pruned.provenance["inputs"]["leaves"]["trees"] == 12
+    grown = RandomForestClassifier(10, random_state=0, warm_start=True).fit(*TEST)
+    grown.set_params(n_estimators=20).fit(*TRAIN)
+    assert finding(ns.audit(grown, TRAIN, TEST, progress=False), "NS044").status == "found"
+
+
+def test_missing_values_go_where_the_trees_send_them():
+    holes = TRAIN[0].copy()
+    holes[::7, 0] = np.nan
+    audit = ns.audit(RandomForestClassifier(20, random_state=0).fit(holes, TRAIN[1]), (holes, TRAIN[1]), TEST, progress=False)
+    assert audit.ranked_by == "loo" and finding(audit, "NS044").status == "passed"
+
+
+def test_one_class_is_refused():
+    one = np.zeros(150, dtype=int)
+    with pytest.raises(InputError, match="model must know at least two classes; got RandomForestClassifier fitted on one"):
+        ns.audit(RandomForestClassifier(5).fit(TRAIN[0], one), (TRAIN[0], one), TEST, progress=False)
 
 
 def test_weights_of_the_fit_reach_the_formula():

@@ -130,3 +130,16 @@ def test_an_error_of_the_gate_is_no_verdict(monkeypatch):
     monkeypatch.setattr(module, "COMMAND", [sys.executable, "-S", "-c", "import sys; print('no audit', file=sys.stderr); sys.exit(2)"])
     with pytest.raises(RuntimeError, match="no audit"):
         module.passes("nowhere")
+
+
+def test_larger_leaves_lower_the_risk_of_a_forest(capsys):
+    example("forest_leaves").main()
+    said = capsys.readouterr().out
+    audits = {name: ns.load(name) for name in ("forest-leaves-1", "forest-leaves-10", "boosting-leaves-5", "boosting-leaves-50")}
+    for name, audit in audits.items():
+        assert f"test accuracy {audit.model_risk.nonmember_accuracy:.3f}, loss AUC {audit.model_risk.auc:.3f}" in said and has_report(name)
+    for before, after in (("forest-leaves-1", "forest-leaves-10"), ("boosting-leaves-5", "boosting-leaves-50")):
+        change = ns.compare(audits[before], audits[after])
+        assert change.verdict in said and "fell by more than noise" in change.verdict
+        assert audits[before].records["leaf_size"].median() < audits[after].records["leaf_size"].median()
+    assert "findings lost: NS001, NS002, NS016, NS017" in said

@@ -5,6 +5,7 @@ they are (`named(source="scores")`), never by lists of their own.
 """
 
 import re
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 TASKS = ("regression", "classification", "binary", "language-model")
@@ -28,7 +29,7 @@ class Column:
         score: it is a guess at who is exposed, and is compared with what attacks measured.
         truth: it is what attacks measured; scores are compared with it.
         ranks: its place among the columns that a rank may follow, the first that is there; 0 where
-            none may.
+            none may. ranks_beside: a column that must be there too.
         predicts: its quantiles may be predictors of a calibration.
         page: its place among the figures that a page shows first; 0 where it is not among them.
         by_task: a meaning of its own in some task.
@@ -45,6 +46,7 @@ class Column:
     score: bool = False
     truth: bool = False
     ranks: int = 0
+    ranks_beside: str = ""
     predicts: bool = False
     page: int = 0
     by_task: dict[str, str] = field(default_factory=dict)
@@ -67,7 +69,7 @@ COLUMNS = (
         "losses",
         unit="nats",
         score=True,
-        ranks=6,
+        ranks=7,
         page=1,
         by_task={"language-model": "mean negative log-likelihood of the sequence's tokens, in {unit}"},
     ),
@@ -90,7 +92,7 @@ COLUMNS = (
     Column(
         "leverage",
         "leverage",
-        "how far the scored layers bend towards this one record; 0 is not at all",
+        "how far the scored layers, or the leaves of trees, bend towards this one record; 0 is not at all",
         "scores",
         score=True,
         predicts=True,
@@ -102,7 +104,7 @@ COLUMNS = (
         "how much the record's loss would rise had it been left out, to first order",
         "scores",
         score=True,
-        ranks=5,
+        ranks=6,
     ),
     Column(
         "newton",
@@ -119,6 +121,8 @@ COLUMNS = (
         "scores",
         tasks=_LAST_LAYER,
         score=True,
+        ranks=2,
+        ranks_beside="left_out_loss",
         predicts=True,
         page=6,
     ),
@@ -129,7 +133,7 @@ COLUMNS = (
         "scores",
         tasks=_LAST_LAYER,
         score=True,
-        ranks=3,
+        ranks=4,
         predicts=True,
         page=5,
         by_task={
@@ -153,6 +157,16 @@ COLUMNS = (
         "scores",
         tasks=_CLASSIFIERS,
         kind="flag",
+    ),
+    Column(
+        "leaf_size",
+        "leaf size",
+        "how many training records share the record's leaf, itself counted: the harmonic mean over the "
+        "trees that were fitted to it, ∞ where none was",
+        "leaves",
+        unit="records",
+        tasks=_LAST_LAYER,
+        page=18,
     ),
     Column(
         "predicted_tpr",
@@ -232,7 +246,7 @@ COLUMNS = (
         unit="nats",
         tasks=_CLASSIFIERS,
         score=True,
-        ranks=2,
+        ranks=3,
         page=16,
     ),
     Column(
@@ -243,7 +257,7 @@ COLUMNS = (
         unit="nats",
         tasks=_LAST_LAYER,
         score=True,
-        ranks=4,
+        ranks=5,
         page=17,
     ),
     Column(
@@ -430,17 +444,19 @@ def page_order() -> tuple[str, ...]:
     return tuple(c.name for c in sorted(COLUMNS, key=lambda c: c.page) if c.page)
 
 
-def ranking_order() -> tuple[str, ...]:
+def ranking_order(held: Container[str] = ()) -> tuple[str, ...]:
     """Names of the columns that a rank may follow, the preferred one first.
 
     `exposure_score` is there where something beyond the final weights is known. Forests that
-    classify are ranked by what their trees say without the record, those that regress by `shift`
-    (benchmarks/forests.py). Otherwise `shift` ranks best
-    against measured attacks (benchmarks/which_layers.py); sequences have none, and there
-    `influence` does (benchmarks/language_models.py). The loss ranks where nothing else is known,
-    and a finding says how little that is.
+    classify are those with `left_out_loss`: where `held`, the columns of a table, has it, the rise
+    of the loss (`loo`) goes before it. That was chosen on three data sets and found more on three
+    others (benchmarks/tail_calibration/tree_measure.py). Forests that regress are ranked by
+    `shift` (benchmarks/forests.py). Otherwise `shift` ranks best against measured attacks
+    (benchmarks/which_layers.py); sequences have none, and there `influence` does
+    (benchmarks/language_models.py). The loss ranks where nothing else is known, and a finding says
+    how little that is.
     """
-    return tuple(c.name for c in sorted(COLUMNS, key=lambda c: c.ranks) if c.ranks)
+    return tuple(c.name for c in sorted(COLUMNS, key=lambda c: c.ranks) if c.ranks and (not c.ranks_beside or c.ranks_beside in held))
 
 
 def is_target(name: str) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from noshadow._audit.evidence import LayeredScores
+from noshadow._audit.evidence import Contradicted, LayeredScores
 from noshadow._audit.options import Options
 from noshadow._audit.settled import Settled
 from noshadow.checks import Array, NotApplicable
@@ -16,7 +16,7 @@ from noshadow.results import Evidence
 from noshadow.scores.traces import early_trace_mean, loss_trace_iqr
 from noshadow.scores.trees.boosting import LeafScores, boosting_scores
 from noshadow.traces.best import best_recording
-from noshadow.views import Reader, View
+from noshadow.views import OtherRecords, Reader, View
 from noshadow.views.view import Settings
 
 # Rounds whose losses are kept, spread evenly over their logarithms: most is learnt in the first.
@@ -40,6 +40,8 @@ def leaf_scores(reader: Reader, model: Any, train: object, seen: View, options: 
         options.refuse_score_options(NO_OPTIONS)
         try:
             return boosting_scores(rounds_of(model, train, weights=seen.sample_weight, settings=Settings()))
+        except OtherRecords as reason:
+            return Contradicted("not applicable", str(reason))
         except NotApplicable as reason:
             return not_applicable(reason)
 

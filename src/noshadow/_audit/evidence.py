@@ -28,6 +28,12 @@ UNEQUAL_WEIGHTS = not_applicable("the Gaussian theory has equal weights, and thi
 MOST_MARGIN_WORK = 1e10
 NO_LINEAR_THEORY = not_applicable("the Gaussian theory is that of a linear head, and this model is a sum of trees")
 NO_TREE_CURVE = "the curve that deals the model's rate out over records was made from heads, and this model is a sum of trees"
+
+
+class Contradicted(Absent):
+    """Scores that do not exist because the model contradicts the records it was fitted on."""
+
+
 Scores = RecordScores | LeafScores | Absent
 LayeredScores = Callable[[str], Scores]
 

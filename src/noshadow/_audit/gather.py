@@ -7,8 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from noshadow._audit.evidence import LayeredScores, Scores, loss_evidence, rate_evidence, score_evidence, scored
+from noshadow._audit.evidence import Contradicted, LayeredScores, Scores, loss_evidence, rate_evidence, score_evidence, scored
 from noshadow._audit.exposing import Known, SourceOf, exposure_evidence, with_traces
+from noshadow._audit.leaves import leaf_evidence, leaf_facts
 from noshadow._audit.notes import risk_notes
 from noshadow._audit.options import GivenColumns, Options
 from noshadow._audit.risks import Pair, correct_of, margins_of, measured_risk, naming_record_rates, risks_by_group, shown_family
@@ -22,6 +23,7 @@ from noshadow.columns import named
 from noshadow.outcomes import uncoded
 from noshadow.results import Audit, Evidence, GroupRisk, ModelRisk
 from noshadow.scores.result import RecordScores
+from noshadow.scores.trees.boosting import LeafScores
 from noshadow.views import View
 
 
@@ -97,7 +99,9 @@ def audit_view(
     groups = {"class_risk": found.classes, "group_risk": found.groups}
     borne, borne_absent = risks_by_group(found.losses, groups, options.resampling)
     counts = split_counts(found.train, seen.test)
-    facts = dict(found.seen.inputs) | {"family": family} | traced_facts(traces) | without.facts
+    counted = scores.leaves if isinstance(scores, LeafScores) else without.leaves
+    facts = dict(found.seen.inputs) | {"family": family} | traced_facts(traces) | without.facts | leaf_facts(counted)
+    facts |= {"other_records": scores.reason} if isinstance(scores, Contradicted) else {}
     found = replace(found, seen=replace(found.seen, inputs=facts))
     rates = rate_evidence(found, options, scores, risk)
     if found.task == "regression" and rates.columns:
@@ -113,7 +117,7 @@ def audit_view(
         provenance=provenance(found, options, held) | {"splits": counts},
         timings=timings(signal_seconds, scoring, time.perf_counter() - started - scoring),
     )
-    evidence = (loss_evidence(found), formula_evidence(score_evidence(scores), without), rates, *traces)
+    evidence = (loss_evidence(found), formula_evidence(score_evidence(scores), without), rates, *leaf_evidence(counted), *traces)
     known += [source(found) for source in trained]
     # Trees order records by themselves; beside other sources what they say is weighed with them.
     own = () if known else tuple(entry.evidence for entry in without.known)
@@ -133,14 +137,24 @@ def weighed_evidence(
     return (*told, exposure_evidence(found, beyond, scores, options)) if beyond else told
 
 
-def score_columns(seen: View, options: Options) -> dict[str, Array]:
+def score_columns(
+    seen: View,
+    options: Options,
+    *,
+    layered_scores: LayeredScores | None = None,
+    beside: Callable[[Settled], Without] | None = None,
+) -> dict[str, Array]:
     """Compute every score that one model has for its training records: name → (n,).
 
-    No risk is measured.
+    No risk is measured, and nothing that needs test records. `layered_scores` and `beside` as in
+    `audit_view`.
     """
     found = settled(seen, options, GivenColumns())
-    scores = scored(found, options, None)
-    evidence = (loss_evidence(found), score_evidence(scores), rate_evidence(found, options, scores, None))
+    without = Without() if beside is None else beside(found)
+    found = replace(found, formula=without.columns)
+    scores = scored(found, options, layered_scores)
+    own = (formula_evidence(score_evidence(scores), without), *(entry.evidence for entry in without.known))
+    evidence = (loss_evidence(found), rate_evidence(found, options, scores, None), *own)
     held = {name: values for entry in evidence for name, values in entry.columns.items()}
     return {name: held[name] for name in named(score=True) if name in held}
 

@@ -4,6 +4,7 @@ They serve intervals over models.
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,12 @@ import pandas as pd
 import torch
 from scipy import sparse
 
+from noshadow._audit.boosting import leaf_scores
 from noshadow._audit.entry import Target
 from noshadow._audit.gather import score_columns
 from noshadow._audit.options import Options
 from noshadow._audit.score_options import head_options
+from noshadow._audit.without_records import without_records
 from noshadow.checks import Array, named_as, resolved_task
 from noshadow.signals import Signals
 from noshadow.views import View, reader_of, view
@@ -39,11 +42,18 @@ def reference_columns(target: Target, model: object, rows: Array, *, train_only:
     reader = reader_of(model)
     if reader is None:
         return {}
-    seen = (_seen_table if reader.form == "table" else _seen_module)(target, model, unseen, rows, seed)
     options = Options(
         target.task, "auto", target.weight_decay, "auto", seed, False, "audit", score_options=head_options(target.score_options)
     )
-    return score_columns(seen, options)
+    if reader.form != "table":
+        return score_columns(_seen_module(target, model, unseen, rows, seed), options)
+    records = _table_rows(target, unseen, rows)
+    how: dict[str, Any] = {"task": target.task, "weight_decay": target.weight_decay, "progress": False, "seed": seed}
+    seen = view(model, records, None, **how)
+    # Options are those of heads, and trees have none.
+    trees = leaf_scores(reader, model, records, seen, replace(options, score_options={}))
+    beside = partial(without_records, reader, model, records)
+    return score_columns(seen, options, layered_scores=trees, beside=beside)
 
 
 def _seen_module(target: Target, model: object, unseen: object, rows: Array, seed: int) -> View:
@@ -64,14 +74,14 @@ def _seen_module(target: Target, model: object, unseen: object, rows: Array, see
     )
 
 
-def _seen_table(target: Target, model: object, unseen: object, rows: Array, seed: int) -> View:
+def _table_rows(target: Target, unseen: object, rows: Array) -> tuple[Any, Any]:
+    """The records (X, y) of some rows of the pool."""
     splits: list[Any] = [target.train] if unseen is None else [target.train, unseen]
     first = len(splits[0][1])
     places = [rows[rows < first], rows[rows >= first] - first]
     chosen = [tuple(_rows(part, place) for part in split) for split, place in zip(splits, places, strict=False) if len(place)]
-    records = tuple(_joined([split[k] for split in chosen]) for k in range(2))
-    how: dict[str, Any] = {"task": target.task, "weight_decay": target.weight_decay, "progress": False, "seed": seed}
-    return view(model, records, None, **how)
+    first, second = (_joined([split[k] for split in chosen]) for k in range(2))
+    return first, second
 
 
 def _rows(part: Any, places: Array) -> Any:

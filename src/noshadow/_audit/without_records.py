@@ -16,12 +16,11 @@ from noshadow.results import Evidence
 from noshadow.scores.closed_form.left_out import left_out_columns
 from noshadow.scores.closed_form.votes import vote_losses, vote_margins
 from noshadow.views import LeftOut, OtherRecords, OutOfBag, Reader, Settings
+from noshadow.views.leaf_counts import LeafCounts
 
 OUT_OF_BAG, LEFT_OUT = "out of bag", "left out"
 # Parts without a record below which a reader is told that its vote is coarse.
 FEW_PARTS = 20
-# Share of the trees that saw a record from which it counts as alone.
-MOSTLY = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +32,7 @@ class Without:
         absent: why not. notes: sentences a reader must see. stamp: how it was done.
         known: losses with the record out of its leaves, and out-of-bag answers, where they exist.
         facts: what findings are drawn from, for `provenance["inputs"]`.
+        leaves: how many records share the leaves of its trees; None without trees.
     """
 
     columns: dict[str, Array] = field(default_factory=dict)
@@ -41,6 +41,7 @@ class Without:
     stamp: dict[str, Any] = field(default_factory=dict)
     known: tuple[Known, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
+    leaves: LeafCounts | None = None
 
 
 def without_records(reader: Reader, model: object, train: object, found: Settled) -> Without:
@@ -72,21 +73,12 @@ def without_records(reader: Reader, model: object, train: object, found: Settled
         return Without(absent=absent | dict.fromkeys(bags, not_applicable(facts["other_records"])), facts=facts)
     columns = {} if left is None else left_out_columns(found.train.outputs, left.outputs, found.targets, found.task)
     if left is not None:
-        facts |= {"closed_form": left.how} | _leaf_facts(left)
+        facts |= {"closed_form": left.how}
     known = () if bagged is None else (_bags_known(bagged, left, found, started),)
     if left is None:
         return Without(absent=absent, known=known, facts=facts)
     known = (*known, _leaves_known(left, found)) if left.parts > 1 and found.task != "regression" else known
-    return Without(columns, absent, left.notes, {"method": "left out", "how": left.how}, known, facts)
-
-
-def _leaf_facts(left: LeftOut) -> dict[str, Any]:
-    """How many records are alone in their leaf in most of the trees that saw them."""
-    if left.alone is None:
-        return {}
-    rows = np.flatnonzero(left.alone > MOSTLY)
-    first = rows[np.argsort(-left.alone[rows], kind="stable")][:10].tolist()
-    return {"alone_in_leaves": {"records": len(rows), "of": len(left.alone), "trees": left.parts, "first": first}}
+    return Without(columns, absent, left.notes, {"method": "left out", "how": left.how}, known, facts, left.leaves)
 
 
 def formula_evidence(scores: Evidence, without: Without) -> Evidence:

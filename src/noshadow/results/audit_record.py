@@ -204,7 +204,7 @@ def _with_one(audit: Audit, evidence: Evidence) -> Audit:
 def _ranked(audit: Audit) -> Audit:
     """The table ranked by the best column that it has, in the order of the registry."""
     table = audit.records.drop(columns=[name for name in audit.records if name == "rank"])
-    score = next((name for name in ranking_order() if name in table), None)
+    score = next((name for name in ranking_order(table.columns) if name in table), None)
     if score is not None:
         table = table.assign(rank=ranks(table[score].to_numpy(np.float64)))
     places = {entry.name: place for place, entry in enumerate(COLUMNS)}

@@ -59,6 +59,9 @@ _INPUTS = Keys(
         "closed_form": str,
         "other_records": str,
         "alone_in_leaves": Keys({"records": Count, "of": Count, "trees": Count, "first": list[Count]}),
+        "leaves": Keys(
+            {"trees": Count, "leaves": Count, "leaves_of_a_tree": Size, "deepest": Count, "depth": Size, "by_size": list[Count]}
+        ),
         "head_outputs": OneOf(
             None,
             Keys(

@@ -48,6 +48,7 @@ benchmarks: $(STAMP)
 	$(BIN)/python benchmarks/audit_speed.py
 	$(BIN)/python benchmarks/loo_refits.py
 	$(BIN)/python benchmarks/boosting_loo.py
+	$(BIN)/python -m benchmarks.boosting_speed --full
 	$(BIN)/python benchmarks/tnr_coverage.py
 	$(BIN)/python benchmarks/compare_coverage.py
 	$(BIN)/python benchmarks/attacks.py
@@ -81,8 +82,9 @@ ifndef QUICK
 	$(BIN)/python tools/render_benchmarks.py
 endif
 
-screenshot: demo
-	$(BIN)/python tools/report_screenshot.py $(DEMO)/report.html docs/images
+screenshot: $(STAMP)
+	$(BIN)/python tools/report_audits.py report-audits
+	$(BIN)/python tools/report_screenshot.py report-audits docs/images/report after
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from audit_tables import audit_section
-from boosting_tables import boosting_section
+from boosting_tables import boosting_section, speed_section
 from column_table import column_lines
 from ekfac_tables import ekfac_section
 from exposure_picture import recall_picture
@@ -25,6 +25,7 @@ from papers_pictures import papers_pictures
 from papers_tables import papers_section, proof_lines
 from render_scaling import generated
 from tail_tables import calibration_section
+from tree_tables import ranking_section, tree_calibration_section
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -34,6 +35,7 @@ LANGUAGE = ROOT / "docs" / "language_models.md"
 LOOD = ROOT / "docs" / "lood.md"
 CHARTS = ROOT / "docs" / "images" / "lood"
 CALIBRATION = ROOT / "docs" / "calibration.md"
+TREES = ROOT / "docs" / "trees.md"
 PAPERS = ROOT / "docs" / "papers.md"
 PAPERS_CHARTS = ROOT / "docs" / "images" / "papers"
 README = ROOT / "README.md"
@@ -220,6 +222,7 @@ def page():
         *peer_section(scores["peers"]),
         *refit_section(refits),
         *where_stored("boosting_loo", boosting_section),
+        *where_stored("boosting_speed", speed_section),
         *training_section(stored("reference_training")),
         *where_stored("ekfac", ekfac_section),
         *where_stored("network", network_section),
@@ -305,7 +308,10 @@ def calibration():
     return with_part(
         CALIBRATION,
         "calibration",
-        calibration_section(*map(stored, ("tail_fits", "record_rates", "tail_extrapolation")), RESULTS / "tail_calibration"),
+        [
+            *calibration_section(*map(stored, ("tail_fits", "record_rates", "tail_extrapolation")), RESULTS / "tail_calibration"),
+            *tree_calibration_section(stored_or_empty("tree_fits")),
+        ],
     )
 
 
@@ -350,6 +356,7 @@ def main():
         (SCALING, scaling()),
         (LANGUAGE, language()),
         (CALIBRATION, calibration()),
+        (TREES, with_part(TREES, "trees", ranking_section(RESULTS / "tree_calibration"))),
         (LOOD, distinguishability()),
         (PAPERS, papers()),
         (AUDIT, with_part(AUDIT, "columns", column_lines())),

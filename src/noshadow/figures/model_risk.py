@@ -70,7 +70,9 @@ class ModelRisk:
         reference_models: number of reference models of the attack that `predicted_tpr` is about;
             "references" in files.
         calibration: name of the calibration behind it. predicted_from: what it read.
-            prediction_level: coverage of `predicted_tpr_interval`.
+            prediction_level: coverage of `predicted_tpr_interval`. predicted_attack: the attack
+            whose rate is predicted ("LiRA", "the stronger of LiRA and RMIA"); None without one and
+            in older folders.
         extrapolated: TNR at levels below 1/n_members, from a fitted generalised Pareto tail; None
             when the records are too few to fit one or the losses show no tail. An extrapolation,
             not a measurement.
@@ -109,6 +111,7 @@ class ModelRisk:
     prediction_level: Level | None = None
     extrapolated: TnrCurve | None = None
     notes: tuple[str, ...] = ()
+    predicted_attack: str | None = None
 
     references = renamed_attribute("references", "reference_models")
 
@@ -153,7 +156,9 @@ class ModelRisk:
 
 # Fields that files know by an older word: folders of all versions hold the same keys.
 _IN_FILES = {"reference_models": "references"}
-_NOT_NUMBERS = frozenset({"reason", "in_calibration_domain", "curve", "calibration", "predicted_from", "extrapolated", "notes"})
+_NOT_NUMBERS = frozenset(
+    {"reason", "in_calibration_domain", "curve", "calibration", "predicted_from", "predicted_attack", "extrapolated", "notes"}
+)
 _MAY_BE_NONE = frozenset(
     {
         "predicted_tpr",

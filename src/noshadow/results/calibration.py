@@ -57,6 +57,7 @@ class Calibration:
         setups: one dictionary per setup: its name, data set, family, predictors and measured rates.
         families: of models among the setups, e.g. "linear" and "network"; none when they were not
             named, and then every model counts as one of them.
+        attack: the one whose rates were measured, "LiRA", or in words which of several.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Calibration:
     offset: float
     setups: tuple[dict[str, Any], ...]
     families: tuple[str, ...] = ()
+    attack: str = "LiRA"
 
     def save(self, path: str | Path) -> Path:
         """Write the calibration as strict JSON."""
@@ -120,6 +122,8 @@ class Calibration:
             refuse("cells", "hold finite numbers", f"{len(cells)} cells")
         if not all(isinstance(family, str) and family for family in made.families):
             refuse("families", "be names", repr(made.families))
+        if not isinstance(made.attack, str) or not made.attack:
+            refuse("attack", "be a name", repr(made.attack))
         needed = len(made.predictors) if made.form == "linear" else 2
         if made.form not in FORMS or any(len(cell.coefficients) != needed for cell in cells):
             refuse("form", f"be one of {', '.join(FORMS)} with its number of coefficients", repr(made.form))

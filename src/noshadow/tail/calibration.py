@@ -57,6 +57,7 @@ def fit_calibration(
     form: str = "linear",
     level: float = 0.9,
     offset: float = 0.02,
+    attack: str = "LiRA",
     name: str = "own",
 ) -> Calibration:
     """A calibration fitted to setups where the attack was run, for `model_risk(calibration=…)`.
@@ -77,7 +78,7 @@ def fit_calibration(
         level: coverage of the prediction interval, in (0, 1).
         offset: rate added to a prediction before its error is taken relative to it, > 0: where
             errors stop shrinking.
-        name: stamped into predictions.
+        attack: name of the attack whose rates `tpr` holds. name: stamped into predictions.
 
     Returns:
         Calibration; `cells[…].quality` says how well it did in sample and on data sets left out.
@@ -89,6 +90,8 @@ def fit_calibration(
     Reference: [TAIL] §5, Tables 1–2 (the forms); Barber et al. 2021 (cross-conformal intervals).
     """
     require_choice(form, FORMS, "form")
+    if not _is_name(attack):
+        refuse("attack", "be a name", repr(attack))
     columns = (predictors,) if isinstance(predictors, str) else tuple(predictors)
     if not columns or (form != "linear" and len(columns) > 1):
         refuse("predictors", "be one column, or several with form='linear'", repr(columns))
@@ -112,6 +115,7 @@ def fit_calibration(
         offset=offset,
         setups=_setup_rows(frame, columns),
         families=tuple(sorted(set(frame["family"]))) if "family" in frame else (),
+        attack=attack,
     )
 
 

@@ -18,13 +18,19 @@ from noshadow.tail.forms import predicted_rates
 
 LEAST_RECORDS = 500
 SPOKEN = {
+    "ks": "KS distance of the losses",
+    **{f"tnr_excess_{level}": f"TNR of the losses at FNR {level}, less {level}" for level in ("0.01", "0.05", "0.1")},
     "margin_shift_0.1": "shift of the margins' lowest tenth",
+    "margin_shift_0.05": "shift of the margins' lowest twentieth",
     "auc_excess": "loss AUC beyond a coin toss (2 AUC − 1)",
     "skewness": "skewness of the losses",
     "accuracy_gap": "accuracy gap",
     "tnr": "loss-tail TNR",
 }
 FAMILIES = {"linear": "linear models", "network": "networks"}
+# A file of the package and what its setups are, in words. The first speaks for callers who name no
+# family.
+SHIPPED = {"losses": "linear models, networks", "forest": "forests with bootstrap", "boosting": "boosted trees"}
 UNKNOWN = "unknown"
 STRETCH = 0.1  # how far beyond the range of the setups a predictor may lie
 
@@ -42,13 +48,30 @@ class Prediction:
     reason: str
     calibration: str | None
     level: float | None = None
+    attack: str | None = None
 
 
 @functools.cache
-def shipped_calibration() -> Calibration:
-    """The calibration in the package; it reads losses alone."""
-    source = files("noshadow.tail") / "shipped" / "losses.json"
+def shipped_calibration(name: str = "losses") -> Calibration:
+    """A calibration in the package, by a name of `SHIPPED`; all of them read losses alone."""
+    source = files("noshadow.tail") / "shipped" / f"{name}.json"
     return Calibration.from_dict(json.loads(source.read_text(encoding="utf8")))
+
+
+def calibration_for(family: str | None) -> Calibration | None:
+    """The shipped calibration whose setups are of this family; None where no setup is.
+
+    None for a family means that the caller vouches for the model: a linear model or a network.
+    """
+    if family is None:
+        return shipped_calibration()
+    return next((made for made in map(shipped_calibration, SHIPPED) if family in made.families), None)
+
+
+def of_no_family(family: str) -> Prediction:
+    """Nothing predicted for a family that no shipped calibration has setups of."""
+    *first, last = SHIPPED.values()
+    return _nothing(_of_another_family(f"{', '.join(first)} and {last}", family))
 
 
 def predicted_tpr(
@@ -71,7 +94,8 @@ def predicted_tpr(
     that none of the setups was of.
     """
     if family is not None and calibration.families and family not in calibration.families:
-        return _nothing(_of_another_family(calibration, family))
+        seen = " and ".join(FAMILIES.get(name, name) for name in calibration.families)
+        return _nothing(_of_another_family(seen, family))
     rates = sorted({cell.fpr for cell in calibration.cells})
     counts = sorted({cell.references for cell in calibration.cells})
     # A rate of 1/n may differ from a calibrated one in its last digit.
@@ -84,13 +108,12 @@ def predicted_tpr(
     value, low, high = _between(calibration, shown, math.log(fpr), math.log(references))
     reasons = [*_unlike(calibration, shown), *_too_little(sizes, clear_gap)]
     source = f"{' and '.join(SPOKEN.get(name, name) for name in calibration.predictors)} by calibration {calibration.name}"
-    used = f"Predicted from {source}, fitted to {len(calibration.setups)} setups"
+    used = f"Rate of {calibration.attack}, predicted from {source}, fitted to {len(calibration.setups)} setups"
     reason = f"{used}; this model is like them." if not reasons else f"{used}; but {'; '.join(reasons)}: take it as a hint."
-    return Prediction(value, (low, high), not reasons, reason, calibration.name, calibration.level)
+    return Prediction(value, (low, high), not reasons, reason, calibration.name, calibration.level, calibration.attack)
 
 
-def _of_another_family(calibration: Calibration, family: str) -> str:
-    seen = " and ".join(FAMILIES.get(name, name) for name in calibration.families)
+def _of_another_family(seen: str, family: str) -> str:
     other = (
         "nothing says that this model is one of them: name it with family= (--family) if it is"
         if family == UNKNOWN

@@ -17,7 +17,7 @@ from noshadow.outcomes import Note
 from noshadow.results import Calibration, ModelRisk, TnrCurve
 from noshadow.tail.losses import Pair, blurred_margins, given_margins, margins_of_losses, resolved_level, sorted_losses
 from noshadow.tail.pareto import extrapolated_tnrs, shows_tail
-from noshadow.tail.prediction import Prediction, predicted_tpr, shipped_calibration
+from noshadow.tail.prediction import UNKNOWN, Prediction, calibration_for, of_no_family, predicted_tpr
 from noshadow.tail.predictors import loss_predictors, score_predictors
 from noshadow.tail.resampling import Bootstrap, Steps, atoms_of, distance_draws, threshold_places, tnr_at, tnr_draws
 
@@ -82,10 +82,11 @@ def model_risk(
             `extrapolated` read them.
         resamples: bootstrap resamples, ≥ 100.
         level: coverage of the intervals of measured figures, in (0, 1).
-        calibration: one of your own from `fit_calibration`; None = the shipped one.
-        family: of the model, "linear" or "network" for those behind the shipped calibration; for
-            any other (a name such as "random forest", or "unknown") nothing is predicted. None =
-            you vouch that the model is like the setups.
+        calibration: one of your own from `fit_calibration`; None = the shipped one of the family.
+        family: of the model, "linear" or "network" for those behind the shipped calibration of
+            LiRA's rate, or the class of a forest or of boosting, e.g. "RandomForestClassifier",
+            which have calibrations of their own; for any other nothing is predicted. None = you
+            vouch that the model is like the linear models and networks of the setups.
         not_predicted: why no attack rate should be predicted; stored as `reason`. Give it for
             losses that are no cross-entropies of hard labels (squared errors, soft targets): from
             the losses alone that cannot be seen.
@@ -143,6 +144,7 @@ def model_risk(
         reference_models=models,
         calibration=predicted.calibration,
         predicted_from=source,
+        predicted_attack=predicted.attack,
         prediction_level=predicted.level,
         # Where nothing is predicted, the losses are no cross-entropies of one decision each.
         extrapolated=_extrapolated((members, nonmembers) if not_predicted else _negated(margins, members, nonmembers), bootstrap),
@@ -170,7 +172,9 @@ def _predicted(
         hint = "Read a file with Calibration.load."
         refuse("calibration", "be a Calibration", type(given).__name__, hint)
     shown = loss_predictors(*losses, margins) | ({} if scores is None else score_predictors(scores))
-    chosen = shipped_calibration() if given is None else given
+    chosen = calibration_for(family) if given is None else given
+    if chosen is None:
+        return of_no_family(family or UNKNOWN), None
     missing = sorted(name for name in chosen.predictors if name not in shown)
     if missing:
         refuse("calibration", "read what is given", f"one that needs {', '.join(missing)}", "Pass scores=.")

@@ -362,7 +362,7 @@ def test_append_refuses(losses, message):
         (lambda: ns.LossTraces(torch.zeros(3, 2)), "LossTraces: data must be .*; got an object of type Tensor without targets"),
         (lambda: ns.LossTraces(5), r"LossTraces: data must be \(X, y\), a map-style Dataset or a DataLoader; got int"),
         (lambda: ns.LossTraces().record(network()), "LossTraces.record: data must be given to LossTraces; got none"),
-        (lambda: ns.LossTraces(([[1.0]], [1])).record(3), "model must be an nn.Module or .*; got an object of type int"),
+        (lambda: ns.LossTraces(([[1.0]], [1])).record(3), "model must be an nn.Module, .*; got an object of type int"),
         (lambda: ns.LossTraces((np.zeros((0, D)), [])).record(network()), "LossTraces.record: data must hold at least one record"),
         (lambda: ns.LossTraces(classification_data(), device="mars").record(network()), "device must be one that torch can use"),
         (lambda: ns.LossTraces(classification_data(), ids=[1, 2]).record(network()), "losses must have 2 values, as many as ids; got 37"),

@@ -497,7 +497,9 @@ def test_token_level_heads_are_refused():
 
 @pytest.mark.parametrize(("model", "got"), [(object(), "an object of type object"), (nn.Linear, "the class Linear"), (None, "NoneType")])
 def test_other_models_are_refused(model, got):
-    with pytest.raises(InputError, match=f"^model must be an nn.Module or a fitted scikit-learn estimator; got .*{got}"):
+    with pytest.raises(
+        InputError, match=rf"^model must be an nn.Module, a fitted scikit-learn estimator or a function predict\(X\); got .*{got}"
+    ):
         view(model, (X, Y), None)
     with pytest.raises(InputError, match="collect_signals: model must be"):
         collect_signals(model, (X, Y))

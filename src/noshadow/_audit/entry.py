@@ -31,6 +31,7 @@ from noshadow.views import View, model_family, reader_of, view
 from noshadow.views.loading import records_of
 from noshadow.views.pairing import require_index_of
 from noshadow.views.read_once import read_once
+from noshadow.views.wrapped_module import module_in
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,7 +261,7 @@ def audit(
 
     def layered(settled: str) -> Scores:
         how: dict[str, Any] = {"layers": layers, "damping": damping, "sample_weight": seen.sample_weight}
-        return network_scores(model, records, task=settled, **how, **reading, **handed_on)
+        return network_scores(module_in(model), records, task=settled, **how, **reading, **handed_on)
 
     found = audit_view(
         seen,

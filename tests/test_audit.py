@@ -132,7 +132,7 @@ def test_a_forest_has_model_risk_and_says_why_it_has_no_head_scores(kind):
     model = forest(n_estimators=5, random_state=0).fit(X[A], y[A])
     result = audit(model, (X[A], y[A]), (X[B], y[B]), progress=False)
     of_a_head = [name for name in COLUMNS if name not in ("loo", "shift")]
-    assert result.ranked_by == ("shift" if kind == "regression" else "left_out_loss") and not set(result.records) & {
+    assert result.ranked_by == ("shift" if kind == "regression" else "loo") and not set(result.records) & {
         "predicted_tpr",
         "gradient_norm",
         *of_a_head,
@@ -489,7 +489,12 @@ def test_fewer_than_two_records_are_refused(features, n):
 @pytest.mark.parametrize(
     ("model", "train", "options", "match"),
     [
-        (object(), (X, LABELS), {}, "model must be an nn.Module or a fitted scikit-learn estimator; got an object of type object"),
+        (
+            object(),
+            (X, LABELS),
+            {},
+            "model must be an nn.Module, a fitted scikit-learn estimator or a function predict\\(X\\); got an object of type object",
+        ),
         (LogisticRegression(), (X, LABELS), {}, "model must be fitted; got LogisticRegression before fit"),
         (network(), (X, LABELS[:50]), {}, "X and y must have one row per record; got lengths X 60, y 50"),
         (network(), X, {}, "train must be .X, y., a map-style Dataset or a DataLoader; got"),

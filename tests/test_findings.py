@@ -111,6 +111,13 @@ TRACED = {
     "test_loss": {"median": 1.5, "last": 2.0, "best": 1.2},
 }
 LEAVES = {"records": 3, "of": 200, "trees": 20, "first": [7, 1]}
+TREES = {"trees": 20, "leaves": 300, "leaves_of_a_tree": 15.0, "deepest": 9, "depth": 6.0, "by_size": [3, 2, 1, 4, 90, *[0] * 15]}
+
+
+def with_leaves(small, **inputs):
+    """An audit of trees, `small` of whose records have a leaf size just below 5; the others have 5."""
+    audit = with_inputs(leaves=TREES, **inputs)
+    return replace(audit, records=audit.records.assign(leaf_size=[5.0] * (200 - small) + [4.99] * small))
 
 
 def by_loss():
@@ -133,6 +140,7 @@ def test_a_quiet_audit_passes_everything_that_applies():
     assert [finding.code for finding in drawn if finding.status == "not applicable"] == [
         "NS003",
         "NS016",
+        "NS017",
         "NS024",
         "NS025",
         "NS026",
@@ -176,6 +184,7 @@ FOUND = {
     "NS013": (lambda: with_splits(copies={"records": 4, "groups": 2, "largest": 2, "first_ids": ["r1", "r2"]}), 0.02),
     "NS014": (lambda: made(shift=[1.0] * 197 + [np.inf] * 3), 3),
     "NS016": (lambda: with_inputs(alone_in_leaves=LEAVES), 3 / 200),
+    "NS017": (lambda: with_leaves(11), 11 / 200),
     "NS020": (lambda: with_scores(stationarity=1.0), 1.0),
     "NS021": (lambda: with_scores(damping_kind="automatic"), 0.1),
     "NS022": (lambda: with_scores(jitter=1e-10), 1e3),
@@ -222,6 +231,7 @@ def test_every_code_has_a_found_case():
         (lambda: with_truth(NEAR), "NS030"),
         (lambda: with_inputs(head_outputs=HEAD_OUTPUTS | {"differing": 0, "largest": 0.0, "train_rows": []}), "NS043"),
         (lambda: with_inputs(alone_in_leaves=LEAVES | {"records": 2}), "NS016"),
+        (lambda: with_leaves(10), "NS017"),
         (lambda: with_inputs(closed_form="the record leaves"), "NS044"),
         (lambda: with_inputs(output_scale=SCALE), "NS042"),
         (lambda: with_inputs(output_scale=SCALE | {"given": "log-probabilities"}), "NS042"),
@@ -587,7 +597,7 @@ def assigned(path):
 def test_a_shared_limit_has_one_home():
     package = ROOT / "src" / "noshadow"
     names = assigned(package / "limits.py")
-    assert len(names) == 10
+    assert len(names) == 11
     others = {path: assigned(path) & names for path in package.rglob("*.py") if path != package / "limits.py"}
     assert not {path.name for path, held in others.items() if held}
 
@@ -641,6 +651,26 @@ def test_a_rank_by_loss_says_why_and_no_rule_about_exposed_records_rests_on_it()
     for code in ("NS020", "NS021", "NS022", "NS023", "NS024", "NS025"):
         assert of(audit, code).status == "not applicable"
     assert of(with_inputs(alone_in_leaves=LEAVES), "NS016").records == ("r7", "r1")
+
+
+@pytest.mark.parametrize(
+    ("family", "setting"),
+    [
+        ("RandomForestClassifier", "raise min_samples_leaf"),
+        ("XGBoost", "lower max_depth"),
+        ("LightGBM", "min_child_samples"),
+        ("CatBoost", "make the trees shallower"),
+    ],
+)
+def test_small_leaves_name_the_setting_of_their_library(family, setting):
+    small = of(with_leaves(11, family=family), "NS017")
+    assert small.sentence == (
+        "11 of 200 records share their leaf with fewer than 5 training records, themselves counted. Of the 300 leaves of 20 trees "
+        "(depth 6 in most, 9 at most), 10 hold fewer than 5."
+    )
+    assert small.count == 11 and small.records[0] == "r189"
+    for finding in (small, of(with_inputs(alone_in_leaves=LEAVES, family=family), "NS016")):
+        assert setting in finding.next_step and finding.next_step.endswith("fit again and compare the two audits.")
 
 
 def test_scores_without_a_solver_are_not_asked_for_its_diagnostics():

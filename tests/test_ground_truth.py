@@ -10,8 +10,10 @@ import pytest
 from scipy.special import expit
 from scipy.stats import norm, spearmanr
 from sklearn.datasets import load_diabetes, load_digits
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import roc_auc_score
+from sklearn.neighbors import KNeighborsClassifier
 
 import noshadow as ns
 from noshadow._audit import reference_columns
@@ -153,6 +155,28 @@ def test_a_module_is_audited_on_its_own_rows_with_its_own_penalty():
     np.testing.assert_allclose(found["leverage"], direct["leverage"], rtol=1e-5)  # float32 features from batches of another size
     np.testing.assert_allclose(found["loss"], direct["loss"], rtol=1e-4, atol=1e-6)
     assert reference_columns(target, np.zeros((RECORDS, 10)), rows) == {}
+
+
+@pytest.mark.parametrize(
+    ("model", "columns"),
+    [
+        (RandomForestClassifier(20, random_state=0), {"left_out_loss", "out_of_bag_loss", "shift", "loo", "loss"}),
+        (GradientBoostingClassifier(n_estimators=8, random_state=0), {"shift", "loo", "influence", "leverage", "loss"}),
+        (KNeighborsClassifier(), {"shift", "loo", "loss"}),
+    ],
+    ids=["forest", "boosting", "neighbours"],
+)
+def test_reference_models_made_of_trees_have_the_columns_of_their_audits(model, columns):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(120, 4))
+    y = (x[:, 0] + rng.normal(size=120) > 0).astype(int)
+    rows = np.flatnonzero(rng.random(120) < 0.5)
+    fitted = model.fit(x[rows], y[rows])
+    found = reference_columns(ns.Target(fitted, (x[:60], y[:60]), (x[60:], y[60:])), fitted, rows)
+    assert columns <= set(found)
+    audited = ns.audit(fitted, (x[rows], y[rows]), (x[:1], y[:1]), progress=False).records
+    for name in columns:
+        np.testing.assert_array_equal(found[name], audited[name])
 
 
 def test_regression_uses_signed_residuals_and_gaussian_densities(diabetes):

@@ -26,3 +26,5 @@ FEW_MEMBERS = 5
 LARGEST_Z = 4.0
 # Share of the outputs' spread by which a record may change when it is read and run again.
 IMMATERIAL = 1e-3
+# Times a guess: a rate above it is strong, where its interval leaves a guess out.
+STRONG_TIMES = 10.0

@@ -95,20 +95,53 @@ def exposure_evidence(found: Settled, known: Sequence[Known], scores: Scores, op
         line that put it on the audited model's scale, what it changed, and how wide intervals would
         be with more references.
     """
-    started = time.perf_counter()
     why = _not_weighed(found)
-    if why is None:
-        try:
-            weighing = _weighed(found, [entry.source for entry in known], free_columns(found, scores), options)
-        except NotApplicable as reason:
-            why = not_applicable(reason)
     if why is not None:
-        return Evidence(SOURCE, absent=dict.fromkeys(("exposure_score", "exposure", "attack_rate"), why))
-    fpr = audited_rate(found, options)
+        return _without(why)
+    unseen = found.seen.test
+    own = statistic_of(found.train.outputs, found.targets, found.task)
+    test = statistic_of(unseen.outputs, found.unseen, found.task) if len(unseen) else np.empty(0)
+    statistics = Statistics(own, test, "either" if found.task == "regression" else "larger")
+    return weighed_exposure(statistics, known, free_columns(found, scores), fpr=audited_rate(found, options), seed=options.seed)
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """The audited model's statistic of its records, as `statistic_of` gives it.
+
+    Attributes:
+        own: (n,) of the training records. test: (t,) of the test records.
+        direction: "larger", or "either" for signed residuals.
+    """
+
+    own: Array
+    test: Array
+    direction: str
+
+
+def weighed_exposure(statistics: Statistics, known: Sequence[Known], free: Mapping[str, Array], *, fpr: float, seed: int) -> Evidence:
+    """Weigh sources beside a model's own statistic and columns.
+
+    Args:
+        statistics: of the audited model. known: at least one source beyond its final weights.
+        free: name → (n,) columns that are covariates. fpr: of the attack rate. seed: of the fit.
+
+    Returns:
+        The evidence that `exposure_evidence` describes.
+    """
+    started = time.perf_counter()
+    try:
+        weighing = _weighed(statistics, [entry.source for entry in known], free, seed)
+    except NotApplicable as reason:
+        return _without(not_applicable(reason))
     columns, absent = _columns(weighing.found, fpr, _order_reason(weighing.found, [entry.source for entry in known]))
     notes = tuple(f"{note[:1].lower()}{note[1:].rstrip('.')}" for note in weighing.found.notes)
     stamp = _stamp(weighing, known, fpr)
     return Evidence(SOURCE, columns, absent, notes, stamp, time.perf_counter() - started)
+
+
+def _without(why: Absent) -> Evidence:
+    return Evidence(SOURCE, absent=dict.fromkeys(("exposure_score", "exposure", "attack_rate"), why))
 
 
 def audited_rate(found: Settled, options: Options) -> float:
@@ -138,18 +171,15 @@ def _not_weighed(found: Settled) -> Absent | None:
     return None
 
 
-def _weighed(found: Settled, sources: Sequence[Source], free: Mapping[str, Array], options: Options) -> _Weighing:
+def _weighed(statistics: Statistics, sources: Sequence[Source], free: Mapping[str, Array], seed: int) -> _Weighing:
     """Weigh all sources; those without a scale count as covariates where the others have sizes.
 
     Out-of-fold outputs beside reference models must not take the sizes away that the models give.
     """
-    unseen, task = found.seen.test, found.task
-    own = statistic_of(found.train.outputs, found.targets, task)
-    test = statistic_of(unseen.outputs, found.unseen, task) if len(unseen) else np.empty(0)
-    direction = "either" if task == "regression" else "larger"
+    own, test, direction = statistics.own, statistics.test, statistics.direction
 
     def weighing(chosen: Sequence[Source]) -> tuple[Exposure, tuple[Step, ...]]:
-        return stepwise(own, test, chosen, free=free, direction=direction, seed=options.seed)
+        return stepwise(own, test, chosen, free=free, direction=direction, seed=seed)
 
     full = [source for source in sources if source.margins is not None and not source.early]
     lines = {source.name: line_to(source, test) for source in full}

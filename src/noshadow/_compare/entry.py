@@ -11,6 +11,7 @@ from noshadow._compare.intervals import Samples, auc_difference_interval, separa
 from noshadow._compare.matching import Matched, differences, matched
 from noshadow._compare.result import Change, Comparison, Mover
 from noshadow._findings import findings
+from noshadow._known import KnownRate, best_known, is_level
 from noshadow.checks import Array, NotApplicable, named_in_errors, refuse, require_number, whole_seed
 from noshadow.limits import FEW_MEMBERS
 from noshadow.metrics import error_budget, loss_auc, spearman, tnr_at_fnr
@@ -19,6 +20,13 @@ from noshadow.outcomes import Absent, not_applicable
 from noshadow.results import Audit, Interval
 
 TOP = 0.01
+_WAYS = {
+    "measured": "measured",
+    "exposure": "by exposure",
+    "predicted": "predicted",
+    "losses": "by the losses alone",
+    "unknown": "not at all",
+}
 ONLY_SAMPLING = (
     "the intervals speak of the records that happened to be sampled; training again with another seed moves the figures as well, "
     "and is not in them"
@@ -134,10 +142,42 @@ def _changes(
     auc_ends = auc_difference_interval(samples, coverage=level)
     auc_method = "normal, DeLong's variance" if auc_ends else "no interval: the losses do not vary enough for a variance"
     return (
-        *_predicted_change(before, after, absent),
+        *_attack_change(before, after, absent),
         _change("tnr", f"TNR of the loss attack at FNR {fpr:.3g}", rates, tnr_ends, f"percentile bootstrap, {drawn}"),
         _change("auc", "loss AUC", aucs, auc_ends, auc_method + (f", covariance of {drawn.split(' resampled')[0]}" if together else "")),
     )
+
+
+def _attack_change(before: Audit, after: Audit, absent: dict[str, Absent]) -> tuple[Change, ...]:
+    """The change of the attack's rate, as it is best known in both audits.
+
+    A rate that was measured in one audit only is not held against a prediction in the other.
+    """
+    first, second = best_known(before), best_known(after)
+    named = ("measured", "exposure")
+    if first.source not in named and second.source not in named:
+        return _predicted_change(before, after, absent)
+    levels = sorted((first.fpr, second.fpr))
+    if first.source != second.source:
+        why = f"it is known in different ways, {_WAYS[first.source]} in the first audit and {_WAYS[second.source]} in the second"
+    elif not is_level(*levels):
+        why = f"it is known at different levels ({levels[0]:g} and {levels[1]:g})"
+    elif first.attacked != second.attacked:
+        why = "in one audit the model itself was attacked, and in the other its reference models"
+    else:
+        return (_known_change(first, second),)
+    absent["attack's rate"] = not_applicable(why)
+    return ()
+
+
+def _known_change(first: KnownRate, second: KnownRate) -> Change:
+    assert first.rate is not None and second.rate is not None and first.interval is not None and second.interval is not None
+    ends = separate_difference_interval((first.rate, first.interval), (second.rate, second.interval))
+    name, words = (
+        ("measured_tpr", "measured attack TPR") if first.source == "measured" else ("attack_rate", "mean attack rate of the records")
+    )
+    method = "the audits' own intervals, as if independent"
+    return _change(name, f"{words} at FPR {first.fpr:.3g}", [first.rate, second.rate], ends, method)
 
 
 def _predicted_change(before: Audit, after: Audit, absent: dict[str, Absent]) -> tuple[Change, ...]:

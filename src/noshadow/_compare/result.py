@@ -11,7 +11,8 @@ class Change:
     """One model-level figure in both audits.
 
     Attributes:
-        name: "tnr", "auc" or "predicted_tpr". label: the same in words, with its level.
+        name: "measured_tpr", "attack_rate" or "predicted_tpr"; "tnr"; "auc".
+        label: the same in words, with its level.
         before, after: the figure in the first and the second audit; None where that audit does not
             hold it.
         difference: after − before. interval: of the difference, None where there is none.

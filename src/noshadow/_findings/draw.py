@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from noshadow._findings.audited import Audited
 from noshadow._findings.outcome import Outcome
 from noshadow._findings.registry import RULES, UNDERMINING
 from noshadow._findings.rule import Rule
+from noshadow._known.audited import Audited
 from noshadow.checks import Array, named_in_errors, refuse
 from noshadow.figures import SEVERITIES, Finding
 

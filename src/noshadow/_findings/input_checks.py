@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from noshadow._findings.audited import Audited
 from noshadow._findings.outcome import Limits, Outcome, judged, not_applicable, skipped
 from noshadow._findings.rule import rule
+from noshadow._known.audited import Audited
 from noshadow.limits import IMMATERIAL
 
 _AGAIN = "Run the audit again with this version."
@@ -167,7 +167,7 @@ def other_training_records(audit: Audited, _: Limits) -> Outcome:
     if "other_records" in inputs:
         told = str(inputs["other_records"])
         return judged(True, 1, f"{told[:1].upper()}{told[1:].rstrip('.')}.")
-    if "closed_form" not in inputs:
+    if "closed_form" not in inputs and "leaves" not in inputs:
         return not_applicable("nothing in this model says which records it was fitted on")
     return judged(False, 0, "Made again from its training records, the model says the same.")
 

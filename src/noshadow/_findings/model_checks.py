@@ -1,10 +1,11 @@
 """Checks on the model as a whole, on its two splits, and on the reference models beside it."""
 
-from noshadow._findings.audited import Audited
 from noshadow._findings.outcome import Limits, Outcome, judged, not_applicable, skipped
 from noshadow._findings.rule import rule
+from noshadow._known import KnownRate, best_known
+from noshadow._known.audited import Audited
 from noshadow.figures import Interval, ModelRisk
-from noshadow.limits import FEW_MEMBERS, LARGEST_Z, SWAPPED_AUC
+from noshadow.limits import FEW_MEMBERS, LARGEST_Z, STRONG_TIMES, SWAPPED_AUC
 from noshadow.metrics import error_budget
 from noshadow.outcomes import Absent
 
@@ -17,38 +18,27 @@ _AGAIN = "Run the audit again with this version."
     "model-risk",
     "high",
     found_when=(
-        "predicted attack TPR at FPR α (without one for models like this: the loss attack's TNR at FNR α) > {times}·α, and the lower end "
-        "of its interval > α"
+        "the attack's rate at FPR α as it is best known (measured, by exposure, predicted, or the loss attack's TNR at FNR α) > {times}·α, "
+        "and the lower end of its interval > α"
     ),
     next_step="Regularise, stop earlier, remove duplicates or train with differential privacy, and compare the two audits.",
-    limits={"times": 10.0},
+    limits={"times": STRONG_TIMES},
 )
 def model_risk_rate(audit: Audited, limits: Limits) -> Outcome:
     """NS001: how far the attack beats a guess at the level asked.
 
     It counts where the interval excludes a guess.
     """
-    risk = audit.model_risk
-    if risk is None:
+    known = best_known(audit)
+    if known.rate is None:
         return _no_risk(audit)
-    limit = limits["times"] * risk.fpr
+    limit = limits["times"] * known.fpr
     if limit >= 1:
-        return not_applicable(f"at level {risk.fpr:g} no rate can be {limits['times']:g} times a guess")
-    # Outside of the calibration's domain a prediction is a hint (NS003), and the headline rests on
-    # what was measured.
-    predicted = risk.predicted_tpr is not None and risk.in_calibration_domain is True
-    rate = risk.predicted_tpr if predicted and risk.predicted_tpr is not None else risk.tnr
-    ends = risk.predicted_tpr_interval if predicted else risk.tnr_interval
-    what = (
-        f"At false-positive rate {risk.fpr:.3g} a reference-model attack is predicted to recognise a share of {rate:.3g} of the members"
-        if predicted
-        else f"The loss attack rules out a share of {rate:.3g} of the non-members while it misses a share of at most {risk.fpr:.3g} of the "
-        "members"
-    )
-    level = risk.prediction_level if predicted else None
-    doubt = "" if rate <= limit or _excludes(ends, risk.fpr) else " The interval includes a guess."
-    sentence = f"{what}{_between(ends, risk, level)}: {rate / risk.fpr:.3g} times a guess.{doubt}"
-    return judged(rate > limit and not doubt, rate, sentence)
+        return not_applicable(f"at level {known.fpr:g} no rate can be {limits['times']:g} times a guess")
+    doubt = "" if known.rate <= limit or _excludes(known.interval, known.fpr) else " The interval includes a guess."
+    ends = "" if known.interval_level is None else _interval(known.interval, known.interval_level)
+    sentence = f"{_attack_in_words(known, known.rate)}{ends}: {known.rate / known.fpr:.3g} times a guess.{doubt}"
+    return judged(known.rate > limit and not doubt, known.rate, sentence)
 
 
 @rule(
@@ -82,6 +72,8 @@ def calibration_domain(audit: Audited, _: Limits) -> Outcome:
     risk = audit.model_risk
     if risk is None:
         return _no_risk(audit)
+    if best_known(audit).source == "measured":
+        return not_applicable("the rate was measured with reference models, which goes before any prediction")
     if risk.predicted_tpr is None:
         return not_applicable(f"there is no predicted rate ({risk.reason.removesuffix('.')})")
     where = "like" if risk.in_calibration_domain else "unlike"
@@ -215,8 +207,26 @@ def _excludes(ends: Interval | None, guess: float) -> bool:
     return ends is None or ends[0] > guess
 
 
-def _between(ends: Interval | None, risk: ModelRisk, level: float | None = None) -> str:
-    """The interval in brackets, at the level of measured figures unless another is given."""
-    if ends is None:
-        return ""
-    return f" ({100 * (level or risk.interval_level):g} % interval {ends[0]:.3g} to {ends[1]:.3g})"
+def _between(ends: Interval | None, risk: ModelRisk) -> str:
+    """The interval in brackets, at the level of measured figures."""
+    return _interval(ends, risk.interval_level)
+
+
+def _interval(ends: Interval | None, level: float) -> str:
+    return "" if ends is None else f" ({100 * level:g} % interval {ends[0]:.3g} to {ends[1]:.3g})"
+
+
+def _attack_in_words(known: KnownRate, rate: float) -> str:
+    """What an attack does at its false-positive rate, by the best source there is."""
+    if known.source == "losses":
+        return (
+            f"The loss attack rules out a share of {rate:.3g} of the non-members while it misses a share of at most {known.fpr:.3g} of "
+            "the members"
+        )
+    who = {
+        "measured": f"{known.attack} with {known.trainings} reference models was measured",
+        "exposure": "an attack that knows each record's statistic is estimated",
+        "predicted": "a reference-model attack is predicted",
+    }[known.source]
+    of = "" if known.attacked in (None, "target") else ", in the mean over the reference models"
+    return f"At false-positive rate {known.fpr:.3g} {who} to recognise a share of {rate:.3g} of the members{of}"

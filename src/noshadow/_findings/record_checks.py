@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 from scipy.special import betaln
 
-from noshadow._findings.audited import Audited, why_unscored
+from noshadow._findings.audited import why_unscored
 from noshadow._findings.outcome import Limits, Outcome, judged, not_applicable, shortened, skipped
 from noshadow._findings.rule import rule
+from noshadow._known.audited import Audited
 from noshadow.checks import Array
 from noshadow.metrics.inputs import places
 from noshadow.outcomes import TOO_LARGE
@@ -153,7 +154,7 @@ def label_suspects(audit: Audited, limits: Limits) -> Outcome:
         return _no_scores(audit)
     leverage = next((name for name in ("leverage", "margin_leverage") if name in audit.records), None)
     if leverage is None and "scores" not in audit.provenance:
-        return not_applicable("these scores follow from no head, and have no leverages")
+        return not_applicable("these scores come from leaves or formulas of the model, which give no leverages")
     if leverage is None:
         return skipped("the audit holds no leverages", "Run the audit again with all columns.")
     top, loss = _top_rows(audit, limits["top"], int(limits["least"])), audit.records["loss"].to_numpy(np.float64)
@@ -162,29 +163,6 @@ def label_suspects(audit: Audited, limits: Limits) -> Outcome:
     rows = top[(loss[top] > limit) & (leverages[top] >= np.quantile(leverages, 1 - limits["leverage"], method="lower"))]
     sentence = f"{len(rows)} of the {len(top)} riskiest records have a loss above {limit:.3g} and a high {leverage.replace('_', ' ')}."
     return judged(len(rows) > limits["records"], len(rows), sentence, rows)
-
-
-@rule(
-    "NS016",
-    "alone-in-leaves",
-    "medium",
-    found_when="> {share} of the records are the only training record of their leaf in most trees that saw them",
-    next_step=(
-        "Such a leaf repeats one person's target: raise min_samples_leaf (or lower max_depth), fit again and compare the two audits."
-    ),
-    limits={"share": 0.01},
-)
-def alone_in_leaves(audit: Audited, limits: Limits) -> Outcome:
-    """NS016: records that share their leaves with nobody."""
-    fact = audit.provenance.get("inputs", {}).get("alone_in_leaves")
-    if fact is None:
-        return not_applicable("the model is no tree whose leaves were read")
-    count, n, trees = int(fact["records"]), int(fact["of"]), int(fact["trees"])
-    among = "their leaf" if trees == 1 else f"their leaf in most of the {trees} trees that saw them"
-    sentence = f"{count} of {n} records are the only training record of {among}."
-    found = judged(count > limits["share"] * n, count / n, sentence)
-    ids = np.asarray(audit.records["id"])[np.array(fact["first"], dtype=np.int64)]
-    return Outcome(found.status, sentence, found.figure, examples=tuple(map(str, ids)) if found.status == "found" else ())
 
 
 def _bearing(audit: Audited, column: "pd.Series[Any]", kind: str, limits: Limits) -> Outcome:

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from noshadow._findings.audited import Audited
 from noshadow._findings.outcome import Limits, Outcome
+from noshadow._known.audited import Audited
 
 Check = Callable[[Audited, Limits], Outcome]
 

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from noshadow._findings.audited import Audited, why_unscored
+from noshadow._findings.audited import why_unscored
 from noshadow._findings.outcome import Limits, Outcome, judged, not_applicable, skipped
 from noshadow._findings.rule import rule
+from noshadow._known.audited import Audited
 from noshadow.limits import CROWDED, DOUBTFUL_CONDITION, FAR_FROM_MINIMUM, FAR_OFF, NONLINEAR_HEAD, ROUNDING_TOLERANCE
 
 _AGAIN = "Run the audit again with this version."
@@ -244,7 +245,10 @@ def _diagnostics(audit: Audited) -> Mapping[str, Any] | Outcome:
         return scores
     if audit.ranked_by in (None, "loss"):
         return not_applicable("there are no record scores to trust or not")
-    if "closed_form" in audit.provenance.get("inputs", {}) or str(audit.ranked_by).endswith("_loss"):
+    inputs = audit.provenance.get("inputs", {})
+    if "leaves" in inputs or "rounds" in (inputs.get("loss_traces") or {}):
+        return not_applicable("the scores are read from the model's trees, and no solver gave them")
+    if "closed_form" in inputs or str(audit.ranked_by).endswith("_loss"):
         return not_applicable("the scores are what the model says without each record, and no solver gave them")
     return _not_kept("the solver's diagnostics")
 

@@ -4,7 +4,7 @@ These are columns to keep, status, tables, and what is printed.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -68,20 +68,15 @@ def write_table(table: pd.DataFrame, out: Path | None) -> None:
         raise InputError(said(f"--out must be writable; got '{out}' ({error}). Choose another place.")) from error
 
 
-def print_truth(truth: GroundTruth, references: References, audit: Path | None) -> None:
-    """The attacks, the agreement of scores with them, parity, what is missing and the notes."""
+def print_truth(truth: GroundTruth, references: References, audit: Path | None, answered: Sequence[str] = ()) -> None:
+    """The attacks, the agreement of scores with them, parity, what is missing and the notes.
+
+    `answered` are the lines of the audit's verdict, which come last.
+    """
     console = Console(highlight=False, soft_wrap=True)
-    table = Table(title=f"Attacks with {truth.models} reference models on {truth.records} records", title_justify="left")
-    levels = sorted({rate.fpr for row in truth.attacks for rate in row.rates}, reverse=True)
-    for name in ("attack", "on", "AUC", *(f"TPR @ FPR {level:g}" for level in levels)):
-        table.add_column(name, justify="left" if name in ("attack", "on") else "right")
-    for row in truth.attacks:
-        rates = {rate.fpr: f"{rate.tpr:.3f} ({rate.low:.3f}–{rate.high:.3f})" for rate in row.rates}
-        ends = f"{row.auc:.3f} ({row.auc_interval[0]:.3f}–{row.auc_interval[1]:.3f})"
-        table.add_row(harmless(row.attack), harmless(row.attacked), ends, *(rates.get(level, "") for level in levels))
-    console.print(table)
+    _print_attacks(truth, console)
     if truth.agreement:
-        console.print(_agreement(truth))
+        _print_table(_agreement(truth), console)
         console.print(
             "The noise ceiling is the attack's agreement with itself on two halves of the models; a score without noise may pass it."
         )
@@ -91,7 +86,32 @@ def print_truth(truth: GroundTruth, references: References, audit: Path | None) 
         console.print(f"{harmless(name)}: {sentence(harmless(reason))}")
     for note in truth.notes:
         console.print(f"Note: {sentence(harmless(note))}")
+    for line in answered:
+        console.print(line)
     console.print(f"Added to {harmless(audit)}, report rebuilt." if audit else f"Read from {harmless(references.folder)}.")
+
+
+def _print_attacks(truth: GroundTruth, console: Console) -> None:
+    levels = sorted({rate.fpr for row in truth.attacks for rate in row.rates}, reverse=True)
+    table = Table(title=f"Attacks with {truth.models} reference models on {truth.records} records", title_justify="left")
+    for name in ("attack", "on", "AUC", *(f"TPR @ FPR {level:.3g}" for level in levels)):
+        table.add_column(name, justify="left" if name in ("attack", "on") else "right", overflow="fold")
+    for row in truth.attacks:
+        rates = {rate.fpr: f"{rate.tpr:.3f} ({rate.low:.3f}–{rate.high:.3f})" for rate in row.rates}
+        ends = f"{row.auc:.3f} ({row.auc_interval[0]:.3f}–{row.auc_interval[1]:.3f})"
+        table.add_row(harmless(row.attack), harmless(row.attacked), ends, *(rates.get(level, "") for level in levels))
+    _print_table(table, console)
+
+
+def _print_table(table: Table, console: Console) -> None:
+    """Print a table as wide as the terminal; a pipe gets its rows as whole lines."""
+    if console.is_terminal:
+        console.print(table, soft_wrap=False)
+        return
+    console.print(f"{table.title}:")
+    for cells in zip(*(column.cells for column in table.columns), strict=True):
+        told = (f"{column.header} {cell}" for column, cell in zip(table.columns, cells, strict=True) if cell)
+        console.print(f"  {', '.join(told)}")
 
 
 def _agreement(truth: GroundTruth) -> Table:

@@ -187,10 +187,13 @@ def score(
     """Attack the target and every reference model, and compare the audit's scores with the attacks.
 
     With --audit, columns lira_success, lira_d, rmia_success (…) and the agreement table are added
-    to the audit and its report.
+    to the audit and its report, rates are measured at the audit's own false-positive rate, too, and
+    the records are ranked by their exposure to all reference models.
     """
+    from noshadow._audit import with_references
+    from noshadow.cli.printing import answer, verdict_lines
     from noshadow.cli.reference_run import print_truth, write_table
-    from noshadow.reference import AttackOptions, ground_truth, load_references, with_ground_truth
+    from noshadow.reference import AttackOptions, ground_truth, load_references
     from noshadow.report import write_report
     from noshadow.results import load
 
@@ -200,7 +203,7 @@ def score(
     references, audited = load_references(folder), None if audit is None else load(audit)
     chosen: dict[str, Any] = {"fpr": fpr or None, "options": options, "progress": not quiet}
     if audited is not None and audit is not None:
-        audited = with_ground_truth(audited, references, **chosen)
+        audited = with_references(audited, references, **chosen)
         assert audited.ground_truth is not None
         truth, table = audited.ground_truth, audited.records
         audited.save(audit, overwrite=True)
@@ -209,6 +212,6 @@ def score(
         truth, table = ground_truth(references, **chosen)
     write_table(table, out)
     if as_json:
-        typer.echo(json.dumps(truth.to_dict(), allow_nan=False))
+        typer.echo(json.dumps(truth.to_dict() | ({} if audited is None else answer(audited)), allow_nan=False))
     elif not quiet:
-        print_truth(truth, references, audit)
+        print_truth(truth, references, audit, () if audited is None else verdict_lines(audited))

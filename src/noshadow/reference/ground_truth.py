@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from noshadow._known import exposure_rests_on, own_fpr
 from noshadow.arguments import PROGRESS
 from noshadow.checks import Array, named_in_errors, refuse
 from noshadow.columns import named
@@ -29,6 +30,8 @@ SCORES = named(score=True)
 FEW_MODELS, FEW_RECORDS = 32, 1000
 RANKED_TRUTHS = named(truth=True)
 SOURCE = "reference models"
+OF_EXPOSURE = "agreement of exposure"
+WITH_ITSELF = not_applicable("the exposure was weighed from these very reference models, and would agree with itself")
 
 
 @named_in_errors
@@ -49,7 +52,7 @@ def ground_truth(
         audit: the target's audit: its score columns are compared with the attacks on its training
             records.
         fpr: false-positive rate, or rates, to measure TPR at; default those of 0.001, 0.01 and 0.1
-            that the non-members resolve.
+            that the non-members resolve. The audit's own is measured, too, where they resolve it.
         options: variants of the attacks. progress: bars on a terminal.
 
     Returns:
@@ -67,7 +70,7 @@ def ground_truth(
     """
     _require_attackable(references)
     chosen = options or AttackOptions()
-    levels = resolved_levels(references, fpr)
+    levels = resolved_levels(references, fpr, None if audit is None else own_fpr(audit))
     rows, doubts = (None, ()) if audit is None else audited_rows(audit, references)
     truth = record_truth(references, chosen, levels=levels, progress=progress)
     absent = dict(truth.not_applicable)
@@ -175,7 +178,10 @@ def _agreement(
     """
     tables: list[dict[str, Any]] = []
     if audit is not None and rows is not None:
-        scores = {name: audit.records[name].to_numpy(np.float64) for name in SCORES if name in audit.records}
+        itself = named(source="exposure") if exposure_rests_on(audit, references.stamp()["plan_digest"]) else ()
+        scores = {name: audit.records[name].to_numpy(np.float64) for name in SCORES if name in audit.records and name not in itself}
+        if itself:
+            absent[OF_EXPOSURE] = WITH_ITSELF
         tables += _rows(agreement_table([_restricted(truth.columns, rows)], [scores], seed=seed))
     several = [] if truth.unaudited is None else _audited(references)
     if truth.unaudited is not None:

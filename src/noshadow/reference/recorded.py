@@ -94,8 +94,8 @@ def pool_outputs(
 
     With them come the task they settle, and notes on how they were read.
     """
-    as_arrays = reader_of(model) is None
-    if as_arrays:
+    reader = reader_of(model)
+    if reader is None:
         if transform is not None:
             refuse("train_fn", "return a model when there are queries", f"{type(model).__name__}", "We ask it for each query.")
         outputs, settled = _given_outputs(model, len(pool)), "auto"
@@ -108,9 +108,26 @@ def pool_outputs(
     else:
         refuse("task", f"be 'auto' or '{settled}' for this {type(model).__name__}", repr(reading.task))
     require_output_columns(outputs, task)
-    if as_arrays and settled_scale([Part(outputs, pool.targets)], task, reading.output_scale).given == "probabilities":
+    if (reader is None or is_open(model)) and settled_scale(
+        [Part(outputs, pool.targets)], task, reading.output_scale
+    ).given == "probabilities":
         return logits_of([outputs], task)[0][0], task, (TAKEN_BY_LOG,)
     return outputs, task, ()
+
+
+def is_open(model: object) -> bool:
+    """Whether a model is a function of a table, whose outputs say no more of their scale.
+
+    They are read as those of an array are, and as an audit reads them.
+    """
+    reader = reader_of(model)
+    return reader is not None and reader.form == "table" and reader.open_scale
+
+
+def training_outputs(model: object, pool: Pool, reading: Reading) -> Array:
+    """Outputs of a model on the first split of a pool, on the scale that it gives them."""
+    options = {name: getattr(reading, name) for name in ("task", "batch_size", "device", "output")}
+    return collect_outputs(model, pool.splits[0], **options)[0].outputs
 
 
 def _collected(model: object, pool: Pool, reading: Reading, transform: Callable[[Any], Any] | None) -> tuple[Array, str]:

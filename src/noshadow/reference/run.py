@@ -18,7 +18,7 @@ from noshadow.reference.opening import stored_plan, whole_models
 from noshadow.reference.plan import Plan
 from noshadow.reference.pool import Pool, record_pool
 from noshadow.reference.queries import Query, checked_queries
-from noshadow.reference.recorded import Reading, record_arrays, require_one_statistic
+from noshadow.reference.recorded import Reading, is_open, record_arrays, require_one_statistic, training_outputs
 from noshadow.reference.store import References, load_references, with_notes
 from noshadow.reference.training import (
     FRACTION,
@@ -169,7 +169,8 @@ def _target(model: object, records: Pool, reading: Reading) -> _Target:
     arrays, task, notes = record_arrays(model, records, replace(reading, keep_outputs=True))
     # As an audit takes it: where there are no weights to read, of the outputs on the training
     # records.
-    digest = weights_sha256(model, arrays["outputs"][: records.counts[0]])
+    raw = training_outputs(model, records, reading) if is_open(model) else arrays["outputs"][: records.counts[0]]
+    digest = weights_sha256(model, raw)
     kept = {name: array for name, array in arrays.items() if reading.keep_outputs or name != "outputs"}
     return _Target(kept, task, digest, notes)
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.stats import t as student
 
+from noshadow._known import is_level
 from noshadow.checks import Array, refuse
 from noshadow.metrics import auc, auc_interval, error_budget, tpr_at_fpr, tpr_interval
 from noshadow.reference.attack_list import ATTACKS
@@ -16,21 +17,22 @@ LEVELS = (1e-3, 1e-2, 1e-1)
 LEVEL_OF_INTERVALS = 0.95
 
 
-def resolved_levels(references: References, asked: float | Sequence[float] | None = None) -> tuple[float, ...]:
+def resolved_levels(references: References, asked: float | Sequence[float] | None = None, own: float | None = None) -> tuple[float, ...]:
     """The false-positive rates that every attacked model's non-members resolve.
 
-    They are those asked for, or 0.001, 0.01 and 0.1.
+    They are those asked for, or 0.001, 0.01 and 0.1; and an audit's own, where it is resolved and
+    is none of them.
     """
     fewest = int((~np.asarray(references.membership)).sum(1).min())
     if references.target is not None and not references.member.all():
         fewest = min(fewest, int((~references.member).sum()))
-    if asked is None:
-        return tuple(level for level in LEVELS if error_budget(level, fewest) > 0)
-    rates = (asked,) if isinstance(asked, (int, float)) else tuple(asked)
-    for level in rates:
+    rates = LEVELS if asked is None else (asked,) if isinstance(asked, (int, float)) else tuple(asked)
+    for level in () if asked is None else rates:
         if not 0 < level < 1 or error_budget(level, fewest) == 0:
             refuse("fpr", f"lie between {1 / fewest:.3g}, the least that {fewest} non-members resolve, and 1", f"{level:g}")
-    return rates
+    if own is not None and not any(is_level(own, level) for level in rates):
+        rates = (*rates, own)
+    return tuple(level for level in rates if error_budget(level, fewest) > 0)
 
 
 def attacks_on_target(truth: RecordTruth, levels: Sequence[float]) -> tuple[MeasuredAttack, ...]:

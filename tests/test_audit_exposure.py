@@ -113,7 +113,9 @@ def test_an_audit_with_exposure_comes_back_from_its_folder(weighing, tmp_path):
 def test_the_terminal_shows_sizes_and_rates(weighing):
     out = io.StringIO()
     print_audit(weighing[0], Path("report.html"), 1.0, Console(file=out, width=300))
-    assert re.search(r"exposure_score \S+, exposure \S+, attack_rate \S+, attack_rate_low \S+, attack_rate_high", out.getvalue())
+    # A size, and a rate in people with both ends of its interval.
+    people = r"(fewer than |more than )?[\d.,]+"
+    assert re.search(rf"exposure \S+, attack_rate {people} in 1,000 \({people} to {people} in 1,000\)", out.getvalue())
 
 
 # Out-of-fold outputs

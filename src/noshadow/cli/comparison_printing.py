@@ -20,7 +20,7 @@ def print_comparison(found: Comparison, out: Path | None) -> None:
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"[bold]{harmless(found.verdict)}[/bold]")
     if found.changes and console.is_terminal:
-        console.print(_table(found))
+        console.print(_table(found), soft_wrap=False)
     elif found.changes:
         for change in found.changes:
             console.print(f"{harmless(change.label)}: {_number(change.before)} → {_number(change.after)}, {_difference(change)}")

@@ -1,5 +1,6 @@
 """An audit in a few lines, for people and for machines."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
+from noshadow._answer import best_known, next_action, per_thousand, per_thousand_between, verdict, worst_record
 from noshadow._findings import findings, most_severe
 from noshadow.results import Audit, Finding, Interval, evidence_changes, offers
 from noshadow.visible import visible
@@ -16,6 +18,8 @@ from noshadow.visible import visible
 _TOP_FINDINGS = 5
 _TOP_RECORDS = 5
 _COLOURS = {"high": "bold red", "medium": "yellow", "low": "cyan"}
+_LEVEL_COLOURS = {"strong": "bold red", "some": "bold yellow", "none": "bold green", "unknown": "bold"}
+_RATE_ENDS = ("attack_rate_low", "attack_rate_high")
 
 
 def summary(audited: Audit, page: Path) -> dict[str, Any]:
@@ -23,13 +27,45 @@ def summary(audited: Audit, page: Path) -> dict[str, Any]:
     manifest = audited.manifest()
     kept = ("task", "ranked_by", "records", "model_risk", "not_applicable", "notes")
     shown = [] if audited.ranked_by is None else audited.records.nsmallest(_TOP_RECORDS, "rank")[["rank", "id"]].to_dict("records")
-    return {name: manifest[name] for name in kept} | {
-        "findings": [finding.to_dict() for finding in _drawn(audited)],
-        "most_exposed": [{"rank": int(row["rank"]), "id": str(row["id"])} for row in shown],
-        "scores": audited.provenance.get("scores"),
-        "folder": str(page.parent),
-        "report": str(page),
+    return (
+        answer(audited)
+        | {name: manifest[name] for name in kept}
+        | {
+            "findings": [finding.to_dict() for finding in _drawn(audited)],
+            "most_exposed": [{"rank": int(row["rank"]), "id": str(row["id"])} for row in shown],
+            "scores": audited.provenance.get("scores"),
+            "folder": str(page.parent),
+            "report": str(page),
+        }
+    )
+
+
+def answer(audited: Audit) -> dict[str, Any]:
+    """The verdict, what it rests on, the most exposed record and what to do next, for `--json`."""
+    worst = worst_record(audited)
+    return {
+        "verdict": verdict(audited).to_dict(),
+        "best_known": best_known(audited).to_dict(),
+        "worst_record": None if worst is None else asdict(worst) | {"interval": None if worst.interval is None else list(worst.interval)},
+        "next_action": next_action(audited).to_dict(),
     }
+
+
+def verdict_lines(audited: Audit) -> list[str]:
+    """The answer in five lines: verdict, people in a thousand, how it is known, who, what next."""
+    found, worst, action = verdict(audited), worst_record(audited), next_action(audited)
+    colour = _LEVEL_COLOURS[found.level]
+    who = "Most exposed record: no record has a rate of its own yet"
+    if worst is not None:
+        ends = "" if worst.interval is None else f", interval {per_thousand_between(worst.interval)}"
+        who = f"Most exposed record: {harmless(worst.id)}, recognised by {per_thousand(worst.rate)} attacks{ends} ({worst.source})"
+    return [
+        f"[{colour}]{harmless(found.title)}[/{colour}]",
+        harmless(found.sentence),
+        f"Known by: {harmless(found.known.reason)}",
+        who,
+        f"Next: {harmless(action.sentence)} {harmless(action.command)}",
+    ]
 
 
 def print_audit(audited: Audit, page: Path, seconds: float, console: Console | None = None) -> None:
@@ -38,7 +74,7 @@ def print_audit(audited: Audit, page: Path, seconds: float, console: Console | N
     A terminal gets a panel and a table, and a pipe gets plain lines.
     """
     screen = console or Console(highlight=False, soft_wrap=True)
-    lines = [*_risk_lines(audited), *_finding_lines(audited)]
+    lines = [*verdict_lines(audited), *_risk_lines(audited), *_finding_lines(audited)]
     if screen.is_terminal:
         screen.print(Panel("\n".join(lines), title="Membership audit", title_align="left", expand=False), soft_wrap=False)
     else:
@@ -64,13 +100,19 @@ def _risk_lines(audited: Audit) -> list[str]:
         return [f"Model risk: {harmless(audited.not_applicable['model_risk'])}"]
 
     def line(words: str, value: float, ends: Interval | None, level: float = risk.interval_level) -> str:
-        around = "" if ends is None else f"  ({100 * level:g} % interval {ends[0]:.3f}–{ends[1]:.3f})"
-        return f"{words}: [bold]{value:.3f}[/bold]{around}"
+        around = "" if ends is None else f"  ({100 * level:g} % interval {per_thousand_between(ends)})"
+        return f"{words}: {per_thousand(value)}{around}"
 
-    told = [line(f"Loss-tail TNR at level {risk.fpr:g}", risk.tnr, risk.tnr_interval), line("Loss AUC", risk.auc, risk.auc_interval)]
-    if risk.predicted_tpr is not None:
+    low, high = risk.auc_interval
+    told = [
+        line(f"Loss-tail TNR at level {risk.fpr:.3g}", risk.tnr, risk.tnr_interval),
+        f"Loss AUC: {risk.auc:.3f}  ({100 * risk.interval_level:g} % interval {low:.3f}–{high:.3f})",
+    ]
+    # What was measured goes before a prediction, and the verdict has said it.
+    if risk.predicted_tpr is not None and best_known(audited).source != "measured":
         level = risk.prediction_level or risk.interval_level
-        told.insert(0, line(f"Predicted attack TPR at FPR {risk.fpr:g}", risk.predicted_tpr, risk.predicted_tpr_interval, level))
+        named = "" if risk.predicted_attack is None else f" ({harmless(risk.predicted_attack)})"
+        told.insert(0, line(f"Predicted attack TPR at FPR {risk.fpr:.3g}{named}", risk.predicted_tpr, risk.predicted_tpr_interval, level))
     return told
 
 
@@ -97,9 +139,10 @@ def _print_records(audited: Audit, screen: Console) -> None:
         return
     title = f"Most exposed records, by {harmless(audited.ranked_by)}"
     named = "label" if "label" in audited.records else "target"
-    sizes = ("exposure", "attack_rate", "attack_rate_low", "attack_rate_high")
-    shown = [c for c in ("rank", "id", named, "loss", "leverage", audited.ranked_by, *sizes) if c in audited.records]
-    rows = _rows(audited.records.nsmallest(_TOP_RECORDS, "rank")[shown])
+    sized = "attack_rate" in audited.records
+    figures = ("exposure", "attack_rate") if sized else ("leverage", audited.ranked_by)
+    shown = [c for c in dict.fromkeys(("rank", "id", named, "loss", *figures)) if c in audited.records]
+    rows = _rows(audited.records.nsmallest(_TOP_RECORDS, "rank"), shown)
     if not screen.is_terminal:
         screen.print(f"{title}:")
         for row in rows:
@@ -107,14 +150,22 @@ def _print_records(audited: Audit, screen: Console) -> None:
         return
     table = Table(title=title, title_justify="left")
     for name in shown:
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", overflow="fold")
     for row in rows:
         table.add_row(*row)
-    screen.print(table)
+    screen.print(table, soft_wrap=False)
 
 
-def _rows(records: pd.DataFrame) -> list[list[str]]:
-    return [[f"{value:.4g}" if isinstance(value, float) else harmless(value) for value in row] for row in records.itertuples(index=False)]
+def _rows(records: pd.DataFrame, shown: list[str]) -> list[list[str]]:
+    """Cells of the columns shown; a rate in people per thousand, with its interval."""
+    told = [
+        [f"{value:.4g}" if isinstance(value, float) else harmless(value) for value in row] for row in records[shown].itertuples(index=False)
+    ]
+    if "attack_rate" in shown:
+        ends = records[list(_RATE_ENDS)].itertuples(index=False)
+        for row, rate, (low, high) in zip(told, records["attack_rate"], ends, strict=True):
+            row[shown.index("attack_rate")] = f"{per_thousand(float(rate))} ({per_thousand_between((float(low), float(high)))})"
+    return told
 
 
 def harmless(value: object) -> str:

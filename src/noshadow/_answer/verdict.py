@@ -1,0 +1,153 @@
+"""One verdict per audit, by what the interval of the best known rate leaves out."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from noshadow._findings import UNDERMINING, findings, most_severe
+from noshadow._known import KnownRate, WorstRecord, best_known, per_thousand, per_thousand_between, worst_record
+from noshadow._known.audited import Audited
+from noshadow.figures import Finding
+from noshadow.limits import STRONG_TIMES
+
+# An interval that reaches one member in ten cannot carry "no sign of leakage".
+FAR_REACHING = 0.1
+
+
+@dataclass(frozen=True)
+class Level:
+    """One row of the table of verdicts.
+
+    Attributes:
+        name: of the level. title: what a reader sees. holds: the condition, of the best known rate
+            and the most exposed record. condition: the same in words. why: the reason for the line.
+    """
+
+    name: str
+    title: str
+    holds: Callable[[KnownRate, WorstRecord | None], bool]
+    condition: str
+    why: str
+
+
+def _guess_left_out(known: KnownRate) -> bool:
+    return known.interval is not None and known.interval[0] > known.fpr
+
+
+def _many_times_a_guess(known: KnownRate) -> bool:
+    return known.rate is not None and known.rate > STRONG_TIMES * known.fpr
+
+
+def _worst_stands_out(known: KnownRate, worst: WorstRecord | None) -> bool:
+    return worst is not None and worst.source == "exposure" and worst.interval is not None and worst.interval[0] > STRONG_TIMES * known.fpr
+
+
+def _reaches_far(known: KnownRate) -> bool:
+    return known.interval is None or known.interval[1] > max(FAR_REACHING, STRONG_TIMES * known.fpr)
+
+
+# The first row that holds is the verdict. A guess recognises a share `fpr` of the members.
+LEVELS = (
+    Level(
+        "unknown",
+        "Not known",
+        lambda known, _: known.rate is None,
+        "nothing is known about an attack's rate",
+        "without records that the model has not seen nothing can be compared",
+    ),
+    Level(
+        "strong",
+        "Strong leakage",
+        lambda known, _: _guess_left_out(known) and _many_times_a_guess(known),
+        f"the interval leaves a guess out, and the rate is more than {STRONG_TIMES:g} times a guess",
+        "an accusation is then right more than ten times as often as chance makes it: the line of finding NS001",
+    ),
+    Level(
+        "some",
+        "Some leakage",
+        lambda known, worst: _guess_left_out(known) or _worst_stands_out(known, worst),
+        f"the interval leaves a guess out, or that of the most exposed record lies above {STRONG_TIMES:g} times a guess",
+        "an average near a guess does not protect the one person who is found every time",
+    ),
+    Level(
+        "unknown",
+        "Not known: the answer is too uncertain",
+        lambda known, _: _many_times_a_guess(known) or _reaches_far(known),
+        f"the interval holds a guess, and the rate is more than {STRONG_TIMES:g} times one or the interval reaches {FAR_REACHING:g}",
+        "such an interval holds both no leakage and strong leakage, and no sign of one is no proof of the other",
+    ),
+    Level(
+        "none",
+        "No sign of leakage",
+        lambda known, _: True,
+        "the interval holds a guess and ends near it",
+        "the attack does not do better than chance, as far as these records can show",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer in one word, one title and one sentence.
+
+    Attributes:
+        level: "none", "some", "strong" or "unknown". title: the level for a reader.
+        sentence: what is known in people per thousand, beside what a guess would find.
+        known: the rate behind it.
+    """
+
+    level: str
+    title: str
+    sentence: str
+    known: KnownRate
+
+    def to_dict(self) -> dict[str, Any]:
+        """The verdict in plain JSON types, without what it rests on."""
+        return {"level": self.level, "title": self.title, "sentence": self.sentence}
+
+
+def verdict(audit: Audited) -> Verdict:
+    """Judge an audit by the best that is known: no sign of leakage, some, strong, or not known.
+
+    The conditions and their reasons are the rows of `LEVELS`. Where a finding puts all figures in
+    doubt (NS040, NS044), the verdict is that nothing is known, and its sentence is the finding's.
+
+    Args:
+        audit: an Audit, or whatever has its fields.
+
+    Cost: that of `findings`.
+    """
+    known, worst = best_known(audit), worst_record(audit)
+    doubt = in_doubt(audit)
+    if doubt is not None:
+        return Verdict("unknown", "Not known: the figures are in doubt", doubt.sentence, known)
+    level = next(row for row in LEVELS if row.holds(known, worst))
+    sentence = _sentence(known)
+    if level.name == "some" and not _guess_left_out(known) and worst is not None:
+        sentence += f" The most exposed record is recognised by {per_thousand(worst.rate)} attacks."
+    return Verdict(level.name, level.title, sentence, known)
+
+
+def in_doubt(audit: Audited) -> Finding | None:
+    """The finding that puts every figure of the audit in doubt, where there is one."""
+    return next((finding for finding in most_severe(findings(audit)) if finding.code in UNDERMINING), None)
+
+
+def _sentence(known: KnownRate) -> str:
+    if known.rate is None:
+        return known.reason
+    rate, guess = per_thousand(known.rate), per_thousand(known.fpr)
+    level = "" if known.interval_level is None else f"{100 * known.interval_level:g} % "
+    between = "" if known.interval is None else f" ({level}interval {per_thousand_between(known.interval)})"
+    if known.source == "losses":
+        return (
+            f"By the losses alone an attacker can rule out {rate} people who were not in the training data{between}, and a guess {guess}, "
+            f"while {guess} of those who were are missed."
+        )
+    who = {
+        "measured": f"{known.attack} with {known.trainings} reference models recognises",
+        "exposure": "An attacker who knows each record's statistic is estimated to recognise",
+        "predicted": "An attacker with reference models is predicted to recognise",
+    }[known.source]
+    where = "" if known.attacked in (None, "target") else ", in the mean over reference models"
+    return f"{who} {rate} people of the training data{between}{where}; a guess recognises {guess}."

@@ -1,0 +1,298 @@
+"""What is best known about an attack's rate, the verdict, the most exposed record, and what to do next."""
+
+import io
+import json
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import noshadow as ns
+from fixed_audits import with_drawn_references
+from noshadow._answer import LEVELS, best_known, next_action, per_thousand, per_thousand_between, verdict, worst_record
+from noshadow._known import SOURCES
+from noshadow.checks import InputError
+from noshadow.cli.printing import print_audit, summary
+from noshadow.figures import GroundTruth, MeasuredAttack, MeasuredRate
+from noshadow.limits import STRONG_TIMES
+from test_findings import made
+
+FPR = 0.01
+
+
+def attack(name, tpr, *, attacked="target", fpr=FPR, spread=0.02, models=1):
+    rate = MeasuredRate(fpr, tpr, max(tpr - spread, 0.0), min(tpr + spread, 1.0))
+    return MeasuredAttack(name, attacked, 0.7, (0.6, 0.8), (rate,), models)
+
+
+def truth(*attacks, models=64, parity=None):
+    return GroundTruth(
+        models=models, records=400, fraction=0.5, variants={}, attacks=attacks, agreement=(), ceiling=(), targets=0, parity=parity
+    )
+
+
+def predicted(rate, ends):
+    """An audit of 200 + 200 records whose risk has this prediction."""
+    audit = made()
+    told = {"predicted_tpr": rate, "predicted_tpr_interval": ends, "in_calibration_domain": True, "prediction_level": 0.9}
+    return replace(audit, model_risk=replace(audit.model_risk, fpr=FPR, **told))
+
+
+def exposed(rates, lows, highs, *, fpr=FPR):
+    """An audit with attack rates as two reference models would give them."""
+    audit = made(len(rates))
+    audit = replace(audit, model_risk=replace(audit.model_risk, fpr=fpr))
+    columns = {"exposure_score": rates, "attack_rate": rates, "attack_rate_low": lows, "attack_rate_high": highs}
+    stamp = {"fpr": fpr, "level": 0.9, "trainings": {"few references": 2.0, "loss traces": 0.0}}
+    few = ns.Evidence("few references", stamp={"models": 4, "trainings": 2.0})
+    return audit.with_evidence(few, ns.Evidence("exposure", {k: np.asarray(v, dtype=float) for k, v in columns.items()}, stamp=stamp))
+
+
+def test_the_best_source_wins_and_each_goes_when_it_is_taken_away():
+    rates = np.linspace(0.0, 0.4, 200)
+    audit = exposed(rates, rates / 2, rates * 1.5)
+    risk = replace(audit.model_risk, predicted_tpr=0.12, predicted_tpr_interval=(0.05, 0.3), in_calibration_domain=True)
+    audit = replace(audit, model_risk=risk, ground_truth=truth(attack("LiRA", 0.61), attack("RMIA", 0.4)))
+    seen = []
+    seen.append(best_known(audit))
+    audit = replace(audit, ground_truth=None)
+    seen.append(best_known(audit))
+    audit = replace(audit, records=audit.records.drop(columns=["attack_rate"]))
+    seen.append(best_known(audit))
+    audit = replace(audit, model_risk=replace(risk, in_calibration_domain=False))
+    seen.append(best_known(audit))
+    audit = replace(audit, model_risk=None, not_applicable={"model_risk": "not applicable: there are no test records"})
+    seen.append(best_known(audit))
+    assert tuple(known.source for known in seen) == SOURCES
+    measured, exposure, prediction, losses, unknown = seen
+    assert (measured.rate, measured.interval, measured.attack, measured.trainings) == (0.61, (0.59, 0.63), "LiRA", 64)
+    assert exposure.rate == pytest.approx(0.2) and exposure.interval == pytest.approx((0.1, 0.3)) and exposure.trainings == 4
+    assert (prediction.rate, prediction.interval, prediction.trainings) == (0.12, (0.05, 0.3), 0)
+    assert (losses.rate, losses.interval) == (risk.tnr, risk.tnr_interval) and "unlike the setups" in losses.reason
+    assert unknown.rate is None and unknown.interval is None and "there are no test records" in unknown.reason
+    assert all(known.fpr == FPR for known in seen)
+
+
+def test_the_stronger_attack_is_named_and_references_stand_in_only_for_a_target_that_was_not_attacked():
+    found = best_known(replace(made(), ground_truth=truth(attack("LiRA", 0.3), attack("RMIA", 0.45), attack("LOSS", 0.9))), FPR)
+    assert (found.attack, found.rate, found.attacked) == ("RMIA", 0.45, "target")
+    assert "LiRA, which found 300 in 1,000" in found.reason
+    both = truth(attack("LiRA", 0.3), attack("LiRA", 0.8, attacked="reference models", models=64))
+    assert best_known(replace(made(), ground_truth=both), FPR).rate == 0.3
+    alone = truth(attack("LiRA", 0.8, attacked="reference models", models=64))
+    found = best_known(replace(made(), ground_truth=alone), FPR)
+    assert (found.rate, found.attacked) == (0.8, "reference models") and "itself was not attacked" in found.reason
+    assert "in the mean over reference models" in verdict(replace(made(), ground_truth=alone)).sentence
+
+
+def test_a_level_that_was_not_measured_takes_the_nearest_and_says_so():
+    rows = truth(attack("LiRA", 0.2, fpr=0.001), attack("LiRA", 0.7, fpr=0.1))
+    found = best_known(replace(made(), ground_truth=rows), 0.002)
+    assert (found.fpr, found.rate) == (0.001, 0.2) and "nearest to 0.002" in found.reason
+    # A rate that differs by rounding is the same level.
+    found = best_known(replace(made(), ground_truth=rows), 0.001 * (1 + 1e-9))
+    assert "nearest" not in found.reason
+
+
+def test_a_target_unlike_its_references_is_said():
+    row = {"target": 0.1, "mean": 0.5, "sd": 0.01, "low": 0.4, "high": 0.6, "z": -40.0, "outlying": True}
+    parity = {"member": row, "nonmember": None, "outlying": True, "sentence": "unlike"}
+    found = best_known(replace(made(), ground_truth=truth(attack("LiRA", 0.3), parity=parity)), FPR)
+    assert "NS030" in found.reason
+
+
+def test_exposure_and_prediction_hold_at_their_own_level_only_and_losses_at_any_that_members_resolve():
+    rates = np.full(200, 0.2)
+    audit = exposed(rates, rates, rates)
+    assert best_known(audit).source == "exposure" and best_known(audit, 0.05).source == "losses"
+    losses = best_known(audit, 0.05)
+    tau = np.sort(audit.member_losses)[::-1][math.floor(0.05 * 200 + 1e-9)]
+    assert losses.rate == pytest.approx(np.mean(audit.nonmember_losses > tau)) and losses.interval is None
+    assert best_known(predicted(0.3, (0.2, 0.4)), 0.05).source == "losses"
+    nothing = best_known(audit, 1e-4)
+    assert nothing.source == "unknown" and "do not resolve" in nothing.reason
+    with pytest.raises(InputError, match="fpr must"):
+        best_known(audit, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("rate", "ends", "level"),
+    [
+        (0.2, (0.15, 0.3), "strong"),  # ten times a guess of 0.01, which the interval leaves out
+        (0.09, (0.05, 0.13), "some"),  # nine times
+        (0.2, (0.005, 0.4), "unknown"),  # many times a guess, which the interval holds
+        (0.02, (0.0, 0.3), "unknown"),  # near a guess, and not known to be
+        (0.012, (0.005, 0.03), "none"),
+        (0.002, (0.0, 0.1), "none"),  # the end of the reach still counts
+    ],
+)
+def test_the_verdict_follows_what_the_interval_leaves_out(rate, ends, level):
+    found = verdict(predicted(rate, ends))
+    assert found.level == level and found.known.source == "predicted"
+    assert found.title == next(row.title for row in LEVELS if row.name == level and ("uncertain" in row.title) == (level == "unknown"))
+    assert per_thousand(rate) in found.sentence and per_thousand(FPR) in found.sentence and per_thousand_between(ends) in found.sentence
+
+
+def test_strong_is_the_line_of_the_finding_on_model_risk():
+    finding = {f.code: f for f in ns.findings(made())}["NS001"]
+    assert finding.limits["times"] == STRONG_TIMES
+
+
+def test_one_record_that_stands_out_is_a_sign_although_the_average_is_near_a_guess():
+    rates = np.full(200, FPR)
+    rates[17] = 0.9
+    lows, highs = rates / 3, np.minimum(rates * 1.1, 1.0)
+    audit = exposed(rates, lows, highs)
+    found, worst = verdict(audit), worst_record(audit)
+    assert found.known.interval[0] <= FPR and found.level == "some" and "900 in 1,000" in found.sentence
+    assert (worst.id, worst.rate, worst.source) == ("r17", 0.9, "exposure") and worst.interval == pytest.approx((0.3, 0.99))
+    lows[17] = 0.05
+    assert verdict(exposed(rates, lows, highs)).level == "none"
+
+
+def test_figures_in_doubt_are_no_answer():
+    audit = predicted(0.2, (0.15, 0.3))
+    changed = {"records": 64, "changed": 60, "size": 0.4, "sources": ["data"]}
+    audit = replace(audit, provenance=audit.provenance | {"inputs": audit.provenance["inputs"] | {"run_again": {"train": changed}}})
+    found = verdict(audit)
+    assert found.level == "unknown" and "doubt" in found.title and "60 of 64" in found.sentence
+    assert "random augmentation" in next_action(audit).sentence
+
+
+def test_the_worst_record_is_the_best_known_one_and_the_first_by_rank_among_equals():
+    audit = made()
+    assert worst_record(audit) is None
+    predictions = audit.records.assign(predicted_tpr=0.3, predicted_tpr_low=0.1, predicted_tpr_high=0.6)
+    first = str(predictions.set_index("rank").loc[1, "id"])
+    audit = replace(audit, records=predictions, model_risk=replace(audit.model_risk, predicted_tpr=0.3, in_calibration_domain=True))
+    worst = worst_record(audit)
+    assert (worst.id, worst.rate, worst.interval, worst.source) == (first, 0.3, (0.1, 0.6), "predicted")
+    assert worst_record(replace(audit, model_risk=replace(audit.model_risk, in_calibration_domain=False))) is None
+    lira = np.linspace(0, 1, 200)
+    lira[3] = np.nan
+    worst = worst_record(replace(audit, records=audit.records.assign(lira_tpr=lira)))
+    assert (worst.id, worst.rate, worst.interval, worst.source) == ("r199", 1.0, None, "measured")
+
+
+@pytest.mark.parametrize(
+    ("rate", "words"),
+    [
+        (0.0614, "61 in 1,000"),
+        (1 / 898, "1.1 in 1,000"),
+        (0.001, "1 in 1,000"),
+        (0.00999, "10 in 1,000"),
+        (0.0095, "9.5 in 1,000"),
+        (2e-4, "fewer than 1 in 1,000"),
+        (0.00099, "fewer than 1 in 1,000"),
+        (0, "0 in 1,000"),
+        (1, "1,000 in 1,000"),
+        (0.9996, "more than 999 in 1,000"),
+        (0.9994, "999 in 1,000"),
+    ],
+)
+def test_people_in_a_thousand(rate, words):
+    assert per_thousand(rate) == words
+
+
+@pytest.mark.parametrize("wrong", [-0.1, 1.1, math.nan, "0.5"])
+def test_people_in_a_thousand_are_of_a_fraction(wrong):
+    with pytest.raises(InputError, match="rate must"):
+        per_thousand(wrong)
+
+
+def test_the_next_action_measures_until_it_is_measured_then_acts():
+    strong = replace(made(), ground_truth=truth(attack("LiRA", 0.6, fpr=0.005)))
+    assert "noshadow compare" in next_action(strong).command
+    clean = replace(made(), ground_truth=truth(attack("LiRA", 0.006, fpr=0.005)))
+    assert verdict(clean).level == "none" and "noshadow gate" in next_action(clean).command
+    assert "--reference-models" in next_action(predicted(0.012, (0.005, 0.03))).command
+    rates = np.full(200, 0.011)
+    assert "reference score" in next_action(exposed(rates, rates / 2, rates * 2)).command
+    assert "has not seen" in next_action(replace(made(), model_risk=None)).sentence
+
+
+def test_a_real_audit_with_drawn_references_is_answered_by_its_exposure():
+    audit = with_drawn_references()
+    known = best_known(audit)
+    assert known.source == "exposure" and known.interval_level == 0.9
+    assert known.rate == pytest.approx(audit.records["attack_rate"].mean())
+    assert known.interval[0] < known.rate < known.interval[1]
+
+
+def test_findings_follow_the_measurement_and_no_longer_the_prediction():
+    audit = predicted(0.012, (0.005, 0.03))
+    before = {finding.code: finding for finding in ns.findings(audit)}
+    after = {f.code: f for f in ns.findings(replace(audit, ground_truth=truth(attack("LiRA", 0.61), attack("RMIA", 0.5))))}
+    assert (before["NS001"].status, before["NS001"].figure) == ("passed", 0.012) and "predicted" in before["NS001"].sentence
+    assert (after["NS001"].status, after["NS001"].figure) == ("found", 0.61)
+    assert after["NS001"].sentence == (
+        "At false-positive rate 0.01 LiRA with 64 reference models was measured to recognise a share of 0.61 of the members "
+        "(95 % interval 0.59 to 0.63): 61 times a guess."
+    )
+    assert before["NS003"].status == "passed" and after["NS003"].status == "not applicable"
+    rates = np.full(200, 0.3)
+    weighed = {finding.code: finding for finding in ns.findings(exposed(rates, rates / 2, rates * 2))}["NS001"]
+    assert (weighed.status, weighed.figure) == ("found", pytest.approx(0.3)) and "90 % interval 0.15 to 0.6" in weighed.sentence
+
+
+def shown(audit, *, terminal, width=80):
+    file = io.StringIO()
+    print_audit(
+        audit, Path("a/report.html"), 1.0, Console(file=file, force_terminal=terminal, width=width, highlight=False, soft_wrap=True)
+    )
+    return re.sub(r"\x1b\[[0-9;]*m", "", file.getvalue())
+
+
+def test_a_pipe_gets_the_verdict_in_its_first_five_lines():
+    rates = np.full(200, 0.3)
+    rates[5] = 0.9
+    audit = replace(exposed(rates, rates / 2, np.minimum(rates * 2, 1.0)), ground_truth=truth(attack("LiRA", 0.61), attack("RMIA", 0.5)))
+    lines = shown(audit, terminal=False).splitlines()
+    assert lines[0] == "Strong leakage"
+    assert (
+        lines[1].startswith("LiRA with 64 reference models recognises 610 in 1,000 people") and "a guess recognises 10 in 1,000" in lines[1]
+    )
+    assert lines[2].startswith("Known by: Measured on this model by LiRA") and "r5" in lines[3] and "900 in 1,000" in lines[3]
+    assert lines[4].startswith("Next: ") and "noshadow compare" in lines[4]
+    assert any("attack_rate 900 in 1,000 (450 to 1,000 in 1,000)" in line for line in lines)
+    assert not any("Predicted attack" in line for line in lines)
+
+
+@pytest.mark.parametrize("width", [50, 80, 120])
+def test_panel_and_table_fit_the_terminal(width):
+    rates = np.full(200, 0.3)
+    audit = exposed(rates, rates / 2, rates * 2)
+    audit = replace(audit, records=audit.records.assign(id=[f"a-rather-long-identifier-of-a-record-{i}" for i in range(200)]))
+    text = shown(audit, terminal=True, width=width)
+    framed = [line for line in text.splitlines() if line.startswith(("│", "╭", "╰", "┃", "┏", "└", "├", "┡"))]
+    assert framed and all(len(line) <= width for line in framed)
+    assert "Strong leakage" in text
+
+
+def test_json_carries_the_answer():
+    audit = replace(predicted(0.12, (0.05, 0.2)), ground_truth=truth(attack("LiRA", 0.61)))
+    said = json.loads(json.dumps(summary(audit, Path("a/report.html")), allow_nan=False))
+    assert said["verdict"]["level"] == "strong" and said["worst_record"] is None and "command" in said["next_action"]
+    assert (said["best_known"]["source"], said["best_known"]["rate"], said["best_known"]["attack"]) == ("measured", 0.61, "LiRA")
+
+
+def test_a_comparison_holds_measured_rates_against_each_other_and_never_against_a_prediction():
+    plain = predicted(0.2, (0.1, 0.3))
+    first = replace(plain, ground_truth=truth(attack("LiRA", 0.61), attack("RMIA", 0.5)))
+    second = replace(plain, ground_truth=truth(attack("LiRA", 0.3), attack("RMIA", 0.4)))
+    found = ns.compare(first, second)
+    change = found.changes[0]
+    assert (change.name, change.before, change.after, change.more_than_noise) == ("measured_tpr", 0.61, 0.4, True)
+    assert change.interval == pytest.approx((-0.21 - 0.02 * math.sqrt(2), -0.21 + 0.02 * math.sqrt(2)))
+    assert "predicted_tpr" not in {change.name for change in found.changes} and "measured attack TPR" in found.verdict
+    mixed = ns.compare(plain, second)
+    assert {change.name for change in mixed.changes} == {"tnr", "auc"}
+    assert "predicted in the first audit and measured in the second" in mixed.not_applicable["attack's rate"]
+    assert ns.compare(plain, plain).changes[0].name == "predicted_tpr"
+    rates = np.full(200, 0.3)
+    weighed = exposed(rates, rates / 2, rates * 2)
+    assert ns.compare(weighed, weighed).changes[0].name == "attack_rate"

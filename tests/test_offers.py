@@ -87,7 +87,7 @@ def test_terminal_and_report_say_both(weighed, plain, tmp_path):
         page = re.sub(r"\s+", " ", ns.write_report(audit, tmp_path / f"{number}.html").read_text())
         for line in (*evidence_changes(audit), *(offer.sentence for offer in offers(audit))):
             assert line in screen.getvalue() and line[1:] in page
-    assert "rests on the final weights of the model alone" in page
+    assert "The final weights alone." in page
 
 
 def test_a_folder_read_again_offers_the_same(weighed, tmp_path):

@@ -249,7 +249,10 @@ def test_the_first_screens_say_so(tmp_path):
     assert most_severe(audit.findings)[0].code == "NS040"
     html = ns.write_report(audit, tmp_path / "report.html").read_text(encoding="utf-8")
     first_screen = html[: html.index("Who is most exposed")]
-    assert "These figures are in doubt (NS040)" in first_screen and "other outputs at each run" in first_screen
+    assert (
+        'These figures are in doubt (<a href="#ns040">NS040</a>)' in first_screen and "Not known: the figures are in doubt" in first_screen
+    )
+    assert "Read and run twice, the outputs change for" in first_screen and 'id="ns040"' in html
     printed = io.StringIO()
     print_audit(audit, Path("report.html"), 1.0, Console(file=printed, width=400))
     assert "NS040 high  random-records: Read and run twice, the outputs change for" in printed.getvalue()

@@ -6,6 +6,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from noshadow._answer import per_thousand, per_thousand_between
 from noshadow.visible import visible
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -91,18 +92,14 @@ def out_of_a_hundred(share: float) -> str:
     return f"{share * many:.2g} in {many:,}" if share < 0.995 else f"{share * 100:.4g} in 100"
 
 
-def at_most_one_in(share: float) -> str:
-    """Write the level of an error in words that stay true.
+def people(share: float) -> dict[str, str]:
+    """Give a share as people in a thousand, and exactly for whoever reads the page by machine."""
+    return {"text": per_thousand(share), "exact": repr(share)}
 
-    It is one in ⌊1/share⌋, or the share itself when that is coarse.
 
-    Example:
-        >>> at_most_one_in(1 / 898), at_most_one_in(0.0015), at_most_one_in(0.3)
-        ('one in 898 members', 'one in 666 members', 'a share of 0.3 of the members')
-    """
-    if share > 0.1:
-        return f"a share of {number(share)} of the members"
-    return f"one in {math.floor((1 + 1e-9) / share):,} members"
+def people_between(ends: tuple[float, float]) -> str:
+    """Both ends of an interval of shares as people in a thousand."""
+    return per_thousand_between(ends)
 
 
 def sentence(text: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from noshadow.columns import column, named
-from noshadow.report.formats import figure, interval, number, sentence
+from noshadow.report.formats import figure, interval, number, people, people_between, sentence
 from noshadow.results import GroundTruth, MeasuredAttack
 
 HEADLINE = "lira_d"  # the truth that rows are ordered by, and the first column
@@ -42,13 +42,13 @@ def _attack(measured: MeasuredAttack) -> dict[str, Any]:
         "attacked": measured.attacked,
         "models": number(measured.models),
         "auc": figure(measured.auc) | {"interval": interval(measured.auc_interval)},
-        "rates": {rate.fpr: figure(rate.tpr) | {"interval": interval((rate.low, rate.high))} for rate in measured.rates},
+        "rates": {rate.fpr: people(rate.tpr) | {"interval": people_between((rate.low, rate.high))} for rate in measured.rates},
     }
 
 
 def _levels(attacks: Iterable[MeasuredAttack]) -> list[dict[str, Any]]:
     levels = sorted({rate.fpr for measured in attacks for rate in measured.rates}, reverse=True)
-    return [{"fpr": level, "text": number(level)} for level in levels]
+    return [{"fpr": level, "text": number(level), "people": people(level)["text"]} for level in levels]
 
 
 def _agreement_table(truth: GroundTruth, targets: int) -> dict[str, Any]:

@@ -16,19 +16,20 @@ from noshadow.outcomes import not_applicable
 from noshadow.report.charts import NARROW, WIDE, curve_chart, loss_bins, loss_chart
 from noshadow.report.contents import TOP, ShownContents, shown_contents
 from noshadow.report.findings_section import findings_section
-from noshadow.report.formats import at_most_one_in, figure, interval, number, out_of_a_hundred, sentence, timestamp
+from noshadow.report.first_screen import first_screen
+from noshadow.report.formats import figure, interval, number, people, people_between, sentence, timestamp
 from noshadow.report.ground_truth import ground_truth_section
 from noshadow.report.group_bars import groups_section
 from noshadow.report.lood_section import lood_provenance, lood_section
 from noshadow.report.predictions import measured_beside_predicted
 from noshadow.report.record_data import RecordData, record_data
 from noshadow.report.rendering import flat_rows, page_script, rendered
-from noshadow.report.score_agreement import score_agreement
+from noshadow.report.score_agreement import agreement_absent, score_agreement
 from noshadow.report.tail_chart import tail_section
 from noshadow.report.top_records import ROWS, top_records
+from noshadow.report.trees import model_words, tree_rows
 from noshadow.results import Audit, ModelRisk, evidence_changes, offers, write_file
 
-_SHORT_HASH = 12
 _UNITS = {"regression": "squared error"}
 
 
@@ -91,9 +92,11 @@ def page(audit: Audit, contents: ShownContents | None = None) -> dict[str, Any]:
         "script": page_script(),
         "data": _data(held),
         "agreement": score_agreement(audit, held.measures),
+        "agreement_absent": agreement_absent(audit, held.measures),
         "groups": groups_section(audit),
         "tail": tail_section(audit),
         "predicted": measured_beside_predicted(audit),
+        "first": first_screen(audit),
         "summary": _summary(audit),
         "risk": None if audit.model_risk is None else _risk(audit.model_risk, audit.member_losses, audit.nonmember_losses),
         "risk_absent": sentence(audit.not_applicable.get("model_risk", not_applicable("the audit holds no model-level risk"))),
@@ -108,6 +111,7 @@ def page(audit: Audit, contents: ShownContents | None = None) -> dict[str, Any]:
         "absent": _absent(audit.not_applicable),
         "notes": [sentence(note) for note in audit.notes],
         "diagnostics": _diagnostics(audit.provenance.get("scores")),
+        "trees": tree_rows(audit),
         "provenance": _provenance(audit),
     }
 
@@ -140,13 +144,10 @@ def _curves(audit: Audit, risk: ModelRisk) -> list[dict[str, Any]]:
 
 
 def _summary(audit: Audit) -> dict[str, Any]:
-    hashes = dict(flat_rows(audit.provenance.get("hashes", {})))
-    wanted = {"training data": "train, data", "test data": "test, data", "weights": "weights"}
     return {
         "created": timestamp(str(audit.timings.get("created", "not recorded"))),
         "task": audit.task,
-        "head": str(audit.provenance.get("head", "not recorded")),
-        "hashes": [{"name": words, "short": hashes.get(name, "none")[:_SHORT_HASH]} for words, name in wanted.items()],
+        "model": model_words(audit),
         "records": number(len(audit.records)),
         "unit": _UNITS.get(audit.task, "nats"),
     }
@@ -161,8 +162,9 @@ def _risk(risk: ModelRisk, members: Array, nonmembers: Array) -> dict[str, Any]:
         "interval_level": f"{100 * risk.interval_level:g}\u202f%",
         "resamples": number(risk.resamples),
         "seed": str(risk.seed),
-        "outsiders": out_of_a_hundred(risk.tnr),
-        "missed": at_most_one_in(risk.fpr),
+        "tnr_people": people(risk.tnr) | {"interval": people_between(risk.tnr_interval)},
+        "predicted_people": _predicted(risk),
+        "level_people": people(risk.fpr)["text"],
         "beats_guessing": risk.tnr_interval[0] > risk.fpr,
         "members": number(risk.n_members),
         "nonmembers": number(risk.n_nonmembers),
@@ -175,9 +177,7 @@ def _risk(risk: ModelRisk, members: Array, nonmembers: Array) -> dict[str, Any]:
         "nonmember_accuracy": None if risk.nonmember_accuracy is None else number(risk.nonmember_accuracy),
         "reason": sentence(risk.reason),
         "outside_calibration": risk.in_calibration_domain is False,
-        "headline_prediction": risk.predicted_tpr is not None and risk.in_calibration_domain is True,
-        "found": None if risk.predicted_tpr is None else out_of_a_hundred(risk.predicted_tpr),
-        "mistaken": at_most_one_in(risk.fpr).replace("members", "outsiders"),
+        "attack": risk.predicted_attack or "LiRA",
         "references": None if risk.reference_models is None else number(risk.reference_models),
         "prediction_level": "prediction" if risk.prediction_level is None else f"{100 * risk.prediction_level:g}\u202f% prediction",
         "has_extrapolated": risk.extrapolated is not None,
@@ -188,6 +188,13 @@ def _risk(risk: ModelRisk, members: Array, nonmembers: Array) -> dict[str, Any]:
 def _measured(risk: ModelRisk, name: str) -> dict[str, str] | None:
     value, ends = getattr(risk, name), getattr(risk, f"{name}_interval")
     return None if value is None else figure(value) | {"interval": "" if ends is None else interval(ends)}
+
+
+def _predicted(risk: ModelRisk) -> dict[str, str] | None:
+    if risk.predicted_tpr is None:
+        return None
+    ends = risk.predicted_tpr_interval
+    return people(risk.predicted_tpr) | {"interval": "" if ends is None else people_between(ends)}
 
 
 def _losses(audit: Audit) -> dict[str, Any]:
@@ -241,9 +248,9 @@ def _provenance(audit: Audit) -> list[dict[str, Any]]:
     tables = {
         "Arguments": audit.provenance.get("arguments", {}),
         "Model": model,
-        "SHA-256 hashes": audit.provenance.get("hashes", {}),
         "Versions": audit.provenance.get("versions", {}),
         "Leave-one-out distinguishability": lood_provenance(audit),
         "Timings": {name: number(value) if isinstance(value, float) else value for name, value in audit.timings.items()},
+        "SHA-256 hashes": audit.provenance.get("hashes", {}),
     }
     return [{"title": title, "rows": flat_rows(content)} for title, content in tables.items() if content]

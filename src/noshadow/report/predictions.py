@@ -2,29 +2,38 @@
 
 from typing import Any
 
-from noshadow.report.formats import figure, interval, number
+from noshadow.report.formats import number, people, people_between
 from noshadow.results import Audit
 
 _SAME_LEVEL = 1e-6
 
 
 def measured_beside_predicted(audit: Audit) -> dict[str, Any] | None:
-    """Put the predicted rate beside LiRA's measured ones at the same level.
+    """Put the predicted rate beside the measured ones of the same attack at the same level.
 
     The result is None without ground truth or prediction.
     """
     risk, truth = audit.model_risk, audit.ground_truth
     if risk is None or truth is None or risk.predicted_tpr is None:
         return None
-    ends = risk.predicted_tpr_interval
-    rows = [_row(measured.attacked, rate, ends) for measured in truth.attacks if measured.attack == "LiRA" for rate in measured.rates]
+    ends, attack = risk.predicted_tpr_interval, risk.predicted_attack or "LiRA"
+    # "LiRA", or in words which of several: each of them that was measured gets its rows.
+    named = attack.split()
+    held = [measured for measured in truth.attacks if measured.attack in named]
+    rows = [_row(_whom(measured, attack), rate, ends) for measured in held for rate in measured.rates]
     same = [row for row in rows if abs(row["fpr"] / risk.fpr - 1) < _SAME_LEVEL]
     return {
+        "attack": attack,
         "level": number(risk.fpr),
-        "predicted": figure(risk.predicted_tpr) | {"interval": "" if ends is None else interval(ends)},
+        "predicted": people(risk.predicted_tpr) | {"interval": "" if ends is None else people_between(ends)},
         "rows": same,
         "other_levels": sorted({row["level"] for row in rows}),
     }
+
+
+def _whom(measured: Any, attack: str) -> str:
+    """Who was attacked, and by which attack where the prediction is of more than one."""
+    return str(measured.attacked) if measured.attack == attack else f"{measured.attacked}, {measured.attack}"
 
 
 def _row(attacked: str, rate: Any, ends: tuple[float, float] | None) -> dict[str, Any]:
@@ -32,6 +41,6 @@ def _row(attacked: str, rate: Any, ends: tuple[float, float] | None) -> dict[str
         "attacked": attacked,
         "fpr": rate.fpr,
         "level": number(rate.fpr),
-        "measured": figure(rate.tpr) | {"interval": interval((rate.low, rate.high))},
+        "measured": people(rate.tpr) | {"interval": people_between((rate.low, rate.high))},
         "covered": None if ends is None else ends[0] <= rate.tpr <= ends[1],
     }

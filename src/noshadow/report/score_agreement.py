@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from noshadow._known import circular_columns
 from noshadow.checks import Array
+from noshadow.columns import named
 from noshadow.report.formats import number
 from noshadow.results import Audit
 
@@ -15,7 +17,9 @@ _MOST_RECORDS = 100_000
 
 
 def score_agreement(audit: Audit, names: Sequence[str]) -> dict[str, Any] | None:
-    """Spearman correlations between columns; None with fewer than two columns or three records.
+    """Spearman correlations between columns; None where there is nothing to see.
+
+    That is with fewer than two columns or three records, or where all agree.
 
     Above 100,000 records, evenly spaced ones are compared. Ties have their mean rank; ∞ ranks
     highest; a pair is compared over the records that have both, and a constant column agrees with
@@ -25,9 +29,33 @@ def score_agreement(audit: Audit, names: Sequence[str]) -> dict[str, Any] | None
     table = audit.records[list(names)].iloc[:: max(step, 1)]
     if len(names) < 2 or len(table) < 3:
         return None
-    values = spearman_matrix(table)
+    values = _without_circles(spearman_matrix(table), names, circular_columns(audit))
     cells = [[_cell(value) for value in row] for row in values]
+    if _same_order(cells):
+        return None
     return {"names": list(names), "rows": list(zip(names, cells, strict=True)), "records": number(len(table)), "sampled": step > 1}
+
+
+def _without_circles(values: Array, names: Sequence[str], circular: Sequence[str]) -> Array:
+    """The matrix without what columns have in common with the ground truth that they rest on."""
+    rests, truth = (np.isin(list(names), held) for held in (circular, named(source="reference models")))
+    blank = np.outer(rests, truth)
+    return np.where(blank | blank.T, np.nan, values)
+
+
+def agreement_absent(audit: Audit, names: Sequence[str]) -> str:
+    """Why there is no table: nothing to compare, or all columns order the records alike."""
+    few = len(names) < 2 or len(audit.records) < 3
+    return (
+        "There are no two columns of scores to compare."
+        if few
+        else "All columns put the records in the same order: " + ", ".join(names) + "."
+    )
+
+
+def _same_order(cells: list[list[dict[str, Any]]]) -> bool:
+    """Whether the table would hold nothing but 1.00."""
+    return all(cell["text"] == "1.00" for row in cells for cell in row)
 
 
 def spearman_matrix(table: pd.DataFrame) -> Array:

@@ -6,13 +6,14 @@ import numpy as np
 import pandas as pd
 
 from noshadow.checks import Array
-from noshadow.columns import is_target, meaning, page_order
+from noshadow.columns import is_target, meaning, named, page_order
 from noshadow.report.formats import figure, interval, number
 from noshadow.results import Audit
 
 ROWS = 20
 TARGET_COLUMNS = 6
 _LONG_ID = 32
+_SCORES = named(score=True)
 
 
 def top_records(audit: Audit) -> dict[str, Any]:
@@ -46,7 +47,7 @@ def top_records(audit: Audit) -> dict[str, Any]:
         "hidden_targets": hidden,
         "ranked_by": audit.ranked_by,
         "total": number(len(audit.records)),
-        "has_infinite": bool(np.isinf(table[measures].to_numpy(dtype=np.float64)).any()),
+        "has_infinite": bool(np.isinf(table[[name for name in measures if name in _SCORES]].to_numpy(dtype=np.float64)).any()),
         "has_intervals": any(any(texts) for texts in between.values()),
         "has_long_id": any(len(row["id"]) > _LONG_ID for row in rows),
     }

@@ -48,6 +48,7 @@ NEVER = {
     ("noshadow._lood.networks", "lood_audit"): {"architecture"},  # reads the shape off x, or asks for it itself
     ("noshadow._exposure.inputs", "audit"): {"margins"},  # hands on margins of its own making
     ("noshadow._exposure.inputs", "audit_signals"): {"margins"},
+    ("noshadow._exposure.inputs", "reference score"): {"margins"},  # reads margins that the set recorded
     ("noshadow.reference.pool", "audit"): {"pool"},  # takes the pool "train" itself where there are no test records
     ("noshadow.reference.queries", "audit"): {"queries"},  # asks none
     ("noshadow.reference.recipe", "audit"): {"betas", "momentum"},  # stops a Recipe that was checked when it was made

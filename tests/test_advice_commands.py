@@ -49,6 +49,8 @@ COMMANDS = [
     ("gate", ("held",)),
     ("gate", ("held", "--max-tnr", "2")),
     ("gate", ("held", "--max-predicted-tpr", "0.1")),
+    ("gate", ("held", "--max-measured-tpr", "0.1")),
+    ("gate", ("held", "--max-record-rate", "0.1")),
     ("load", ("held/report.html", "--max-tnr", "0.5")),
     ("report", ("held", "--show-records", "nowhere.npy")),
     ("compare", ("held", "held", "--out", "page.txt")),

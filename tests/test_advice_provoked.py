@@ -172,6 +172,8 @@ ERRORS = [
     ("findings", lambda: ns.findings("audit")),
     ("Audit.save", lambda: [saved().save("audit") for _ in range(2)]),
     ("load", lambda: ns.load("nowhere")),
+    ("load_model", lambda: ns.load_model("nowhere.onnx")),
+    ("load_model", lambda: ns.load_model(__file__)),
     ("load_lood", lambda: ns.load_lood("nowhere")),
     ("lood", lambda: lood(differing=9)),
     ("lood", lambda: lood(factor="made")),

@@ -254,6 +254,9 @@ def test_import_runs_nothing_and_loads_no_extra():
         "xgboost",
         "lightgbm",
         "catboost",
+        "skops",
+        "onnx",
+        "onnxruntime",
     ]
     code = f"import sys, threading; import noshadow; print([m for m in {extras} if m in sys.modules], threading.active_count())"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -474,7 +474,8 @@ def test_files_that_cannot_be_read_are_one_line_and_exit_code_2(fails, signals, 
 
 def test_wrong_commands_are_one_line_and_exit_code_2(fails, signals):
     fails("No such command 'audti'", "audti")
-    fails("Missing argument", "audit")
+    fails("Missing option '--out'", "audit")
+    fails("WHAT or --model must be given; got neither", "audit", "--out", "a")
     fails("Missing option '--out'", "audit", signals())
     fails("Invalid value for '--seed'", "demo", "--seed", "x")
 
@@ -507,7 +508,7 @@ def test_wrong_commands_are_one_line_and_exit_code_2(fails, signals):
         (
             "import noshadow as ns\ndef build():\n    return ns.Target('model', None, None)",
             "build",
-            "model must be an nn.Module or a fitted",
+            "model must be an nn.Module, a fitted scikit-learn estimator or a function",
         ),
         ("def build():\n    raise RuntimeError('first line\\n  second line.')", "build", "RuntimeError: first line second line .line 2 of"),
         ("import noshadow as ns\ndef build():\n    return ns.Target(3, None)", "build", "it raised TypeError"),
@@ -585,7 +586,7 @@ def test_the_gate_refuses_limits_it_cannot_check(run, fails, signals, saved):
         "the audit must hold predicted_tpr for --max-predicted-tpr; got none .*Drop that limit", "gate", saved, "--max-predicted-tpr", 0.1
     )
     fails("the audit must hold predicted_tpr", "gate", saved, "--max-predicted-tpr", 1, "--max-auc", 1, "--json")
-    fails("at least one limit must be given; got none. Pass --max-tnr", "gate", saved)
+    fails("at least one limit must be given; got none. Pass --max-tpr", "gate", saved)
     for value in ("-0.1", "1.5", "nan"):
         fails("limits must be fractions between 0 and 1; got .*auc", "gate", saved, "--max-auc", value)
     nobody = {f"test_{field}": arrays()[f"test_{field}"][:0] for field in ("features", "outputs", "targets")}

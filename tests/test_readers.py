@@ -111,7 +111,10 @@ def test_families_without_stages_or_bags_say_so():
             views.stage_outputs(model, (X, Y))
         with pytest.raises(NotApplicable, match="no part of the model is known to be trained without a record"):
             views.out_of_bag_outputs(model, (X, Y))
-    with pytest.raises(InputError, match=r"stage_outputs: model must be an nn.Module or a fitted scikit-learn estimator; got an object"):
+    with pytest.raises(
+        InputError,
+        match=r"stage_outputs: model must be an nn.Module, a fitted scikit-learn estimator or a function predict\(X\); got an object",
+    ):
         views.stage_outputs("model", (X, Y))
 
 
@@ -220,13 +223,16 @@ def test_messages_name_the_registered_family(registered):
     with pytest.raises(InputError, match=r"audit: layers must be 'last' for a model that is no nn.Module"):
         ns.audit(toy(), (X, Y), None, layers="all")
     with pytest.raises(
-        InputError, match=r"model must be an nn.Module or a fitted scikit-learn estimator, or a model of the family 'centroids'"
+        InputError,
+        match=r"model must be an nn.Module, a fitted scikit-learn estimator or a function predict\(X\), or a model .* 'centroids'",
     ):
         ns.audit("model", (X, Y), None)
 
 
 def test_without_registration_nobody_reads_it():
-    with pytest.raises(InputError, match=r"be an nn.Module or a fitted scikit-learn estimator; got an object of type Centroids"):
+    with pytest.raises(
+        InputError, match=r"be an nn.Module, a fitted scikit-learn estimator or a function predict\(X\); got an object of type Centroids"
+    ):
         ns.audit(toy(), (X, Y), None)
 
 

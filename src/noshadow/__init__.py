@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from noshadow.attacks import AttackSuccess
     from noshadow.errors import InputError, NotApplicable, NumericalError
+    from noshadow.model_files import load_model
     from noshadow.report import write_comparison, write_lood_report, write_report
     from noshadow.results import Audit, Calibration, Evidence, Finding, GroundTruth, GroupRisk, LoodAudit, ModelRisk, load, load_lood
     from noshadow.scores.last_layer.entry import record_scores
@@ -89,6 +90,7 @@ _HOMES = {
     "last_layer_leverage": "scores.last_layer.leverage",
     "load": "results",
     "load_lood": "results",
+    "load_model": "model_files",
     "load_splits": "signals",
     "lood": "_lood",
     "lood_audit": "_lood",
@@ -161,6 +163,7 @@ __all__ = [
     "last_layer_leverage",
     "load",
     "load_lood",
+    "load_model",
     "load_splits",
     "lood",
     "lood_audit",

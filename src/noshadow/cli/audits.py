@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from noshadow.cli.file_options import Drop, GroupColumn, IdColumn, ModelFile, Module, TargetColumn, TestTable, TrainTable, Trust
 from noshadow.cli.options import Force, Json, Out, OutputScale, Quiet, Seed, TaskChoice, app, named_values
 from noshadow.cli.trained_options import (
     Folds,
@@ -37,11 +38,26 @@ def demo(out: Out = Path("demo-audit"), force: Force = False, seed: Seed = 0, qu
     finished(lambda: demo_audit(seed=seed, progress=not quiet), out, force=force, quiet=quiet, as_json=as_json)
 
 
-@app.command(epilog="Example: noshadow audit signals.npz --out my-audit  ·  noshadow audit package.module:function --out my-audit")
+@app.command(
+    epilog="Example: noshadow audit signals.npz --out my-audit  ·  noshadow audit package.module:function --out my-audit  ·  "
+    "noshadow audit --model m.onnx --train a.parquet --test b.csv --target y --id patient --out my-audit"
+)
 @named_command("audit")
 def audit(
-    what: Annotated[str, typer.Argument(help="signals.npz, signals.safetensors, or package.module:function returning noshadow.Target.")],
     out: Out,
+    what: Annotated[
+        str | None,
+        typer.Argument(help="signals.npz, signals.safetensors, or package.module:function returning noshadow.Target; or pass --model."),
+    ] = None,
+    model_file: ModelFile = None,
+    train_table: TrainTable = None,
+    test_table: TestTable = None,
+    target_column: TargetColumn = None,
+    id_column: IdColumn = None,
+    group_column: GroupColumn = None,
+    drop: Drop = None,
+    module: Module = None,
+    trust: Trust = None,
     task: Annotated[
         TaskChoice, typer.Option("--task", help="What the model predicts; inferred where that is not a guess.")
     ] = TaskChoice.auto,
@@ -117,7 +133,10 @@ def audit(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Audit a trained model, from a file of signals or from a function that builds it.
+    """Audit a trained model: its file and tables, a file of signals, or a function that builds it.
+
+    --model, --train, --test and --target read a model and two tables, without any Python. Columns
+    named by --target, --id, --group and --drop never reach the model.
 
     A file holds the arrays train_features, train_outputs, train_targets, test_features,
     test_outputs, test_targets (optional: train_ids, test_ids, loss_traces). A function takes no
@@ -125,6 +144,7 @@ def audit(
     """
     from noshadow._audit import audit_signals, audit_target
     from noshadow.cli.finishing import finished
+    from noshadow.cli.model_tables import Files, files_target, other_model, require_one_source, require_untrained
     from noshadow.cli.targets import base_of, target_of
     from noshadow.signals import load_splits
     from noshadow.storage.array_files import SUFFIXES
@@ -150,7 +170,33 @@ def audit(
         training_option=training_option,
     )
 
+    files = Files(
+        model=model_file,
+        train=train_table,
+        test=test_table,
+        target=target_column,
+        id=id_column,
+        group=group_column,
+        drop=drop or (),
+        module=module,
+        trust=trust or (),
+    )
+    require_one_source(what, files)
+
+    def run_files() -> "Audit":
+        require_untrained(trainings)
+        if not intercept or family != "auto":
+            raise InputError(
+                said("--no-intercept and --family must come with a file of signals; got --model. The model itself shows them.")
+            )
+        options["checkpoint"] = [other_model(path) for path in checkpoint] if checkpoint else None
+        how: dict[str, Any] = {"layers": int(layers) if layers.isdigit() else layers, "layer": layer, "output": output}
+        origin = None if base is None else base_of(base) if ":" in base else other_model(Path(base))
+        return audit_target(files_target(files), loss_traces=loss_traces, base=origin, **how, **trainings, **options)
+
     def run() -> "Audit":
+        if what is None:
+            return run_files()
         if ":" in what and Path(what).suffix not in SUFFIXES:
             if not intercept:
                 raise InputError(said(f"--no-intercept must come with a file of signals; got '{what}'. The model's own head is read."))
@@ -233,13 +279,25 @@ def report(
         typer.echo(visible(path))
 
 
-@app.command(epilog="Example: noshadow gate my-audit --max-tnr 0.05 --max-auc 0.6")
+@app.command(epilog="Example: noshadow gate my-audit --max-tpr 0.05 --max-record-rate 0.5")
 @named_command("gate")
 def gate(
     folder: Annotated[Path, typer.Argument(help="An audit folder.")],
+    max_tpr: Annotated[
+        float | None,
+        typer.Option(
+            "--max-tpr", help="Limit on the attack's rate as it is best known: measured, by exposure, predicted or by the losses alone."
+        ),
+    ] = None,
+    max_measured_tpr: Annotated[
+        float | None, typer.Option("--max-measured-tpr", help="Limit on the stronger attack's TPR as reference models measured it.")
+    ] = None,
     max_predicted_tpr: Annotated[
         float | None,
         typer.Option("--max-predicted-tpr", help="Limit on the model's predicted attack TPR, where the audit holds one."),
+    ] = None,
+    max_record_rate: Annotated[
+        float | None, typer.Option("--max-record-rate", help="Limit on the attack's rate on the most exposed record.")
     ] = None,
     max_tnr: Annotated[float | None, typer.Option("--max-tnr", help="Limit on the loss attack's TNR.")] = None,
     max_auc: Annotated[float | None, typer.Option("--max-auc", help="Limit on the loss attack's AUC.")] = None,
@@ -252,13 +310,13 @@ def gate(
 
     The figure itself is compared, not the end of its interval; a figure equal to its limit passes.
     """
-    from noshadow.cli.gating import checked
+    from noshadow.cli.gating import LIMITS, checked, lines
     from noshadow.results import load
 
-    limits = {"predicted_tpr": max_predicted_tpr, "tnr": max_tnr, "auc": max_auc}
-    asked = {name: limit for name, limit in limits.items() if limit is not None}
+    given = (max_tpr, max_measured_tpr, max_predicted_tpr, max_record_rate, max_tnr, max_auc)
+    asked = {name: limit for name, limit in zip(LIMITS, given, strict=True) if limit is not None}
     if not asked:
-        raise InputError(said("at least one limit must be given; got none. Pass --max-tnr, --max-auc or --max-predicted-tpr."))
+        raise InputError(said("at least one limit must be given; got none. Pass --max-tpr, --max-record-rate, --max-tnr or --max-auc."))
     outside = {name: limit for name, limit in asked.items() if not 0 <= limit <= 1}
     if outside:
         raise InputError(said(f"limits must be fractions between 0 and 1; got {outside}."))
@@ -267,13 +325,6 @@ def gate(
     if as_json:
         typer.echo(json.dumps({"passed": all(row["passed"] for row in rows), "limits": rows}))
     elif not quiet:
-        for row in rows:
-            ends = "no interval" if None in row["interval"] else "–".join(f"{end:.4g}" for end in row["interval"])
-            hint = " (outside of the calibration: a hint)" if row.get("outside_calibration") else ""
-            typer.echo(
-                f"{'pass' if row['passed'] else 'FAIL'}  {row['figure']} = {row['value']:.4g} ({ends}), limit {row['limit']:g}{hint}"
-            )
-        failed = [f"{row['figure']} {row['value']:.4g} > {row['limit']:g}" for row in rows if not row["passed"]]
-        if failed:
-            typer.echo(f"{len(failed)} of {len(rows)} {'limit' if len(rows) == 1 else 'limits'} exceeded: {', '.join(failed)}")
+        for line in lines(rows):
+            typer.echo(visible(line))
     raise typer.Exit(0 if all(row["passed"] for row in rows) else 1)

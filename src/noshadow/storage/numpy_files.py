@@ -50,7 +50,7 @@ def npz_arrays(source: IO[bytes], size: int) -> dict[str, Array]:
             raise ValueError("one bare array, not an archive of named ones")
         with zipfile.ZipFile(source) as archive:
             members = archive.infolist()
-            _require_honest(members, size)
+            require_honest(members, size)
             return {info.filename.removesuffix(".npy"): _member(archive, info) for info in members}
 
 
@@ -104,7 +104,12 @@ def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     return np.lib.format.magic(1, 0) + len(padded).to_bytes(2, "little") + padded.encode("latin1")
 
 
-def _require_honest(members: Sequence[zipfile.ZipInfo], size: int) -> None:
+def require_honest(members: Sequence[zipfile.ZipInfo], size: int) -> None:
+    """Refuse an archive of `size` bytes whose members claim more than they can honestly hold.
+
+    Raises:
+        ValueError: that, a name that stands twice, an encrypted member, or an unknown compression.
+    """
     names = [info.filename.removesuffix(".npy") for info in members]
     twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
     if twice is not None:
@@ -116,7 +121,7 @@ def _require_honest(members: Sequence[zipfile.ZipInfo], size: int) -> None:
         if info.flag_bits & ENCRYPTED:
             raise ValueError(f"{name} is encrypted")
         if info.compress_type not in COMPRESSIONS:
-            raise ValueError(f"{name} is compressed in a way np.savez does not write")
+            raise ValueError(f"{name} is compressed in another way than by deflate")
         if info.file_size > MOST_EXPANSION * info.compress_size + SPARE:
             raise ValueError(f"{name} claims {info.file_size} bytes from {info.compress_size}")
 

@@ -8,6 +8,7 @@ from noshadow.checks import Array, named_in_errors, refuse
 from noshadow.views.catboost import CATBOOST
 from noshadow.views.causal_lm import CAUSAL_LM
 from noshadow.views.lightgbm import LIGHTGBM
+from noshadow.views.onnx import ONNX
 from noshadow.views.plain_function import PLAIN_FUNCTION
 from noshadow.views.reader import Reader
 from noshadow.views.sklearn_any import ANY_ESTIMATOR
@@ -22,12 +23,14 @@ from noshadow.views.sklearn_neighbours import NEIGHBOURS
 from noshadow.views.sklearn_sparse import ACTIVE_SET, BAYESIAN_RIDGE, HUBER
 from noshadow.views.sklearn_trees import FOREST, TREE
 from noshadow.views.torch import MODULE
+from noshadow.views.wrapped_module import WRAPPED_MODULE
 from noshadow.views.xgboost import XGBOOST
 
 # The first that reads a model has it: special families stand before general ones.
 READERS = (
     CAUSAL_LM,
     MODULE,
+    WRAPPED_MODULE,
     LOGISTIC_REGRESSION,
     LEAST_SQUARES,
     RIDGE,
@@ -52,6 +55,7 @@ READERS = (
     BAYESIAN_RIDGE,
     HUBER,
     ANY_ESTIMATOR,
+    ONNX,
     PLAIN_FUNCTION,
 )
 
@@ -87,7 +91,7 @@ def reader_of(model: object) -> Reader | None:
 def readable_models() -> str:
     """What can be read, in words: for error messages."""
     more = "".join(f", or a model of the family {reader.name!r}" for reader in _registered)
-    return f"an nn.Module or a fitted scikit-learn estimator{more}"
+    return f"an nn.Module, a fitted scikit-learn estimator or a function predict(X){more}"
 
 
 def model_family(model: object) -> str | None:

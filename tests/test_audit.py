@@ -225,12 +225,12 @@ def test_predicted_tpr_is_the_theory_at_hand_made_plug_ins(outputs, fpr):
     k, level = 40 - 5, 1 / 20 if fpr == "auto" else fpr
     variance = (e**2).sum() / (k * outputs)
     values = result.records["predicted_tpr"].to_numpy()
-    by_theory = theory.predicted_tpr(level, h, e, noise_variance=variance, n=40, dof=5, outputs=outputs)
+    by_theory = theory.predicted_tpr(level, h, e, noise_variance=variance, n=40, dof=5, outputs=outputs, statistic="residual")
     np.testing.assert_allclose(values, by_theory, rtol=1e-8)  # leverage by another algorithm
-    # the left-out loss in SciPy's words: (σ²h̄/k)·χ′²_q(‖ε‖²k/(σ²h̄)) outside, scaled by c² = (1 − h)² inside.
-    scale, error = variance * h / (1 - h), e / (1 - h)
-    outside = ncx2(outputs, error**2 / scale, scale=scale)
-    np.testing.assert_allclose(values, outside.cdf(outside.ppf(level) / (1 - h) ** 2), rtol=1e-6)  # accuracy of SciPy's ppf
+    # The squared distance of the residual from εc/(1 + c) in SciPy's words, c = 1 − h: noncentral χ² on both sides.
+    c, noncentral = 1 - h, (e / (1 - h)) ** 2 / (variance * h / (1 - h))
+    outside, inside = ncx2(outputs, noncentral / (1 + c) ** 2), ncx2(outputs, c**2 * noncentral / (1 + c) ** 2)
+    np.testing.assert_allclose(values, inside.cdf(outside.ppf(level) / c**2), rtol=1e-6)  # accuracy of SciPy's ppf
 
 
 def test_predicted_tpr_says_when_the_theory_has_too_few_records():

@@ -180,9 +180,9 @@ COLUMNS = (
         score=True,
         page=8,
         by_task={
-            "regression": "a prediction under Gaussian-linear assumptions: how often an attack that thresholds the loss would recognise "
-            "the record as a member{at_level}. It describes one attack, so under these assumptions it is a lower bound on exposure, never "
-            "a guarantee"
+            "regression": "a prediction under Gaussian-linear assumptions: how often the likelihood-ratio test of its residual "
+            "would recognise the record as a member{at_level}. It describes one attack, so under these assumptions it is a lower bound on "
+            "exposure, never a guarantee"
         },
     ),
     Column(

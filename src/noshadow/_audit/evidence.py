@@ -134,7 +134,10 @@ def rate_evidence(found: Settled, options: Options, scores: Scores, risk: ModelR
 
 
 def _gaussian_rates(scores: RecordScores, residuals: Array, fpr: float | str) -> tuple[dict[str, Array], dict[str, str]]:
-    """Plug-in TPR of the loss-threshold attack on each record; the theory needs n − dof > 2."""
+    """Plug-in TPR of the likelihood-ratio test of each record's residual.
+
+    No attack on the residual does better in the theory, which needs n − dof > 2.
+    """
     n, q = residuals.shape
     # n records resolve no rate below 1/n.
     level = max(1e-3, 1 / n) if isinstance(fpr, str) else fpr
@@ -152,6 +155,7 @@ def _gaussian_rates(scores: RecordScores, residuals: Array, fpr: float | str) ->
             n=n,
             dof=scores.effective_dof,
             outputs=q,
+            statistic="residual",
         )
     except NotApplicable as reason:
         return {}, {"predicted_tpr": not_applicable(unnamed(reason))}

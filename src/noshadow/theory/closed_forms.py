@@ -3,9 +3,9 @@
 import numpy as np
 from scipy import special
 
-from noshadow.checks import Array, named_in_errors, numeric_array, refuse, require_number, require_whole
+from noshadow.checks import Array, named_in_errors, numeric_array, refuse, require_choice, require_number, require_whole
 from noshadow.theory.arguments import broadcast, degrees_left, gap_inputs, numbers_within, plug_in, rates_within
-from noshadow.theory.laws import BLOCK, GAUSS_NODES, error_rates, log_chi_square_rule, standardised, threshold_deltas
+from noshadow.theory.laws import BLOCK, GAUSS_NODES, STATISTICS, error_rates, log_chi_square_rule, standardised, threshold_deltas
 
 
 @named_in_errors
@@ -80,18 +80,36 @@ def asymptotic_gap(h_bar: object, error: object, *, noise_variance: object, n: f
 
 
 @named_in_errors
-def tradeoff(alpha: object, h_bar: object, error: object, *, noise_variance: object, n: float, p: float, outputs: int = 1) -> Array:
-    """False-negative rate of the small-loss attack at false-positive rate `alpha`.
+def tradeoff(
+    alpha: object,
+    h_bar: object,
+    error: object,
+    *,
+    noise_variance: object,
+    n: float,
+    p: float,
+    outputs: int = 1,
+    statistic: str = "loss",
+) -> Array:
+    """False-negative rate of an attack on one record at false-positive rate `alpha`.
 
-    The attack calls a record a member when its loss is small.
+    "loss": the attack calls a record a member when its loss is small.
+    β(α) = 1 − F_OUT(F_OUT⁻¹(α)/c²), F_OUT the law of (σ²h̄/k)·χ′²_q(δ²), δ² = ‖ε‖²k/(σ²h̄),
+    c = k/(k + h̄).
 
-    β(α) = 1 − F_OUT(F_OUT⁻¹(α)/c²), F_OUT the law of (σ²h̄/k)·χ′²_q(‖ε‖²k/(σ²h̄)), c = k/(k + h̄).
+    "residual": the attack sees the residual with its sign and tests the likelihood ratio of
+    N(ε, σ²h̄/k) without the record and c times that with it. It calls a record a member when the
+    residual is near εc/(1 + c): β(α) = 1 − G_IN(G_OUT⁻¹(α)/c²), G_OUT the law of χ′²_q(δ²/(1 + c)²)
+    and G_IN that of χ′²_q(c²δ²/(1 + c)²). No attack on the residual does better in this limit, so
+    β is never above that of the loss.
+
     h̄ = 0, or ε = 0 with σ² = 0: both losses have one law and β = 1 − α. σ² = 0 otherwise: two
     different points, β = 0.
 
     Args:
         alpha: false-positive rates in (0, 1), broadcast with the record arguments.
         h_bar, error, noise_variance, n, p, outputs: as in `expected_gap`.
+        statistic: "loss" or "residual".
 
     Returns:
         β in [0, 1 − α], of the broadcast shape; falls with α and with |ε|, not always with h̄.
@@ -100,9 +118,10 @@ def tradeoff(alpha: object, h_bar: object, error: object, *, noise_variance: obj
         InputError: an argument is out of range, or shapes do not broadcast.
         NumericalError: a quantile did not converge.
 
-    Exact when: k → ∞ (V is replaced by its mean k) for this attack. It is the most powerful test of
-        the loss when the noncentrality ‖ε‖²k/(σ²h̄) is at most q; above, the likelihood ratio rises
-        before it falls in the loss and a two-sided test does better at low α.
+    Exact when: k → ∞ (V is replaced by its mean k) for this attack; `optimal_tradeoff` does without
+        that. "loss" is the most powerful test of the loss when the noncentrality δ² is at most q;
+        above, the likelihood ratio rises before it falls in the loss and a two-sided test does
+        better at low α.
     Cost: about 1 µs per record and α (one output), 10 µs (more outputs).
     Reference: [RET] Corollary 3.3, Eq. (4).
 
@@ -110,10 +129,11 @@ def tradeoff(alpha: object, h_bar: object, error: object, *, noise_variance: obj
         >>> round(float(tradeoff(0.1, 20.0, 1.0, noise_variance=1.0, n=105, p=5)), 4)
         0.8616
     """
+    require_choice(statistic, STATISTICS, "statistic")
     h, e, v = gap_inputs(h_bar, error, noise_variance, outputs)
     a = rates_within(alpha, "alpha", outputs)
     a, h, e, v = broadcast(alpha=a, h_bar=h, error=e, noise_variance=v)
-    return error_rates(a, *standardised(h / degrees_left(n, p), e, v), outputs)[1]
+    return error_rates(a, *standardised(h / degrees_left(n, p), e, v), outputs, statistic)[1]
 
 
 @named_in_errors
@@ -194,9 +214,17 @@ def fixed_design_statistic(residual: object, leverage: object, *, noise_variance
 
 @named_in_errors
 def predicted_tpr(
-    fpr: object, leverage: object, residual_norm: object, *, noise_variance: object, n: float, dof: float, outputs: int = 1
+    fpr: object,
+    leverage: object,
+    residual_norm: object,
+    *,
+    noise_variance: object,
+    n: float,
+    dof: float,
+    outputs: int = 1,
+    statistic: str = "loss",
 ) -> Array:
-    """True-positive rate of the small-loss attack on each record of a fitted regression.
+    """True-positive rate of an attack on each record of a fitted regression.
 
     The rate is taken at false-positive rate `fpr`.
 
@@ -212,6 +240,8 @@ def predicted_tpr(
         n: training records.
         dof: (effective) degrees of freedom of the fit per output, Σh.
         outputs: q, the number of outputs.
+        statistic: "loss" for the attack that calls small losses members, "residual" for the
+            likelihood-ratio test of the residual, which finds at least as much.
 
     Returns:
         TPR in [fpr, 1], of the broadcast shape.
@@ -230,10 +260,11 @@ def predicted_tpr(
         >>> predicted_tpr(0.01, leverage, residual, noise_variance=1.0, n=100, dof=5).round(4)
         array([0.0247, 0.257 , 1.    ])
     """
+    require_choice(statistic, STATISTICS, "statistic")
     growth, error, variance = plug_in(leverage, residual_norm, noise_variance, n, dof, outputs)
     a = rates_within(fpr, "fpr", outputs)
     a, growth, error, variance = broadcast(fpr=a, leverage=growth, residual_norm=error, noise_variance=variance)
-    return error_rates(a, *standardised(growth, error, variance), outputs)[0]
+    return error_rates(a, *standardised(growth, error, variance), outputs, statistic)[0]
 
 
 @named_in_errors

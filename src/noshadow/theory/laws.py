@@ -3,9 +3,13 @@
 Letters: k = n − p, r = h̄/k, c = 1/(1 + r). Under OUT the loss is σ²r·χ′²_q(δ²) with δ = ‖ε‖/(σ√r);
 under IN it is c² times that. The module works with u = √(loss/(σ²r)), or w = u − δ where δ is so
 large that u would swallow the digits of w.
+
+The residual itself is N(ε, σ²r·I) under OUT and c times that under IN. Their likelihood ratio falls
+with the distance of the residual from εc/(1 + c), so its test is again one of a length: of
+σ√r·√χ′²_q(δ²/(1 + c)²) under OUT and cσ√r·√χ′²_q(c²δ²/(1 + c)²) under IN.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from scipy import special, stats
@@ -15,6 +19,7 @@ from noshadow.checks import Array, NumericalError, said
 
 BLOCK = 1 << 20  # elements of one temporary array
 GAUSS_NODES = 20
+STATISTICS = ("loss", "residual")
 TINY = 1e-40  # ncx2 loses its left tail below 1e-50; raising a tail to this keeps δ a lower bound
 # √χ′² is 1-Lipschitz in its Gaussian vector: beyond 9 of its centre lies less than 1e-18
 REACH = 9.0
@@ -44,24 +49,46 @@ def threshold_deltas(weights: Array, growth: Array, delta: Array, drift: Array, 
     return best
 
 
-def error_rates(alpha: Array, growth: Array, delta: Array, drift: Array, apart: Array, q: int) -> tuple[Array, Array]:
-    """True-positive and false-negative rate of the threshold test at false-positive rate alpha.
+def error_rates(alpha: Array, growth: Array, delta: Array, drift: Array, apart: Array, q: int, statistic: str) -> tuple[Array, Array]:
+    """True-positive and false-negative rate at false-positive rate alpha.
 
-    All arguments share one shape.
+    The test calls a member whose loss is small ("loss"), or whose residual lies near the point
+    where its likelihood ratio is largest ("residual"). All arrays share one shape.
     """
     a, r, d, s = alpha.ravel(), growth.ravel(), delta.ravel(), drift.ravel()
-    detected, missed = np.empty(a.size), np.empty(a.size)
-    far = d >= _far_from(q) + 2 * np.maximum(0, -8 - special.ndtri(a))
-    near = np.flatnonzero(~far)
+    out, inside = (d, d) if statistic == "loss" else _from_the_best_point(d, r)
+    limit = _far_from(q) + 2 * np.maximum(0, -8 - special.ndtri(a))
+    u, w = np.empty(a.size), np.empty(a.size)
+    near = np.flatnonzero(out < limit)
     with np.errstate(over="ignore", invalid="ignore"):
-        u = np.exp(_near_quantile(a[near], d[near], q)) * (1 + r[near])
-        detected[near], missed[near], _ = _near_law(u, d[near], q)
-    where, rows = np.flatnonzero(far), BLOCK // GAUSS_NODES
-    for start in range(0, len(where), rows):
-        i = where[start : start + rows]
-        w = _far_quantile(a[i], d[i], q)
-        detected[i], missed[i], _ = _far_law(w + (w * r[i] + s[i]), d[i], q)
+        u[near] = np.exp(_near_quantile(a[near], out[near], q))
+        w[near] = u[near] - out[near]
+    for i in _in_blocks(out >= limit):
+        w[i] = _far_quantile(a[i], out[i], q)
+        u[i] = out[i] + w[i]
+    detected, missed = np.empty(a.size), np.empty(a.size)
+    near = np.flatnonzero(inside < limit)
+    with np.errstate(over="ignore", invalid="ignore"):
+        detected[near], missed[near], _ = _near_law(u[near] * (1 + r[near]), inside[near], q)
+    for i in _in_blocks(inside >= limit):
+        # In both tests (1 + r)·δ_out − δ_in is δ·r, the drift.
+        detected[i], missed[i], _ = _far_law(w[i] + (w[i] * r[i] + s[i]), inside[i], q)
     return np.where(apart, 1.0, detected.reshape(apart.shape)), np.where(apart, 0.0, missed.reshape(apart.shape))
+
+
+def _in_blocks(chosen: Array) -> Iterator[Array]:
+    """Places of the chosen values, as many at a time as the far law's temporary arrays hold."""
+    where, rows = np.flatnonzero(chosen), BLOCK // GAUSS_NODES
+    for start in range(0, len(where), rows):
+        yield where[start : start + rows]
+
+
+def _from_the_best_point(delta: Array, growth: Array) -> tuple[Array, Array]:
+    """Distances of both means from εc/(1 + c), each in its own deviations.
+
+    δ/(1 + c) and cδ/(1 + c), with c = 1/(1 + r).
+    """
+    return delta * (1 + growth) / (2 + growth), delta / (2 + growth)
 
 
 def standardised(growth: Array, error: Array, variance: Array) -> tuple[Array, Array, Array, Array]:

@@ -119,6 +119,13 @@ def test_exposure_and_prediction_hold_at_their_own_level_only_and_losses_at_any_
         best_known(audit, 0.0)
 
 
+def test_a_prediction_names_the_attack_whose_rate_it_is():
+    audit = predicted(0.3, (0.2, 0.4))
+    assert best_known(audit).reason.startswith("Predicted for LiRA")
+    both = replace(audit, model_risk=replace(audit.model_risk, predicted_attack="the stronger of LiRA and RMIA"))
+    assert best_known(both).reason.startswith("Predicted for the stronger of LiRA and RMIA")
+
+
 @pytest.mark.parametrize(
     ("rate", "ends", "level"),
     [

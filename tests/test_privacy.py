@@ -76,6 +76,7 @@ def test_only_the_owner_can_read_what_is_written(tmp_path, mask):
     with umask(mask):
         audit = made().save(tmp_path / "deep" / "audit")
         ns.write_report(ns.load(audit), audit / "report.html")
+        ns.write_annex(ns.load(audit), audit / "annex.html", folder=audit)
         ns.write_lood_report(leak, leak.save(tmp_path / "leak") / "lood.html")
         ns.write_comparison(ns.compare(made(), made(1)), tmp_path / "c.html")
         found = references(tmp_path / "more" / "references")

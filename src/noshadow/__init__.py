@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from noshadow.attacks import AttackSuccess
     from noshadow.errors import InputError, NotApplicable, NumericalError
     from noshadow.model_files import load_model
+    from noshadow.record_files import write_records
     from noshadow.report import write_annex, write_comparison, write_lood_report, write_report
     from noshadow.results import Audit, Calibration, Evidence, Finding, GroundTruth, GroupRisk, LoodAudit, ModelRisk, load, load_lood
     from noshadow.scores.last_layer.entry import record_scores
@@ -114,6 +115,7 @@ _HOMES = {
     "write_annex": "report",
     "write_comparison": "report",
     "write_lood_report": "report",
+    "write_records": "record_files",
     "write_report": "report",
 }
 
@@ -188,6 +190,7 @@ __all__ = [
     "write_annex",
     "write_comparison",
     "write_lood_report",
+    "write_records",
     "write_report",
 ]
 

@@ -1,5 +1,6 @@
-"""Commands that write files of an audit folder for others: report."""
+"""Commands that write files of an audit folder for others: report, export."""
 
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -77,4 +78,61 @@ def report(
         paths = (page, *beside)
     if not quiet:
         for path in paths:
+            typer.echo(visible(path))
+
+
+class TableFormat(str, Enum):
+    """Formats that the record table is exported in."""
+
+    csv = "csv"
+    parquet = "parquet"
+    json = "json"
+
+
+class Order(str, Enum):
+    """Orders of the rows."""
+
+    rank = "rank"
+    row = "row"
+
+
+@app.command(
+    epilog="Example: noshadow export my-audit --format csv --out records.csv  ·  noshadow export my-audit --top 100 --out top.json"
+)
+@named_command("export")
+def export(
+    folder: Annotated[Path, typer.Argument(help="An audit folder.")],
+    table_format: Annotated[
+        TableFormat | None,
+        typer.Option("--format", help="csv (with NAME.columns.csv beside it), parquet or json; default by the suffix of --out, or csv."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="File to write; default beside the folder, with its name and the format as suffix.")
+    ] = None,
+    order: Annotated[Order, typer.Option("--order", help="Riskiest first, or as the records were given.")] = Order.rank,
+    top: Annotated[int | None, typer.Option("--top", min=1, help="Only the records with the best ranks, that many.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is already there.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write one row a training record, every column with its meaning: ids, scores, rates, ranks.
+
+    The file names who was in the training data: it is as sensitive as the data.
+
+    CSV holds what the columns mean in a second file, NAME.columns.csv; Parquet in the metadata of
+    its fields; JSON under columns. Texts that a spreadsheet might run as a formula get an
+    apostrophe in front (remove one from the beginning of each text to undo it); numbers are never
+    changed. Missing values are empty cells or null, infinite ones inf and -inf.
+    """
+    from noshadow.record_files import write_records
+    from noshadow.results import load
+
+    chosen = "auto" if table_format is None else table_format.value
+    if out is None:
+        place = folder.resolve()
+        out = place.with_name(f"{place.name}.{'csv' if table_format is None else chosen}")
+    if folder.resolve() in out.resolve().parents:
+        raise InputError(said(f"--out must lie outside of the audit folder, which is replaced whole; got '{out}' inside '{folder}'."))
+    written = write_records(load(folder), out, format=chosen, order=order.value, top=top, overwrite=force)
+    if not quiet:
+        for path in written:
             typer.echo(visible(path))

@@ -53,6 +53,10 @@ COMMANDS = [
     ("gate", ("held", "--max-record-rate", "0.1")),
     ("load", ("held/report.html", "--max-tnr", "0.5")),
     ("report", ("held", "--show-records", "nowhere.npy")),
+    ("report", ("held", "--show-ids")),
+    ("export", ("held", "--out", "held/records.csv")),
+    ("write_records", ("held", "--out", "records.txt")),
+    ("write_records", ("held", "--out", "signals.npz", "--format", "csv")),
     ("compare", ("held", "held", "--out", "page.txt")),
     ("lood", ("nowhere.npz", "--out", "leak")),
     ("lood", ("data.npz", "--out", "leak", "--sweep-depths", "2,3")),
@@ -69,9 +73,14 @@ COMMANDS = [
 
 def _typed(owner, function):
     """The command of a row: that of its owner, or the one that calls the function which speaks."""
-    return {"audit_signals": "audit", "load_splits": "audit", "lood_audit": "lood", "status": "reference status", "load": "gate"}.get(
-        owner, function
-    ).split()
+    return {
+        "audit_signals": "audit",
+        "load_splits": "audit",
+        "lood_audit": "lood",
+        "status": "reference status",
+        "load": "gate",
+        "write_records": "export",
+    }.get(owner, function).split()
 
 
 @pytest.fixture

@@ -76,6 +76,8 @@ def test_only_the_owner_can_read_what_is_written(tmp_path, mask):
     with umask(mask):
         audit = made().save(tmp_path / "deep" / "audit")
         ns.write_report(ns.load(audit), audit / "report.html")
+        ns.write_annex(ns.load(audit), audit / "annex.html", folder=audit)
+        ns.write_records(ns.load(audit), tmp_path / "records.csv")
         ns.write_lood_report(leak, leak.save(tmp_path / "leak") / "lood.html")
         ns.write_comparison(ns.compare(made(), made(1)), tmp_path / "c.html")
         found = references(tmp_path / "more" / "references")
@@ -88,7 +90,7 @@ def test_only_the_owner_can_read_what_is_written(tmp_path, mask):
     written = [path for path in tmp_path.iterdir()]
     assert {path.name for path in written} == {
         *("deep", "leak", "more", "c.html", "signals.npz", "signals.safetensors", "traces.npz", "traces.safetensors"),
-        *("table.csv", "table.parquet"),
+        *("table.csv", "table.parquet", "records.csv", "records.columns.csv"),
     }
     assert modes(*written) == {"folders": {0o700}, "files": {0o600}}
     load_references(tmp_path / "more" / "references")

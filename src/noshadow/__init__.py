@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from noshadow.attacks import AttackSuccess
     from noshadow.errors import InputError, NotApplicable, NumericalError
     from noshadow.model_files import load_model
-    from noshadow.report import write_comparison, write_lood_report, write_report
+    from noshadow.record_files import write_records
+    from noshadow.report import write_annex, write_comparison, write_lood_report, write_report
     from noshadow.results import Audit, Calibration, Evidence, Finding, GroundTruth, GroupRisk, LoodAudit, ModelRisk, load, load_lood
     from noshadow.scores.last_layer.entry import record_scores
     from noshadow.scores.last_layer.leverage import GeneralizedLeverage, last_layer_leverage
@@ -111,8 +112,10 @@ _HOMES = {
     "sharded_record_scores": "scores.sharded.entry",
     "theory": "",
     "with_lood": "_lood",
+    "write_annex": "report",
     "write_comparison": "report",
     "write_lood_report": "report",
+    "write_records": "record_files",
     "write_report": "report",
 }
 
@@ -184,8 +187,10 @@ __all__ = [
     "sharded_record_scores",
     "theory",
     "with_lood",
+    "write_annex",
     "write_comparison",
     "write_lood_report",
+    "write_records",
     "write_report",
 ]
 

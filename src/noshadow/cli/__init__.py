@@ -9,12 +9,12 @@ import os
 import sys
 import traceback
 
-from noshadow.cli import audits, comparisons, lood, references
+from noshadow.cli import audits, comparisons, lood, references, reports
 from noshadow.cli.failures import NOBODY_READS, STOPPED, told_failure
 from noshadow.cli.options import TRACEBACK, app
 from noshadow.visible import visible
 
-__all__ = ["app", "audits", "comparisons", "lood", "main", "references"]
+__all__ = ["app", "audits", "comparisons", "lood", "main", "references", "reports"]
 
 
 def main() -> None:

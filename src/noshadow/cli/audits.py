@@ -1,4 +1,4 @@
-"""Commands around one audit: demo, audit, report, gate."""
+"""Commands around one audit: demo, audit, gate."""
 
 import json
 from pathlib import Path
@@ -229,54 +229,6 @@ def audit(
         return audit_signals(train, test, base=base, **how, **options)
 
     finished(run, out, force=force, quiet=quiet, as_json=as_json)
-
-
-@app.command(epilog="Example: noshadow report my-audit  ·  noshadow report my-audit --show-records images.npy --out for-review.html")
-@named_command("report")
-def report(
-    folder: Annotated[Path, typer.Argument(help="An audit folder, or one that `noshadow lood` wrote.")],
-    show_records: Annotated[
-        str | None,
-        typer.Option(
-            "--show-records",
-            metavar="FILE",
-            help="Show contents of the riskiest records from FILE, which holds all training records: images (.npy; .npz with images and, "
-            "if you like, ids), texts (.txt, one a line), rows or a column of texts (.csv, .parquet; matched by a column id), or "
-            "package.module:function returning them. Without ids the order is that of the training data.",
-        ),
-    ] = None,
-    show_top: Annotated[
-        int | None, typer.Option("--show-top", help="Of how many of the riskiest records contents are shown; default 100.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="File to write; default report.html in the folder.")] = None,
-    quiet: Quiet = False,
-) -> None:
-    """Rebuild report.html from an audit folder, or lood.html from a folder of lood.
-
-    Model and data are not needed.
-
-    A page with record contents is as sensitive as the data, and says so; without --show-records it
-    is rebuilt without them.
-    """
-    from noshadow.report import TOP, write_lood_report, write_report
-    from noshadow.results import LOOD, load, load_lood
-
-    if (folder / LOOD.manifest).is_file():
-        if show_records is not None:
-            raise InputError(said(f"--show-records must come with an audit folder; got '{folder}', which noshadow lood wrote."))
-        path = write_lood_report(load_lood(folder), out or folder / LOOD.page)
-    else:
-        audited = load(folder)
-        contents = ids = None
-        if show_records is not None:
-            from noshadow.cli.contents import contents_of
-
-            contents, ids = contents_of(show_records, audited)
-        path = write_report(
-            audited, out or folder / "report.html", show_records=contents, show_ids=ids, show_top=TOP if show_top is None else show_top
-        )
-    if not quiet:
-        typer.echo(visible(path))
 
 
 @app.command(epilog="Example: noshadow gate my-audit --max-tpr 0.05 --max-record-rate 0.5")

@@ -11,8 +11,9 @@ from rich.table import Table
 
 from noshadow._lood import with_lood
 from noshadow.checks import InputError, said
+from noshadow.cli.finishing import written_again
 from noshadow.cli.printing import harmless, sentence
-from noshadow.report import architecture, write_report
+from noshadow.report import architecture
 from noshadow.results import Audit, LoodAudit, load, require_writable_folder
 
 
@@ -27,8 +28,7 @@ def writable_audit(folder: Path, out: Path) -> Audit:
 
 def with_section(found: LoodAudit, audited: Audit, folder: Path) -> Path:
     """The report of the audit, written anew with a section on what was found."""
-    added = with_lood(audited, found)
-    return write_report(added, added.save(folder, overwrite=True) / "report.html")
+    return written_again(with_lood(audited, found), folder)
 
 
 def image_sizes(text: str) -> tuple[int, int, int]:

@@ -191,10 +191,10 @@ def score(
     the records are ranked by their exposure to all reference models.
     """
     from noshadow._audit import with_references
+    from noshadow.cli.finishing import written_again
     from noshadow.cli.printing import answer, verdict_lines
     from noshadow.cli.reference_run import print_truth, write_table
     from noshadow.reference import AttackOptions, ground_truth, load_references
-    from noshadow.report import write_report
     from noshadow.results import load
 
     if out is not None and out.suffix not in (".parquet", ".csv"):
@@ -206,8 +206,7 @@ def score(
         audited = with_references(audited, references, **chosen)
         assert audited.ground_truth is not None
         truth, table = audited.ground_truth, audited.records
-        audited.save(audit, overwrite=True)
-        write_report(audited, audit / "report.html")
+        written_again(audited, audit)
     else:
         truth, table = ground_truth(references, **chosen)
     write_table(table, out)

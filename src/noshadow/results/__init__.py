@@ -14,11 +14,12 @@ from noshadow.figures import (
 )
 from noshadow.results.audit_record import Audit, load
 from noshadow.results.calibration import Calibration, CalibrationCell
-from noshadow.results.folder import require_writable_folder, write_file
+from noshadow.results.folder import ANNEX, files_of, require_writable_folder, write_file
 from noshadow.results.lood_record import LOOD, LoodAudit, load_lood
 from noshadow.results.offers import Offer, evidence_changes, offers
 
 __all__ = [
+    "ANNEX",
     "LOOD",
     "Audit",
     "Calibration",
@@ -36,6 +37,7 @@ __all__ = [
     "Offer",
     "TnrCurve",
     "evidence_changes",
+    "files_of",
     "load",
     "load_lood",
     "offers",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from noshadow.checks import InputError, called, refuse, said
-from noshadow.storage.digests import sha256
+from noshadow.storage.digests import file_sha256, sha256
 from noshadow.storage.folders import folder_written_whole
 from noshadow.storage.json_text import parsed_json, strict_json
 from noshadow.storage.private_files import followed, write_private
@@ -28,6 +28,7 @@ class FolderKind:
         files: names of the other files, without the page. page: name of the HTML file, written
             after the others.
         again: how to get a whole folder back.
+        made_of_it: further files that are made of these on request, and may be there.
     """
 
     noun: str
@@ -35,14 +36,20 @@ class FolderKind:
     files: tuple[str, ...]
     page: str
     again: str
+    made_of_it: tuple[str, ...] = ()
 
     @property
-    def unfinished_page(self) -> str:
-        """Return how the name of an unfinished page begins, which a killed run leaves behind."""
-        return f".{self.page}.partial-"
+    def own_names(self) -> frozenset[str]:
+        """Names of all files that such a folder may hold."""
+        return frozenset({self.manifest, self.page, *self.files, *self.made_of_it})
+
+    def is_unfinished(self, name: str) -> bool:
+        """Whether a killed run that wrote a page, or what is beside it, has left a file behind."""
+        return any(name.startswith(f".{page}.partial-") for page in (self.page, *self.made_of_it))
 
 
-AUDIT = FolderKind("an audit", "audit.json", ("records.parquet", "losses.npz"), "report.html", "Run the audit again")
+ANNEX = ("annex.html", "annex.json")
+AUDIT = FolderKind("an audit", "audit.json", ("records.parquet", "losses.npz"), "report.html", "Run the audit again", ANNEX)
 
 
 def require_writable_folder(folder: str | Path, *, overwrite: bool, kind: FolderKind = AUDIT) -> Path:
@@ -65,9 +72,8 @@ def require_writable_folder(folder: str | Path, *, overwrite: bool, kind: Folder
         raise _unwritable(path, error) from error
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
         refuse("folder", "be writable", f"'{path}' under '{above}'", "Choose another place.")
-    own = {kind.manifest, kind.page, *kind.files}
-    foreign = sorted(name for name in held.keys() - own if not name.startswith(kind.unfinished_page))
-    foreign += sorted(f"the link {name}" for name, is_link in held.items() if is_link and name in own)
+    foreign = sorted(name for name in held.keys() - kind.own_names if not kind.is_unfinished(name))
+    foreign += sorted(f"the link {name}" for name, is_link in held.items() if is_link and name in kind.own_names)
     if foreign or (held and kind.manifest not in held):
         got = f"'{path}' with {', '.join(foreign or sorted(held))}"
         refuse("folder", f"not exist yet, or hold {kind.noun} and nothing else", got)
@@ -123,6 +129,29 @@ def read_folder(
     if altered:
         refuse("folder", "be as it was written", f"'{path}' with {', '.join(altered)} missing or altered", f"{kind.again}.")
     return manifest, files
+
+
+def files_of(folder: str | Path, manifest: Mapping[str, Any], kind: FolderKind = AUDIT) -> dict[str, str]:
+    """Name → SHA-256 of the files that hold what the manifest is of, as they are on disk.
+
+    Args:
+        folder: where it was saved. manifest: of what is in memory, whose arguments, times and
+            columns must be those of the folder.
+
+    Raises:
+        InputError: the folder holds something else, or cannot be read.
+    """
+    path = Path(folder)
+    plain = json.loads(strict_json(manifest))
+    try:
+        held = _read_manifest(path, kind)
+        found = {name: file_sha256(path / name) for name in (kind.manifest, *kind.files)}
+    except OSError as error:
+        raise InputError(said(f"folder must be readable; got '{path}' ({error}).")) from error
+    differing = [name for name in ("provenance", "records", "timings") if held.get(name) != plain[name]]
+    if differing:
+        refuse("folder", f"hold {kind.noun} that is the given one", f"'{path}' with another {' and '.join(differing)}")
+    return found
 
 
 def write_file(path: str | Path, content: bytes) -> Path:

@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 import noshadow as ns
-from fixed_audits import drawn_references, weighed_signals
+from fixed_audits import WEIGHED, drawn_references, weighed_signals
 from noshadow.cli.printing import print_audit
 from noshadow.results import evidence_changes, offers
 
@@ -36,6 +36,16 @@ def test_an_audit_of_final_weights_is_offered_two_references(plain):
     assert (offer.argument, offer.trainings, offer.seconds, offer.narrower) == ("reference_models", 2.0, None, None)
     assert offer.sentence == "two reference models (two trainings): an exposure and an attack rate with intervals per record"
     assert evidence_changes(plain) == ()
+
+
+def test_who_has_a_checkpoint_is_not_offered_one():
+    audit = WEIGHED["with_earlier_states"]()
+    assert {"checkpoints", "base model"} <= {entry.source for entry in audit.evidence}
+    assert "checkpoint" not in {offer.argument for offer in offers(audit)}
+    bare = replace(
+        audit, evidence=tuple(entry for entry in audit.evidence if entry.source not in ("checkpoints", "base model", "exposure"))
+    )
+    assert offers(bare)[0].argument == "checkpoint"
 
 
 def test_offers_are_the_widths_that_the_exposure_promises(weighed):

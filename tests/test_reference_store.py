@@ -14,8 +14,8 @@ from safetensors.numpy import load_file, save_file
 
 from noshadow import InputError
 from noshadow.reference import load_references, mirrored, shifted, status, train_references
+from noshadow.reference.function_names import function_name
 from noshadow.reference.parity import loss_parity
-from noshadow.reference.queries import query_name
 from noshadow.storage.numpy_files import npy_header
 from noshadow.storage.safetensors_files import layout
 from reference_training import RECORDS, Stacked, data, fit, splits
@@ -345,6 +345,23 @@ def test_a_partial_is_named_without_memory_addresses():
     def threshold(_, by):
         return by
 
-    named = query_name(partial(threshold, partial(Plain().__class__), by=Plain()))
+    named = function_name(partial(threshold, partial(Plain().__class__), by=Plain()))
     assert "0x" not in named
-    assert named == query_name(partial(threshold, partial(Plain), by=Plain()))
+    assert named == function_name(partial(threshold, partial(Plain), by=Plain()))
+
+
+def bound(x, y, indices, seed, *, names, rate=0.1):
+    """A training function whose data came with it, as `functools.partial` makes them."""
+    return fit(indices, seed)
+
+
+def test_data_bound_to_a_training_function_never_reach_a_file(tmp_path):
+    x, names = np.full((40, 3), 0.123456789), [f"patient-{row}" for row in range(40)]
+    train_fn = partial(bound, x, torch.full((40,), 0.987654321), names=names, rate=0.25)
+    told = function_name(train_fn)
+    assert "rate=0.25" in told and "numpy.ndarray(40, 3)" in told and "torch.Tensor(40,)" in told and len(told) < 300
+    assert told == function_name(partial(bound, x.copy(), torch.full((40,), 0.987654321), names=list(names), rate=0.25))
+    assert told != function_name(partial(bound, x + 1, torch.full((40,), 0.987654321), names=names, rate=0.25))
+    trained(tmp_path / "r", train_fn, models=4)
+    written = b"".join(path.read_bytes() for path in (tmp_path / "r").rglob("*.json"))
+    assert b"bound(" in written and not any(secret in written for secret in (b"0.123456", b"0.98765", b"patient-"))

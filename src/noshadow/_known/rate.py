@@ -165,7 +165,8 @@ def _predicted(audit: Audited, fpr: float) -> KnownRate | None:
     if risk is None or risk.predicted_tpr is None or not risk.in_calibration_domain or not is_level(risk.fpr, fpr):
         return None
     of = "" if risk.reference_models is None else f" with {risk.reference_models} reference models"
-    reason = f"Predicted for {risk.predicted_attack or 'LiRA'}{of} by a calibration on models like this one; no attack on this model was measured."
+    attack = risk.predicted_attack or "LiRA"
+    reason = f"Predicted for {attack}{of} by a calibration on models like this one; no attack on this model was measured."
     level = risk.prediction_level or risk.interval_level  # older folders have one level for all
     return KnownRate(risk.fpr, risk.predicted_tpr, risk.predicted_tpr_interval, "predicted", None, 0, reason, None, level)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from noshadow.checks import InputError, refuse, said
-from noshadow.reference.queries import query_name
+from noshadow.reference.function_names import function_name
 from noshadow.reference.work import ReferenceJob, TrainsMany
 from noshadow.storage.digests import sha256
 from noshadow.storage.json_text import parsed_json, strict_json
@@ -36,11 +36,6 @@ def source_digest(train_fn: Callable[..., Any]) -> str | None:
         return sha256(inspect.getsource(inspect.unwrap(train_fn)).encode())
     except (TypeError, OSError):
         return None
-
-
-def function_name(train_fn: Callable[..., Any]) -> str:
-    """Qualified name of a training function, or of the type of a callable object."""
-    return query_name(train_fn)
 
 
 def job_manifest(
@@ -77,7 +72,7 @@ def job_manifest(
         }
         | engine,
         "signals": {
-            "queries": [query_name(query) for query in reading.queries],
+            "queries": [function_name(query) for query in reading.queries],
             "traces": job.traces,
             "keep_outputs": reading.keep_outputs,
             "output_scale": reading.output_scale,

@@ -1,7 +1,5 @@
 """Queries: other views of the same record under which a model is asked as well."""
 
-import functools
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -9,6 +7,7 @@ import numpy as np
 import torch
 
 from noshadow.checks import Array, named_in_errors, refuse, require_whole
+from noshadow.reference.function_names import function_name
 
 Images = TypeVar("Images", Array, torch.Tensor)
 Query = Callable[[Any], Any]
@@ -56,27 +55,10 @@ def shifted(x: Images, rows: int, columns: int) -> Images:
     return moved
 
 
-def query_name(query: Query) -> str:
-    """How a query is called in the plan: its qualified name, with the arguments of a partial."""
-    if isinstance(query, functools.partial):
-        given = [*map(_argument_name, query.args), *(f"{name}={_argument_name(value)}" for name, value in sorted(query.keywords.items()))]
-        return f"{query_name(query.func)}({', '.join(given)})"
-    named = query if hasattr(query, "__qualname__") else type(query)
-    return f"{named.__module__}.{named.__qualname__}"
-
-
-def _argument_name(value: object) -> str:
-    """Write a value as Python does, without memory addresses.
-
-    Addresses differ between two starts of one experiment.
-    """
-    return query_name(value) if callable(value) else re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
-
-
 def checked_queries(queries: Sequence[Query]) -> tuple[Query, ...]:
     """Queries as a tuple of callables."""
     if callable(queries) or isinstance(queries, str):
-        refuse("queries", "be a sequence of callables", query_name(queries) if callable(queries) else repr(queries))
+        refuse("queries", "be a sequence of callables", function_name(queries) if callable(queries) else repr(queries))
     found = tuple(queries)
     for query in found:
         if not callable(query):

@@ -3,7 +3,6 @@
 It trains models one by one or many at once.
 """
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Any, overload
@@ -28,6 +27,7 @@ from noshadow.checks import (
     users_code,
 )
 from noshadow.losses import task_targets
+from noshadow.reference.function_names import function_name
 from noshadow.reference.job import OPTIMISERS, TrainingSetup, fresh_module, output_rows, training_rows, training_seed
 from noshadow.reference.one_by_one import trained_module
 from noshadow.reference.schedules import Schedule, require_schedule
@@ -259,7 +259,7 @@ class Recipe:
         # Whole trainings are described as they were before there were any that stop: sets resume.
         left_out = {"x", "y"} | ({"stop"} if self.stop is None else set())
         held = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in left_out}
-        named = {name: _described(value) if callable(value) else value for name, value in held.items()}
+        named = {name: function_name(value) if callable(value) else value for name, value in held.items()}
         data = {"records": len(self.x), "input_shape": list(self.x.shape[1:]), "dtype": str(self.x.dtype).removeprefix("torch.")}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in (named | data).items()}
 
@@ -328,17 +328,3 @@ def _observer(job: TrainingSetup, models: int, traces: object, on_epoch: Observe
     records = traced_records(traces, job)
     losses = np.empty((models, len(records.x), job.last_epoch + 1))
     return observed([recorder(losses, records, job.task), *observers]), losses
-
-
-def _described(value: object) -> str:
-    """Describe a callable by its qualified name, and a partial by its function and arguments.
-
-    Anything else is described as Python writes it.
-    """
-    if isinstance(value, functools.partial):
-        words = [*map(_described, value.args), *(f"{name}={_described(given)}" for name, given in value.keywords.items())]
-        return f"{_described(value.func)}({', '.join(words)})"
-    if not callable(value):
-        return repr(value)
-    named = value if hasattr(value, "__qualname__") else type(value)
-    return f"{named.__module__}.{named.__qualname__}"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from noshadow.checks import InputError, as_array, refuse, require_choice, require_whole, said
-from noshadow.reference.manifest import function_name
+from noshadow.reference.function_names import function_name
 from noshadow.reference.plan import Plan, checked_arguments, checked_folds, fold_fraction, fold_plan, plan
 from noshadow.reference.pool import Pool
 from noshadow.reference.recorded import Reading

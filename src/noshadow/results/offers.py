@@ -8,7 +8,7 @@ from noshadow.results.audit_record import Audit
 
 # Sources whose stamps hold the seconds of one training, and the share of a training that each ran.
 _TRAINED = ("few references", "folds", "short references", "reference models")
-_EARLIER = ("checkpoint", "base", "traces")
+_EARLIER = ("checkpoints", "base model", "traces")
 _NUMBERS = {2: "two", 4: "four", 8: "eight"}
 
 

@@ -14,7 +14,7 @@ import torch
 
 from benchmarks.environment import environment
 from benchmarks.exposure.evidence import complete, evidence_of, pool_of
-from benchmarks.exposure.measures import ranked, reliability, sized, summary
+from benchmarks.exposure.measures import beside_truth, ranked, reliability, sized, summary
 from benchmarks.exposure.methods import scored
 from benchmarks.exposure.setups import CALIBRATION, JUDGING, SETUPS, recipe
 from benchmarks.exposure.training import half
@@ -45,7 +45,8 @@ def judged(setup, data, work):
             row["d_prime"].append(ranked(real, one.score))
             row["success"].append(ranked(success, one.score))
             if one.ours and not one.found.order_only:
-                sizes.setdefault(one.name, []).append(reliability(one.found, truth, evidence.members, pool.direction))
+                told = reliability(one.found, truth, evidence.members, pool.direction)
+                sizes.setdefault(one.name, []).append(told | {"beside_truth": beside_truth(one.found, pool, evidence.members, real)})
     return described(setup, trained, pool, folder) | {
         "methods": {name: gathered(row) for name, row in rows.items()},
         "second_lira": {name: summary([one[name] for one in noise]) for name in noise[0]},
@@ -72,6 +73,10 @@ def gathered(row):
 def reliable(parts):
     """Reliability over targets: rates by tenths averaged, errors of the averages, cover."""
     found = {name: summary([part[name] for part in parts]) for name in ("cover", "cover_top", "width")}
+    found["beside_truth"] = {
+        name: {whom: round(float(np.mean([part["beside_truth"][name][whom] for part in parts])), 3) for whom in ("all", "top")}
+        for name in parts[0]["beside_truth"]
+    }
     for fpr in parts[0]["rates"]:
         said, seen = (np.mean([part["rates"][fpr][side] for part in parts], axis=0) for side in ("predicted", "measured"))
         found[f"rate_{fpr}"] = {

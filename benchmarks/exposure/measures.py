@@ -42,6 +42,22 @@ def reliability(found, truth, members, direction):
     return {"rates": rates, "cover": float(inside.mean()), "cover_top": float(inside[top].mean()), "width": float(np.mean(high - low))}
 
 
+def beside_truth(found, pool, members, real):
+    """Fitted spreads and separations over those of the truth models, medians: of all records, and of the truly riskiest 1 %.
+
+    It says why a rank fails: a spread that is far too large for the riskiest takes their separation for noise.
+    """
+    inside, outside = (np.where(side, pool.truth, np.nan)[:, members] for side in (pool.truth_membership, ~pool.truth_membership))
+    apart = np.abs(np.nanmean(inside, 0) - np.nanmean(outside, 0))
+    ratios = {
+        "spread_in": found.spread_in / np.nanstd(inside, axis=0, ddof=1),
+        "spread_out": found.spread_out / np.nanstd(outside, axis=0, ddof=1),
+        "separation": np.abs(found.separation) / apart,
+    }
+    top = np.argsort(-real)[: max(len(real) // 100, 1)]
+    return {name: {"all": float(np.median(values)), "top": float(np.median(values[top]))} for name, values in ratios.items()}
+
+
 def tenths(predicted, measured):
     """Mean predicted and measured rate of tenths of the records by prediction; their mean and largest distance; that of the top 1 %."""
     parts = np.array_split(np.argsort(predicted, kind="stable"), TENTHS)

@@ -158,6 +158,48 @@ def test_lasso_and_elastic_net_on_their_active_set(model, weight):
     assert checked >= 20
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        Lasso(alpha=0.1),
+        Lasso(alpha=0.1, selection="random", random_state=0),
+        ElasticNet(alpha=0.01, tol=0.01, selection="random", random_state=0),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("weight", [None, W], ids=["plain", "weighted"])
+def test_a_solver_that_stopped_early_is_no_sign_of_other_records(model, weight):
+    """A model beside its minimum by more than a formula may be: its duality gap says whose records these are."""
+    table, said = 20 * R, clone(model).fit(20 * R, T, sample_weight=weight)
+    found = left_out_outputs(said, (table, T), sample_weight=weight)
+    assert "stopped within its tolerance" in found.notes[0]
+    # The same active set, solved to the end: records leave both by the same way.
+    solved = clone(model).set_params(tol=1e-14, max_iter=1_000_000).fit(table, T, sample_weight=weight)
+    assert np.array_equal(np.sign(solved.coef_), np.sign(said.coef_))
+    left = left_out_outputs(solved, (table, T), sample_weight=weight).outputs.ravel() - solved.predict(table)
+    np.testing.assert_allclose(found.outputs.ravel() - said.predict(table), left, rtol=1e-6, atol=1e-9)
+    for targets, given in ((T[::-1], weight), (T, W if weight is None else None), (T + 10 * (np.arange(60) == 3), weight)):
+        with pytest.raises(OtherRecords):
+            left_out_outputs(said, (table, targets), sample_weight=given)
+
+
+@pytest.mark.filterwarnings("ignore:.*did not converge", "ignore:lbfgs failed to converge")
+@pytest.mark.parametrize("model", [Lasso(alpha=0.001, max_iter=2), HuberRegressor(max_iter=20)], ids=repr)
+def test_a_solver_that_gave_up_says_so_and_accuses_nobody(model):
+    with pytest.raises(NotApplicable, match=f"was stopped after max_iter={model.max_iter} iterations") as caught:
+        left_out_outputs(model.fit(R, T), (R, T))
+    assert not isinstance(caught.value, OtherRecords)
+
+
+def test_huber_regression_that_was_solved_by_its_own_measure_is_taken():
+    # Columns of very small spread: L-BFGS ends beside the minimum.
+    said = HuberRegressor(max_iter=1000).fit(R, T)
+    found = left_out_outputs(said, (R, T))
+    assert "stopped within its tolerance" in found.notes[0]
+    with pytest.raises(OtherRecords):
+        left_out_outputs(said, (R, T[::-1]))
+
+
 def test_cross_validated_and_bayesian_penalties_are_kept():
     for model in (LassoCV(cv=3, tol=1e-12, max_iter=100_000), ElasticNetCV(cv=3, tol=1e-12, max_iter=100_000)):
         fitted = model.fit(R, T)

@@ -71,6 +71,20 @@ def predictions(last: Any, X: Any, task: str) -> Array:
     return np.asarray(last.predict(X) if task == "regression" else last.predict_proba(X))
 
 
+@dataclass(frozen=True)
+class Solver:
+    """What a family knows about a model that an iterative solver left beside its minimum.
+
+    Attributes:
+        own: whether these records are the model's, by what it keeps of its solver. A formula that
+            differs from it then differs by what the solver left.
+        unsolved: what the solver left undone, in words, where it gave up; "" where it did not.
+    """
+
+    own: bool
+    unsolved: str = ""
+
+
 @dataclass(frozen=True, eq=False)
 class Refitted:
     """A model made again from its training records by a formula, with and without each of them.
@@ -81,6 +95,7 @@ class Refitted:
         without: the same of record i from the formula without record i; NaN where no other record
             determines an answer.
         how, notes, leaves, parts: as in `LeftOut`.
+        solver: of models that are solved for step by step; None where `whole` must be the model.
     """
 
     whole: Array
@@ -89,6 +104,7 @@ class Refitted:
     notes: tuple[str, ...] = ()
     leaves: LeafCounts | None = None
     parts: int = 1
+    solver: Solver | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

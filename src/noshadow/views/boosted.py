@@ -30,6 +30,8 @@ class Tree:
         parents: (nodes,) number of each node's parent, −1 for the root. None where a leaf without
             records keeps its place with the step 0, as in symmetric trees.
         output: which output of the model it adds to.
+        inside: (n,) whether the record's gradient was in its leaves, where each tree of a round
+            took records of its own; None where the round says it.
     """
 
     leaves: Array
@@ -37,6 +39,7 @@ class Tree:
     rate: float
     parents: Array | None = None
     output: int = 0
+    inside: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -138,10 +138,8 @@ def _boosted(last: Any, X: Any, targets: Array, weights: Array | None) -> Booste
     trees, start = _stored(last, X)
     trained = trained["tree_train_param"]
     share = float(trained["subsample"])
-    if share < 1 and max((len(one) for one in trees.rounds), default=1) > 1:
-        raise NotApplicable(f"XGBoost does not keep which rows each of a round's several trees took (subsample={share:g})")
     seed = int(settings["generic_param"]["seed"])
-    bag = xgboost_bags(seed, share, len(targets), len(trees.rounds)) if share < 1 else None
+    bag = xgboost_bags(seed, share, len(targets), [len(one) for one in trees.rounds]) if share < 1 else None
     positive = float(settings["objective"].get("reg_loss_param", {}).get("scale_pos_weight", 1))
     if positive != 1:
         weights = np.where(targets > 0, positive, 1.0) * (1.0 if weights is None else weights)

@@ -27,7 +27,7 @@ class LeftOut:
         first_order: (n, m) the same to first order in the record's weight.
         share: (n,) mean over the rounds of h_i/(H + λ), its share of its leaf's curvature, in the
             trees of its own class; 0 in rounds that did not take it.
-        rounds_inside: (n,) number of rounds whose leaves held its gradient.
+        rounds_inside: (n,) number of rounds all of whose trees held its gradient.
         leaves: how many records share the leaves of the trees.
         deviation: largest |rebuilt − own| value of a leaf. excess: the same in units of what
             rounding allows; ≤ 1 where the model was fitted to these records.
@@ -68,18 +68,20 @@ def left_out(training: Boosted) -> LeftOut:
     deviation = excess = largest = 0.0
     for one in training.rounds():
         before = _before(training, margins.copy(), one)
-        rounds += before.taken
+        always = before.taken
         trees_of = np.bincount([tree.output for tree in one.trees], minlength=m)
         for tree in one.trees:
-            k = tree.output
+            k, taken = tree.output, before.taken_by(tree)
+            always = always & taken
             found = tree_change(training, tree, before)
             fall[:, k] += found.fall
             first[:, k] += found.first_order
             share += np.where(before.own(k), found.share / trees_of[k], 0.0)
-            counted.add(tree.leaves, found.count, before.taken, _depth(tree))
+            counted.add(tree.leaves, found.count, taken, _depth(tree))
             deviation, excess = max(deviation, found.deviation), max(excess, found.excess)
             largest = max(largest, float(np.abs(tree.values[tree.leaves]).max(initial=0.0)))
             margins[:, k] += tree.values[tree.leaves].astype(training.margin_dtype)
+        rounds += always
     apart = float(np.abs(margins.astype(np.float64) - training.margins).max(initial=0.0))
     return LeftOut(fall, first, share / max(training.count, 1), rounds, counted, deviation, excess, apart, largest)
 
@@ -89,7 +91,7 @@ class Before:
     """What a round starts from: margins, and the derivatives of the loss there, all (n, m).
 
     `sizes` are the numbers that a gradient is a difference of, `taken` (n,) says whose gradients
-    are in the leaves.
+    the round took.
     """
 
     margins: Array
@@ -98,6 +100,11 @@ class Before:
     sizes: Array
     taken: Array
     targets: Array
+
+    def taken_by(self, tree: Tree) -> Array:
+        """Whose gradients are in the leaves of a tree, (n,)."""
+        found: Array = self.taken if tree.inside is None else self.taken & tree.inside
+        return found
 
     def own(self, output: int) -> Array:
         """Whether an output is that of the record's class; always where there is one output."""
@@ -144,7 +151,7 @@ def tree_change(training: Boosted, tree: Tree, before: Before) -> TreeChange:
     Where the rule takes several steps per leaf, each starts from the margins that the one before
     left, as recorded. Cost: O(n · steps).
     """
-    rule, k, leaves, nodes, taken = training.rule, tree.output, tree.leaves, len(tree.values), before.taken
+    rule, k, leaves, nodes, taken = training.rule, tree.output, tree.leaves, len(tree.values), before.taken_by(tree)
     count = np.bincount(leaves[taken], minlength=nodes)
     size = np.bincount(leaves[taken], before.sizes[taken, k], nodes)
     rebuilt, allowed = np.zeros(nodes), np.zeros(nodes)

@@ -150,6 +150,12 @@ def _boosted(last: Any, X: Any, targets: Array, weights: Array | None) -> Booste
     )
 
 
+def _calibrated_as(last: Any) -> str:
+    """Boosted trees; forests and dropped trees are families of their own."""
+    found = re.search(r"^\[boosting: (rf|dart)\]$", _booster(last).model_to_string(num_iteration=1), flags=re.MULTILINE)
+    return "LightGBM" if found is None else f"LightGBM with boosting={found.group(1)!r}"
+
+
 def _require_rebuilt(words: list[str], settings: dict[str, str], last: Any) -> None:
     """Refuse by reason what leaf values cannot be rebuilt for."""
     name = words[0] if words else "of its own"
@@ -212,7 +218,7 @@ LIGHTGBM = estimator_reader(
         name="LightGBM",
         described="a LightGBM model",
         reads=lambda last: library_of(last) == "lightgbm" and (hasattr(last, "_Booster") or hasattr(last, "model_to_string")),
-        calibrated_as=lambda last: "LightGBM",
+        calibrated_as=_calibrated_as,
         task=_task,
         classes=_classes,
         outputs=_outputs,

@@ -162,6 +162,14 @@ def _boosted(last: Any, X: Any, targets: Array, weights: Array | None) -> Booste
     )
 
 
+def _calibrated_as(last: Any) -> str:
+    """Boosted trees; forests, dropped trees and linear boosters are families of their own."""
+    held = _settings(_booster(last))["gradient_booster"]
+    if held["name"] != "gbtree":
+        return f"XGBoost with booster={held['name']!r}"
+    return "XGBoost with parallel trees" if int(held["gbtree_model_param"]["num_parallel_tree"]) > 1 else "XGBoost"
+
+
 def _unread(last: Any, trained: dict[str, Any]) -> str:
     """What bends leaf values and is not read: constraints, and what a file does not hold."""
     constrained = str(trained.get("monotone_constraints", "()")) not in ("()", "", "[]")
@@ -176,7 +184,7 @@ XGBOOST = estimator_reader(
         name="XGBoost",
         described="an XGBoost model",
         reads=lambda last: library_of(last) == "xgboost" and (hasattr(last, "get_booster") or hasattr(last, "save_raw")),
-        calibrated_as=lambda last: "XGBoost",
+        calibrated_as=_calibrated_as,
         task=_task,
         classes=_classes,
         outputs=_outputs,

@@ -61,7 +61,8 @@ def finding(audit, code):
         (CalibratedClassifierCV(LinearSVC(), cv=2), "loss"),
         (make_pipeline(StandardScaler(), CalibratedClassifierCV(SVC(), cv=2, ensemble=False)), "loss"),
         (GaussianProcessClassifier(), "loss"),
-        (make_pipeline(StandardScaler(), SGDClassifier(loss="log_loss", random_state=0)), "loss"),
+        (make_pipeline(StandardScaler(), SGDClassifier(loss="log_loss", random_state=0)), "shift"),
+        (make_pipeline(StandardScaler(), SGDClassifier(loss="modified_huber", random_state=0)), "loss"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )

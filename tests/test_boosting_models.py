@@ -193,7 +193,20 @@ def by_hand(training, record):
 
 
 @pytest.mark.parametrize(
-    "name", ["gb", "gb three, weights", "gb subsample", "hist", "xgb", "xgb three", "lgb", "lgb three", "lgb bagging", "xgb subsample", "xgb three, subsample"]
+    "name",
+    [
+        "gb",
+        "gb three, weights",
+        "gb subsample",
+        "hist",
+        "xgb",
+        "xgb three",
+        "lgb",
+        "lgb three",
+        "lgb bagging",
+        "xgb subsample",
+        "xgb three, subsample",
+    ],
 )
 def test_outputs_left_out_are_those_of_leaves_refitted_without_the_record(name):
     """Written again by hand in float64; gradients that the library keeps in float32 differ by some 1e-7."""

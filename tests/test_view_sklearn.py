@@ -18,8 +18,8 @@ from sklearn.linear_model import (
     LogisticRegression,
     LogisticRegressionCV,
     Ridge,
-    RidgeCV,
     RidgeClassifier,
+    RidgeCV,
     SGDClassifier,
     SGDRegressor,
 )

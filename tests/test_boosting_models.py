@@ -116,6 +116,11 @@ MODELS = {
     "cat gradient": (lambda: catboost(leaf_estimation_method="Gradient"), "two", False, DOUBLE),
     "cat leafwise": (lambda: catboost(grow_policy="Lossguide"), "two", False, DOUBLE),
     "cat class weight": (lambda: catboost(class_weights=[1, 3]), "two", False, DOUBLE),
+    "cat three": (lambda: catboost(), "three", True, DOUBLE),
+    "cat three, two steps": (lambda: catboost(leaf_estimation_iterations=2, leaf_estimation_backtracking="No"), "three", False, DOUBLE),
+    "cat three, gradient": (lambda: catboost(leaf_estimation_method="Gradient"), "three", False, DOUBLE),
+    "cat three, leafwise": (lambda: catboost(grow_policy="Lossguide"), "three", False, DOUBLE),
+    "cat three, class weight": (lambda: catboost(class_weights=[1, 3, 2]), "three", False, DOUBLE),
     "cat squared": (lambda: catboost("CatBoostRegressor"), "value", True, DOUBLE),
 }
 FITTED = {}
@@ -339,7 +344,7 @@ REFUSED = {
     "lgb forest": (lambda: lightgbm(boosting_type="rf", subsample=0.5, subsample_freq=1), "two", "boosting='rf' of LightGBM"),
     "lgb linear": (lambda: lightgbm(linear_tree=True), "two", "hold linear models"),
     "lgb absolute": (lambda: lightgbm("LGBMRegressor", objective="l1"), "value", "regression_l1 are not rebuilt"),
-    "cat classes": (lambda: catboost(), "three", "CatBoost's loss MultiClass solve for all classes"),
+    "cat classes, no penalty": (lambda: catboost(l2_leaf_reg=0), "three", "l2_leaf_reg=.* are not determined"),
     "cat absolute": (lambda: catboost("CatBoostRegressor", loss_function="MAE"), "value", "loss MAE are not rebuilt"),
 }
 
@@ -351,6 +356,13 @@ def test_what_cannot_be_rebuilt_says_why(name):
     x, y = DATA[data]
     with pytest.raises(NotApplicable, match=why):
         training_of(made().fit(x[:N], y[:N]), (x[:N], y[:N]))
+
+
+def test_leaves_of_very_many_classes_are_refused_before_the_work(monkeypatch):
+    model = fitted("cat three")
+    monkeypatch.setattr("noshadow.views.catboost._MOST_NUMBERS", N * 25 * 9 - 1)
+    with pytest.raises(NotApplicable, match="would take 7,500 systems of 3 equations"):
+        training_of(model, records("cat three"))
 
 
 def test_backtracking_of_catboost_is_named_and_no_other_records_are_suspected():

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from noshadow.checks import Array
+from noshadow.scores.trees.all_classes import class_steps
 from noshadow.scores.trees.leaf_values import depths, leaf_steps, sums_of, with_descendants
 from noshadow.scores.trees.objectives import OBJECTIVES
 from noshadow.views.boosted import Boosted, LeafRule, Round, Tree
@@ -59,7 +60,8 @@ def left_out(training: Boosted) -> LeftOut:
 
     Exact when: leaf values are refitted without the record and everything else is as recorded.
     Approximates: a training without the record, whose trees and other gradients would also change.
-    Cost: O(n · rounds · outputs), streamed; memory O(n · outputs) beside one round's leaves.
+    Cost: O(n · rounds · outputs), streamed; memory O(n · outputs) beside one round's leaves. Where
+    the values of all classes are solved for at once, O(n · rounds · outputs³).
     """
     margins = np.broadcast_to(training.start, training.margins.shape).astype(training.margin_dtype)
     n, m = margins.shape
@@ -70,10 +72,11 @@ def left_out(training: Boosted) -> LeftOut:
         before = _before(training, margins.copy(), one)
         always = before.taken
         trees_of = np.bincount([tree.output for tree in one.trees], minlength=m)
-        for tree in one.trees:
+        changes = _class_changes(training, one, before) if training.rule.all_classes else None
+        for number, tree in enumerate(one.trees):
             k, taken = tree.output, before.taken_by(tree)
             always = always & taken
-            found = tree_change(training, tree, before)
+            found = tree_change(training, tree, before) if changes is None else changes[number]
             fall[:, k] += found.fall
             first[:, k] += found.first_order
             share += np.where(before.own(k), found.share / trees_of[k], 0.0)
@@ -177,6 +180,35 @@ def tree_change(training: Boosted, tree: Tree, before: Before) -> TreeChange:
         deviation=float(apart.max(initial=0.0)),
         excess=float((apart / np.maximum(allowed, np.finfo(float).tiny)).max(initial=0.0)),
     )
+
+
+def _class_changes(training: Boosted, one: Round, before: Before) -> tuple[TreeChange, ...]:
+    """The same for a round whose trees share their leaves, one for each class.
+
+    H + λI is never below λ, which bounds what rounding of the gradients does to a value.
+    """
+    rule, first = training.rule, one.trees[0]
+    leaves, nodes, taken = first.leaves, len(first.values), before.taken
+    weights = np.where(taken, 1.0 if training.weights is None else training.weights, 0.0)
+    found = class_steps(leaves, before.margins, before.targets, weights, nodes, rule.l2, rule.steps)
+    count = np.bincount(leaves[taken], minlength=nodes)
+    size = np.bincount(leaves[taken], before.sizes[taken].max(1), nodes)
+    allowed = ROUNDING[np.dtype(training.gradient_dtype)] * size * found.moved / rule.l2
+    changes = []
+    for tree in one.trees:
+        apart = np.abs(tree.rate * found.steps[:, tree.output] - tree.values)[count > 0]
+        limit = np.maximum(np.abs(tree.rate) * allowed[count > 0], np.finfo(float).tiny)
+        changes.append(
+            TreeChange(
+                fall=tree.rate * found.fall[:, tree.output],
+                first_order=tree.rate * found.first_order[:, tree.output],
+                share=found.share,
+                count=count,
+                deviation=float(apart.max(initial=0.0)),
+                excess=float((apart / limit).max(initial=0.0)),
+            )
+        )
+    return tuple(changes)
 
 
 @dataclass(frozen=True, eq=False)

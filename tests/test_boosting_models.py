@@ -555,6 +555,18 @@ def test_a_model_before_its_fit_is_refused(kind, what):
         audited(model)
 
 
+def test_classes_against_the_rest_are_audited_by_their_stages():
+    x, y = DATA["three"]
+    model = catboost(loss_function="MultiClassOneVsAll").fit(x[:N], y[:N])
+    audit = ns.audit(model, (x[:N], y[:N]), (x[N:], y[N:]), progress=False)
+    chances = model.predict_proba(x[:N])
+    own = (chances / chances.sum(1, keepdims=True))[np.arange(N), y[:N]]
+    np.testing.assert_allclose(audit.records["loss"], -np.log(own), rtol=1e-9)
+    assert "early_loss" in audit.records and "MultiClassOneVsAll are not rebuilt" in audit.not_applicable["shift"]
+    two = catboost(loss_function="Focal:focal_alpha=0.5;focal_gamma=2").fit(X[:N], Y[:N])
+    assert "rank" in ns.audit(two, (X[:N], Y[:N]), (X[N:], Y[N:]), progress=False).records
+
+
 def test_a_ranker_is_refused():
     data = extra("xgboost").DMatrix(X[:N], Y[:N], group=[N])
     ranker = extra("xgboost").train({"objective": "rank:pairwise", "nthread": 1}, data, 3)

@@ -17,7 +17,7 @@ _OBJECTIVES = {"Logloss": LOGISTIC_OF_P, "RMSE": SQUARED, "Poisson": POISSON, "M
 _MOST_NUMBERS = 1e10
 # Curvatures of softmax have no part along "all classes alike": below this the penalty is none.
 _LEAST_PENALTY = 1e-6
-_CLASSIFIERS = ("Logloss", "CrossEntropy", "MultiClass")
+_CLASSIFIERS = ("Logloss", "CrossEntropy", "Focal", "MultiClass", "MultiClassOneVsAll")
 _REGRESSIONS = ("RMSE", "MAE", "Quantile", "Poisson", "Tweedie", "Huber", "Expectile", "MAPE", "LogLinQuantile", "LogCosh", "Lq")
 _EXPONENTIAL = ("Poisson", "Tweedie")
 
@@ -47,9 +47,17 @@ def _raw(last: Any, X: Any) -> Array:
 
 
 def _outputs(last: Any, X: Any, task: str) -> Array:
-    if task == "classification":
-        return probabilities(_raw(last, X))
-    return _predicted(_raw(last, X), last)
+    return _said(_raw(last, X), last, task)
+
+
+def _said(raw: Array, last: Any, task: str) -> Array:
+    """Predictions or class probabilities; those of one class against the rest, made to add up to 1."""
+    if task != "classification":
+        return _predicted(raw, last)
+    if _loss(last.get_all_params()) != "MultiClassOneVsAll":
+        return probabilities(raw)
+    chances: Array = np.exp(-np.logaddexp(0.0, -raw))
+    return chances / chances.sum(1, keepdims=True)
 
 
 def _predicted(raw: Array, last: Any) -> Array:
@@ -81,7 +89,7 @@ def _stored(last: Any, X: Any) -> tuple[StoredTrees, Array]:
 def _history(last: Any, X: Any, task: str) -> Iterator[Array]:
     trees, start = _stored(last, X)
     for raw in trees.staged(start):
-        yield probabilities(raw) if task == "classification" else _predicted(raw, last)
+        yield _said(raw, last, task)
 
 
 def _boosted(last: Any, X: Any, targets: Array, weights: Array | None) -> Boosted:

@@ -50,7 +50,8 @@ def finding(audit, code):
     [
         (RandomForestClassifier(20, random_state=0), "loo"),
         (make_pipeline(StandardScaler(), ExtraTreesClassifier(20, random_state=0)), "loo"),
-        (BaggingClassifier(random_state=0), "out_of_bag_loss"),
+        (BaggingClassifier(random_state=0), "loo"),
+        (BaggingClassifier(LogisticRegression(max_iter=1000), random_state=0), "out_of_bag_loss"),
         (DecisionTreeClassifier(random_state=0), "shift"),
         (KNeighborsClassifier(3), "shift"),
         (GaussianNB(), "shift"),
@@ -81,6 +82,7 @@ def test_every_audit_of_a_classifier_has_a_rank(model, ranked_by, tmp_path):
     [
         (RandomForestRegressor(20, random_state=0), "shift"),
         (BaggingRegressor(SVR(), random_state=0), "out_of_bag_loss"),
+        (BaggingRegressor(random_state=0), "shift"),
         (KernelRidge(alpha=0.1, kernel="rbf"), "shift"),
         (Ridge(), "shift"),
         (SVR(), "loss"),

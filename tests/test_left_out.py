@@ -10,7 +10,14 @@ from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
-from sklearn.ensemble import BaggingClassifier, ExtraTreesClassifier, ExtraTreesRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import (
+    BaggingClassifier,
+    BaggingRegressor,
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from sklearn.kernel_ridge import KernelRidge
@@ -296,6 +303,33 @@ def test_bags_are_the_weights_of_a_forest_with_bootstrap(options):
     assert np.isfinite(left_out_outputs(weighted, (R, T)).outputs).all()
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"max_samples": 0.4, "max_features": 0.5, "bootstrap_features": True}, {"bootstrap": False, "max_samples": 40}],
+    ids=repr,
+)
+@pytest.mark.parametrize("weight", [None, W], ids=["plain", "weighted"])
+@pytest.mark.filterwarnings("ignore:When fitting Bagging.* with sample_weight it is recommended")
+def test_bagged_trees_lose_the_record_from_the_leaves_of_their_bags(options, weight):
+    for kind, tree, table, target in (
+        (BaggingClassifier, DecisionTreeClassifier(max_depth=4), X, Y),
+        (BaggingRegressor, DecisionTreeRegressor(min_samples_leaf=2), R, T),
+    ):
+        model = kind(tree, n_estimators=7, random_state=0, **options).fit(table, target, sample_weight=weight)
+        expected = []
+        for part, columns, bag in zip(model.estimators_, model.estimators_features_, model.estimators_samples_, strict=True):
+            counts = np.bincount(bag, minlength=60).astype(float)
+            seen = table[:, columns].astype(np.float32)
+            answers = frozen_refits(part, seen, target, counts)
+            outside = counts == 0
+            answers[outside] = (part.predict_proba if kind is BaggingClassifier else part.predict)(seen[outside]).reshape(outside.sum(), -1)
+            expected.append(answers)
+        found = left_out_outputs(model, (table, target), sample_weight=weight)
+        outputs = shares(found.outputs) if kind is BaggingClassifier else found.outputs
+        np.testing.assert_allclose(outputs, np.mean(expected, axis=0), rtol=1e-10, atol=1e-12)
+        assert found.parts == len(found.leaves.leaves) == 7
+
+
 def test_copies_of_a_record_stay_when_it_leaves():
     table, labels = np.concatenate([X, X[:10]]), np.concatenate([Y, Y[:10]])
     for model in (KNeighborsClassifier(1), KNeighborsClassifier(3, weights="distance")):
@@ -348,7 +382,8 @@ def test_a_model_of_other_records_contradicts_these(model):
         (LinearDiscriminantAnalysis(solver="eigen", priors=[0.2, 0.3, 0.5]), "priors that were given"),
         (ComplementNB(norm=True), "norm=True"),
         (GaussianProcessClassifier(), "training it again only"),
-        (BaggingClassifier(), "training it again only"),
+        (BaggingClassifier(KNeighborsClassifier()), "are KNeighborsClassifier, which a record leaves by training them again only"),
+        (BaggingClassifier(DecisionTreeClassifier(class_weight="balanced")), "class_weight='balanced', each in its own bag"),
     ],
     ids=named,
 )

@@ -51,13 +51,14 @@ def _outputs(last: Any, X: Any, task: str) -> Array:
 
 
 def _said(raw: Array, last: Any, task: str) -> Array:
-    """Predictions or class probabilities; those of one class against the rest, made to add up to 1."""
+    """Predictions or class probabilities; of one class against the rest, made to add up to 1."""
     if task != "classification":
         return _predicted(raw, last)
     if _loss(last.get_all_params()) != "MultiClassOneVsAll":
         return probabilities(raw)
     chances: Array = np.exp(-np.logaddexp(0.0, -raw))
-    return chances / chances.sum(1, keepdims=True)
+    whole: Array = chances / chances.sum(1, keepdims=True)
+    return whole
 
 
 def _predicted(raw: Array, last: Any) -> Array:

@@ -161,6 +161,23 @@ def test_a_forest_of_more_records_than_were_given_is_found_out():
         assert finding(audit, "NS044").status == "found" and "fitted on other records than these 100" in finding(audit, "NS044").sentence
 
 
+@pytest.mark.parametrize("model", [ExtraTreesClassifier(5, random_state=0), DecisionTreeClassifier(random_state=0)], ids=repr)
+def test_a_fully_grown_model_of_more_records_than_were_given_is_found_out(model):
+    """It is right about every one of them, as about all the others: the numbers of records in its leaves give it away."""
+    fewer = tuple(part[:100] for part in TRAIN)
+    found = finding(ns.audit(clone(model).fit(*TRAIN), fewer, TEST, progress=False), "NS044")
+    assert found.status == "found" and "other numbers of records than these 100 put into them" in found.sentence
+    nobody = np.where(np.arange(150) < 100, 1.0, 0.0)
+    weighted = ns.audit(clone(model).fit(*TRAIN, sample_weight=nobody), TRAIN, TEST, sample_weight=nobody, progress=False)
+    assert finding(weighted, "NS044").status == "passed"
+
+
+@pytest.mark.parametrize("model", [RandomForestRegressor(20, random_state=0), BaggingRegressor(SVR(), random_state=0)], ids=repr)
+def test_bagged_regressions_are_audited_without_test_records(model):
+    audit = audited(model, PRICES[0], None)
+    assert sorted(audit.records["rank"]) == list(range(1, 201)) and audit.records["out_of_bag_loss"].notna().all()
+
+
 def test_forests_that_lost_or_gained_trees_are_read_as_they_are():
     """Bags of the trees that are left are still those of their seeds; trees of other records contradict."""
     forest = RandomForestClassifier(20, random_state=0).fit(*TRAIN)

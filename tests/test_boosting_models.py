@@ -567,6 +567,13 @@ def test_classes_against_the_rest_are_audited_by_their_stages():
     assert "rank" in ns.audit(two, (X[:N], Y[:N]), (X[N:], Y[N:]), progress=False).records
 
 
+@pytest.mark.parametrize("kind", [xgboost, lightgbm])
+def test_one_class_is_refused(kind):
+    one = np.zeros(N, dtype=int)
+    with pytest.raises(InputError, match=r"model must know at least two classes; got .* fitted on one"):
+        ns.audit(kind().fit(X[:N], one), (X[:N], one), (X[N:], one), progress=False)
+
+
 def test_a_ranker_is_refused():
     data = extra("xgboost").DMatrix(X[:N], Y[:N], group=[N])
     ranker = extra("xgboost").train({"objective": "rank:pairwise", "nthread": 1}, data, 3)

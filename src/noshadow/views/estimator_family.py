@@ -61,8 +61,13 @@ def estimator_task(last: Any, *, several_labels: bool = False) -> str:
         refuse("model", "predict one label per record", f"{name} with several", "Multi-label models: audit one label at a time.")
     if not hasattr(last, "predict_proba"):
         refuse("model", "give class probabilities", f"{name} without predict_proba", "Wrap it in CalibratedClassifierCV.")
-    if len(last.classes_) < 2:
-        refuse("model", "know at least two classes", f"{name} fitted on one")
+    return require_classes(last.classes_, last)
+
+
+def require_classes(classes: Any, last: Any) -> str:
+    """Refuse a classifier of one class; the task of any other."""
+    if len(classes) < 2:
+        refuse("model", "know at least two classes", f"{type_name(last)} fitted on one")
     return "classification"
 
 

@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 
 from noshadow.checks import Array, InputError, NotApplicable, refuse, said
 from noshadow.views.boosted import GAMMA, LOGISTIC, POISSON, SOFTMAX, SQUARED, Boosted, LeafRule, class_weighted
-from noshadow.views.estimator_family import EstimatorFamily, type_name
+from noshadow.views.estimator_family import EstimatorFamily, require_classes, type_name
 from noshadow.views.estimators import estimator_reader
 from noshadow.views.lightgbm_bags import lightgbm_bags
 from noshadow.views.stored_trees import StoredTree, StoredTrees, as_columns, library_of, probabilities, single
@@ -37,7 +37,7 @@ def _task(last: Any) -> str:
     except NotFittedError as error:
         raise InputError(said(f"model must be fitted; got {type_name(last)} before fit. Call its fit first.")) from error
     if name in ("binary", "multiclass", "multiclassova"):
-        return "classification"
+        return require_classes(_classes(last), last)
     if not name.startswith(_REGRESSIONS):
         refuse("model", "be a classifier or a regressor", f"{type_name(last)} with the objective {name or 'of its own'}")
     return "regression"

@@ -24,6 +24,10 @@ from noshadow.views.tree_leaves import holds_these, leaf_answers
 FORESTS = (ExtraTreesClassifier, ExtraTreesRegressor, RandomForestClassifier, RandomForestRegressor)
 TREES = (DecisionTreeClassifier, DecisionTreeRegressor)
 HOW = "the record leaves its leaf in every tree, and splits stay where they are; exact for that structure"
+OTHER_LEAVES = (
+    "leaves of its trees were grown with other numbers of records than these {n} put into them: the model was fitted on other records, "
+    "or with sample weights that were not given (sample_weight=)"
+)
 MEANS = ("squared_error", "friedman_mse", "poisson", "gini", "entropy", "log_loss")
 
 
@@ -84,12 +88,18 @@ def mean_of_trees(walked: Iterable[tuple[Any, Array, Array]], y: Array, classes:
     Args:
         walked: of each tree its `tree_`, the leaf (n,) of each record and the weights (n,) of its
             fit. y: class numbers, or values. classes: 0 in a regression.
+
+    Raises:
+        OtherRecords: leaves of the first trees hold other numbers of records than they were grown
+            with. A fully grown tree is right about part of its records, too.
     """
     n, parts = len(y), 0
     targets = y if classes else y.reshape(n, -1)
     whole, without, counted = np.zeros(()), np.zeros(()), LeafCounts.of(n)
     # Leaf sums of each tree are kept for that tree only.
     for tree, leaves, weight in walked:
+        if parts < COMPARED and not holds_these(tree, leaves[weight > 0]):
+            raise OtherRecords(OTHER_LEAVES.format(n=n))
         found = leaf_answers(tree, leaves, targets, weight, classes)
         whole, without, parts = whole + found.whole, without + found.without, parts + 1
         counted.add(leaves, found.records, weight > 0, int(tree.max_depth))

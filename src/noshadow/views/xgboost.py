@@ -10,9 +10,17 @@ from sklearn.exceptions import NotFittedError
 
 from noshadow.checks import Array, InputError, NotApplicable, refuse, said
 from noshadow.views.boosted import LOGISTIC_OF_P, POISSON, SOFTMAX, SQUARED, Boosted, LeafRule
-from noshadow.views.estimator_family import EstimatorFamily, type_name
+from noshadow.views.estimator_family import EstimatorFamily, require_classes, type_name
 from noshadow.views.estimators import estimator_reader
-from noshadow.views.stored_trees import StoredTree, StoredTrees, as_columns, library, library_of, probabilities, single
+from noshadow.views.stored_trees import (
+    StoredTree,
+    StoredTrees,
+    as_columns,
+    library,
+    library_of,
+    probabilities,
+    single,
+)
 from noshadow.views.xgboost_bags import xgboost_bags
 
 _OBJECTIVES = {
@@ -47,7 +55,7 @@ def _task(last: Any) -> str:
     except NotFittedError as error:
         raise InputError(said(f"model must be fitted; got {type_name(last)} before fit. Call its fit first.")) from error
     if name in _CLASSIFIERS:
-        return "classification"
+        return require_classes(_classes(last), last)
     if not name.startswith(_REGRESSIONS):
         refuse("model", "be a classifier or a regressor", f"{type_name(last)} with the objective {name}")
     return "regression"

@@ -18,6 +18,7 @@ from sklearn.ensemble import (
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
+from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, RadiusNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -55,6 +56,8 @@ def finding(audit, code):
         (DecisionTreeClassifier(random_state=0), "shift"),
         (KNeighborsClassifier(3), "shift"),
         (GaussianNB(), "shift"),
+        (TunedThresholdClassifierCV(RandomForestClassifier(20, random_state=0), cv=2), "loo"),
+        (make_pipeline(StandardScaler(), FixedThresholdClassifier(LogisticRegression())), "shift"),
         (LinearDiscriminantAnalysis(), "shift"),
         (make_pipeline(StandardScaler(), LogisticRegression()), "shift"),
         (VotingClassifier(VOTERS, voting="soft"), "loss"),
@@ -62,6 +65,8 @@ def finding(audit, code):
         (CalibratedClassifierCV(LinearSVC(), cv=2), "loss"),
         (make_pipeline(StandardScaler(), CalibratedClassifierCV(SVC(), cv=2, ensemble=False)), "loss"),
         (GaussianProcessClassifier(), "loss"),
+        (make_pipeline(StandardScaler(), LinearSVC(random_state=0)), "shift"),
+        (make_pipeline(StandardScaler(), LinearSVC(loss="hinge", random_state=0)), "loss"),
         (make_pipeline(StandardScaler(), SGDClassifier(loss="log_loss", random_state=0)), "shift"),
         (make_pipeline(StandardScaler(), SGDClassifier(loss="modified_huber", random_state=0)), "loss"),
     ],

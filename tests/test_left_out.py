@@ -4,6 +4,8 @@ Formulas and refits do the same sums in another order: 1e-8 is far above roundin
 Solvers that iterate are run to 1e-12, so that 1e-7 holds for them.
 """
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
@@ -26,6 +28,7 @@ from sklearn.naive_bayes import BernoulliNB, ComplementNB, GaussianNB, Multinomi
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor, RadiusNeighborsClassifier, RadiusNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from noshadow.checks import InputError, NotApplicable
@@ -232,6 +235,51 @@ def test_huber_regression_with_its_inliers_kept():
     # Real refits also move the scale: by little.
     moved, real = found - model.predict(20 * R), refits(model, 20 * R, target) - model.predict(20 * R)
     assert np.corrcoef(moved, real)[0, 1] > 0.97
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"class_weight": {0: 1.0, 1: 3.0, 2: 0.5}}, {"intercept_scaling": 4.0}, {"fit_intercept": False}], ids=repr
+)
+@pytest.mark.parametrize("labels", [Y, (Y > 0).astype(int)], ids=["three", "two"])
+@pytest.mark.parametrize("weight", [None, W], ids=["plain", "weighted"])
+def test_linear_svc_with_the_records_within_its_margin_kept(options, labels, weight):
+    """Where no other record crosses the margin, the refit is the formula; a few may cross it, and are left out of the comparison."""
+    options = {name: {k: value[k] for k in np.unique(labels)} if name == "class_weight" else value for name, value in options.items()}
+    made = LinearSVC(C=0.05, dual=False, tol=1e-9, max_iter=100_000, **options)
+    fitted = clone(made).fit(X, labels, sample_weight=weight)
+    found = left_out_outputs(fitted, (X, labels), sample_weight=weight)
+    assert "its decision values stand for log-odds" in found.notes[0]
+    values = fitted.decision_function(X).reshape(60, -1)
+    signs = np.where(labels[:, None] == (np.array([1]) if values.shape[1] == 1 else np.unique(labels)), 1, -1)
+    compared = 0
+    for i in range(60):
+        kept = np.arange(60) != i
+        again = clone(made).fit(X[kept], labels[kept], sample_weight=None if weight is None else weight[kept])
+        said = again.decision_function(X).reshape(60, -1)
+        if np.array_equal((signs * values < 1)[kept], (signs * said < 1)[kept]):
+            logits = np.append(0.0, said[i]) if said.shape[1] == 1 else said[i]
+            np.testing.assert_allclose(found.outputs[i], logits - np.logaddexp.reduce(logits), atol=1e-6)
+            compared += 1
+    assert compared >= 10
+
+
+def test_linear_svc_of_other_records_or_another_loss():
+    # At its default tolerance liblinear is beside the minimum, and its own records are still known.
+    said = LinearSVC().fit(X, Y)
+    assert np.isfinite(left_out_outputs(said, (X, Y)).outputs).all()
+    for table, labels in ((X[::-1], Y), (X, np.roll(Y, 7)), (X + 0.3, Y)):
+        with pytest.raises(OtherRecords):
+            left_out_outputs(said, (table, labels))
+    balanced = LinearSVC(class_weight="balanced")
+    assert np.isfinite(left_out_outputs(balanced.fit(X, Y), (X, Y)).outputs).all()
+    with pytest.raises(NotApplicable, match="balance the classes"):
+        left_out_outputs(balanced.fit(X, Y, sample_weight=W), (X, Y), sample_weight=W)
+    for model, why in ((LinearSVC(loss="hinge"), "loss='hinge'"), (LinearSVC(max_iter=1, dual=False), "stopped after max_iter=1")):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.fit(X, Y)
+        with pytest.raises(NotApplicable, match=why):
+            left_out_outputs(model, (X, Y))
 
 
 def frozen_refits(model, X, y, weight=None):

@@ -27,7 +27,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC
 from sklearn.utils.class_weight import compute_sample_weight
 
 from noshadow import InputError
@@ -381,7 +381,7 @@ MULTILABEL = np.stack([BINARY == "yes", THREE == 10], axis=1).astype(int)
         (LR, (X, BINARY), {"task": "regression"}, "task must be 'auto' or 'binary' for this LogisticRegression; got 'regression'"),
         (LR, (X, BINARY), {"task": "ranking"}, "task must be one of 'auto'"),
         (RidgeClassifier().fit(X, BINARY), (X, BINARY), {}, "must give class probabilities; got RidgeClassifier .squared loss on codes ±1"),
-        (LinearSVC().fit(X, BINARY), (X, BINARY), {}, "LinearSVC without predict_proba. Wrap it in CalibratedClassifierCV"),
+        (SVC().fit(X, BINARY), (X, BINARY), {}, "SVC without predict_proba. Wrap it in CalibratedClassifierCV"),
         (KMeans(2).fit(X), (X, BINARY), {}, "must be or end in a classifier or a regressor; got KMeans"),
         (make_pipeline(StandardScaler(), "passthrough"), (X, BINARY), {}, "end in a classifier or a regressor; got 'passthrough'"),
         (RandomForestClassifier(2).fit(X, MULTILABEL), (X, MULTILABEL), {}, "must predict one label per record; got RandomForest"),

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, is_classifier, is_regressor
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,6 +18,8 @@ from noshadow.views.leaf_counts import LeafCounts
 from noshadow.views.penalty import Penalty
 from noshadow.views.reader import NO_BAGS, NO_ROUNDS, NO_STAGES, NOT_LEFT_OUT
 
+# They move a threshold of labels: probabilities are those of the model inside.
+THRESHOLDS = (FixedThresholdClassifier, TunedThresholdClassifierCV)
 WITHOUT = "record scores need one, model-level risk does not."
 
 
@@ -160,10 +163,13 @@ def last_step(model: Any) -> tuple[tuple[Any, ...], Any]:
     """The steps that transform, and the estimator that a pipeline or a search ends in."""
     steps: list[Any] = []
     last = model
-    while isinstance(last, Pipeline) or (isinstance(last, BaseEstimator) and hasattr(last, "best_estimator_")):
+    while True:
         if isinstance(last, Pipeline):
             steps += [step for _, step in last.steps[:-1] if step is not None and step != "passthrough"]
             last = last.steps[-1][1]
-        else:
+        elif isinstance(last, THRESHOLDS) and hasattr(last, "estimator_"):
+            last = last.estimator_
+        elif isinstance(last, BaseEstimator) and hasattr(last, "best_estimator_"):
             last = last.best_estimator_
-    return tuple(steps), last
+        else:
+            return tuple(steps), last

@@ -131,7 +131,8 @@ def _require_solvable(penalty: float, systems: int, classes: int) -> None:
     if systems * float(classes) ** 2 > _MOST_NUMBERS:
         raise NotApplicable(
             f"CatBoost solves for all classes of a leaf at once, and leaving every record out of every round would take {systems:,} "
-            f"systems of {classes} equations, more than some twenty minutes of one core; leaf_estimation_method='Gradient' needs none"
+            f"systems of {classes} equations, more than some twenty minutes of one core; a model fitted with the "
+            "leaf_estimation_method 'Gradient' needs none"
         )
 
 

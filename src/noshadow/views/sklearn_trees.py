@@ -26,7 +26,7 @@ TREES = (DecisionTreeClassifier, DecisionTreeRegressor)
 HOW = "the record leaves its leaf in every tree, and splits stay where they are; exact for that structure"
 OTHER_LEAVES = (
     "leaves of its trees were grown with other numbers of records than these {n} put into them: the model was fitted on other records, "
-    "or with sample weights that were not given (sample_weight=)"
+    "or with sample weights that were not given"
 )
 MEANS = ("squared_error", "friedman_mse", "poisson", "gini", "entropy", "log_loss")
 

@@ -18,6 +18,7 @@ from sklearn.ensemble import (
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
+from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, RadiusNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -50,10 +51,13 @@ def finding(audit, code):
     [
         (RandomForestClassifier(20, random_state=0), "loo"),
         (make_pipeline(StandardScaler(), ExtraTreesClassifier(20, random_state=0)), "loo"),
-        (BaggingClassifier(random_state=0), "out_of_bag_loss"),
+        (BaggingClassifier(random_state=0), "loo"),
+        (BaggingClassifier(LogisticRegression(max_iter=1000), random_state=0), "out_of_bag_loss"),
         (DecisionTreeClassifier(random_state=0), "shift"),
         (KNeighborsClassifier(3), "shift"),
         (GaussianNB(), "shift"),
+        (TunedThresholdClassifierCV(RandomForestClassifier(20, random_state=0), cv=2), "loo"),
+        (make_pipeline(StandardScaler(), FixedThresholdClassifier(LogisticRegression())), "shift"),
         (LinearDiscriminantAnalysis(), "shift"),
         (make_pipeline(StandardScaler(), LogisticRegression()), "shift"),
         (VotingClassifier(VOTERS, voting="soft"), "loss"),
@@ -61,7 +65,10 @@ def finding(audit, code):
         (CalibratedClassifierCV(LinearSVC(), cv=2), "loss"),
         (make_pipeline(StandardScaler(), CalibratedClassifierCV(SVC(), cv=2, ensemble=False)), "loss"),
         (GaussianProcessClassifier(), "loss"),
-        (make_pipeline(StandardScaler(), SGDClassifier(loss="log_loss", random_state=0)), "loss"),
+        (make_pipeline(StandardScaler(), LinearSVC(random_state=0)), "shift"),
+        (make_pipeline(StandardScaler(), LinearSVC(loss="hinge", random_state=0)), "loss"),
+        (make_pipeline(StandardScaler(), SGDClassifier(loss="log_loss", random_state=0)), "shift"),
+        (make_pipeline(StandardScaler(), SGDClassifier(loss="modified_huber", random_state=0)), "loss"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
@@ -80,6 +87,7 @@ def test_every_audit_of_a_classifier_has_a_rank(model, ranked_by, tmp_path):
     [
         (RandomForestRegressor(20, random_state=0), "shift"),
         (BaggingRegressor(SVR(), random_state=0), "out_of_bag_loss"),
+        (BaggingRegressor(random_state=0), "shift"),
         (KernelRidge(alpha=0.1, kernel="rbf"), "shift"),
         (Ridge(), "shift"),
         (SVR(), "loss"),
@@ -156,6 +164,23 @@ def test_a_forest_of_more_records_than_were_given_is_found_out():
         fewer = tuple(part[:100] for part in TRAIN)
         audit = ns.audit(clone(model).fit(*TRAIN), fewer, TEST, progress=False)
         assert finding(audit, "NS044").status == "found" and "fitted on other records than these 100" in finding(audit, "NS044").sentence
+
+
+@pytest.mark.parametrize("model", [ExtraTreesClassifier(5, random_state=0), DecisionTreeClassifier(random_state=0)], ids=repr)
+def test_a_fully_grown_model_of_more_records_than_were_given_is_found_out(model):
+    """It is right about every one of them, as about all the others: the numbers of records in its leaves give it away."""
+    fewer = tuple(part[:100] for part in TRAIN)
+    found = finding(ns.audit(clone(model).fit(*TRAIN), fewer, TEST, progress=False), "NS044")
+    assert found.status == "found" and "other numbers of records than these 100 put into them" in found.sentence
+    nobody = np.where(np.arange(150) < 100, 1.0, 0.0)
+    weighted = ns.audit(clone(model).fit(*TRAIN, sample_weight=nobody), TRAIN, TEST, sample_weight=nobody, progress=False)
+    assert finding(weighted, "NS044").status == "passed"
+
+
+@pytest.mark.parametrize("model", [RandomForestRegressor(20, random_state=0), BaggingRegressor(SVR(), random_state=0)], ids=repr)
+def test_bagged_regressions_are_audited_without_test_records(model):
+    audit = audited(model, PRICES[0], None)
+    assert sorted(audit.records["rank"]) == list(range(1, 201)) and audit.records["out_of_bag_loss"].notna().all()
 
 
 def test_forests_that_lost_or_gained_trees_are_read_as_they_are():

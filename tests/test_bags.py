@@ -1,5 +1,7 @@
 """Out-of-bag answers of models made of bags, against scikit-learn's own and against forests without the record."""
 
+from copy import copy
+
 import numpy as np
 import pytest
 from sklearn.datasets import make_classification, make_regression
@@ -100,6 +102,20 @@ def test_bags_of_other_records_are_found_out(model):
             out_of_bag_outputs(fitted, (table, Y[turned]))
     with pytest.raises(NotApplicable, match="fitted on other records than these 100"):
         out_of_bag_outputs(fitted, (X[:100], Y[:100]))
+
+
+@pytest.mark.parametrize("options", [{}, {"max_samples": 0.4}, {"class_weight": "balanced_subsample"}], ids=repr)
+@pytest.mark.parametrize("kind", [RandomForestClassifier, ExtraTreesClassifier])
+def test_an_out_of_bag_vote_is_that_of_a_forest_of_exactly_those_trees(kind, options):
+    model = kind(30, bootstrap=True, random_state=0, **options).fit(X, Y)
+    found = out_of_bag_outputs(model, (X, Y))
+    for record in range(0, 120, 10):
+        alone = copy(model)
+        alone.estimators_ = [
+            tree for tree, bag in zip(model.estimators_, model.estimators_samples_, strict=True) if record not in set(bag.tolist())
+        ]
+        assert len(alone.estimators_) == found.parts[record] > 0
+        np.testing.assert_allclose(probabilities(found)[record], alone.predict_proba(X[[record]])[0], atol=1e-12)
 
 
 def test_over_forests_the_out_of_bag_mean_is_that_of_forests_without_the_record():

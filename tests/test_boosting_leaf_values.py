@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from noshadow.scores.trees.all_classes import class_steps
 from noshadow.scores.trees.leaf_values import depths, leaf_steps, sums_of, with_descendants
 from noshadow.scores.trees.left_out import left_out
 from noshadow.scores.trees.objectives import OBJECTIVES
@@ -242,3 +243,50 @@ def test_well_fitted_records_keep_the_digits_of_their_gradients():
     # Libraries that round p first lose them, and their leaves are rebuilt as they made them.
     assert OBJECTIVES["logistic of p"].gradients(np.array([[50.0]]), np.array([1.0]))[0][0, 0] == 0.0
     assert OBJECTIVES["logistic of g"].gradients(np.array([[50.0]]), np.array([1.0]))[1][0, 0] == 0.0
+
+
+def newton(rows, margins, targets, weights, l2):
+    """One leaf's step for all classes: loops over its records, dense and in the letters of the formula."""
+    m = margins.shape[1]
+    G, H = np.zeros(m), l2 * np.eye(m)
+    for i in rows:
+        p = np.exp(margins[i]) / np.exp(margins[i]).sum()
+        G += weights[i] * (p - np.eye(m)[targets[i]])
+        H += weights[i] * (np.diag(p) - np.outer(p, p))
+    return -np.linalg.solve(H, G)
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_leaves_of_all_classes_at_once_without_each_record(steps, monkeypatch):
+    """Against a solve per record and leaf; 1e-12 is rounding. Blocks of few records give the same."""
+    monkeypatch.setattr("noshadow.scores.trees.all_classes._MOST_NUMBERS", 64)
+    rng = np.random.default_rng(0)
+    n, m, l2 = 40, 4, 0.7
+    leaves, targets = rng.integers(0, 5, n), rng.integers(0, m, n)
+    leaves[7] = 5  # alone
+    margins, weights = rng.normal(size=(n, m)), rng.uniform(0.3, 2.0, n)
+    weights[3] = 0.0
+    found = class_steps(leaves, margins, targets, weights, 7, l2, steps)
+    now, fall = margins.copy(), np.zeros((n, m))
+    for _ in range(steps):
+        step = np.stack([newton(np.flatnonzero(leaves == leaf), now, targets, weights, l2) for leaf in range(7)])
+        for i in range(n):
+            others = np.flatnonzero((leaves == leaves[i]) & (np.arange(n) != i) & (weights > 0))
+            without = newton(others, now, targets, weights, l2) if len(others) else np.zeros(m)
+            fall[i] += step[leaves[i]] - without if weights[i] else 0.0
+        now = now + step[leaves]
+    np.testing.assert_allclose(margins + found.steps[leaves], now, atol=1e-12)
+    np.testing.assert_allclose(found.fall, fall, atol=1e-12)
+    assert not found.steps[6].any() and not found.fall[3].any() and not found.share[3]
+    assert ((found.share >= 0) & (found.share <= 1)).all() and found.share[7] == found.share[leaves == 5].max()
+
+
+def test_the_first_order_of_all_classes_is_the_derivative_in_the_records_weight():
+    rng = np.random.default_rng(1)
+    leaves, targets, margins = np.zeros(12, dtype=int), rng.integers(0, 3, 12), rng.normal(size=(12, 3))
+    weights = rng.uniform(0.5, 2.0, 12)
+    found = class_steps(leaves, margins, targets, weights, 1, 0.5, 1)
+    for i in range(12):
+        sides = [weights * np.where(np.arange(12) == i, 1 + sign * 1e-5, 1.0) for sign in (1, -1)]
+        up, down = (class_steps(leaves, margins, targets, side, 1, 0.5, 1).steps[0] for side in sides)
+        np.testing.assert_allclose(found.first_order[i], (up - down) / 2e-5, atol=1e-8)

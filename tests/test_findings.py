@@ -656,6 +656,7 @@ def test_a_rank_by_loss_says_why_and_no_rule_about_exposed_records_rests_on_it()
 @pytest.mark.parametrize(
     ("family", "setting"),
     [
+        ("XGBoost with parallel trees", "lower max_depth, or raise min_child_weight"),
         ("RandomForestClassifier", "raise min_samples_leaf"),
         ("XGBoost", "lower max_depth"),
         ("LightGBM", "min_child_samples"),

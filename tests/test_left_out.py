@@ -4,13 +4,22 @@ Formulas and refits do the same sums in another order: 1e-8 is far above roundin
 Solvers that iterate are run to 1e-12, so that 1e-7 holds for them.
 """
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
-from sklearn.ensemble import BaggingClassifier, ExtraTreesClassifier, ExtraTreesRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import (
+    BaggingClassifier,
+    BaggingRegressor,
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from sklearn.kernel_ridge import KernelRidge
@@ -19,6 +28,7 @@ from sklearn.naive_bayes import BernoulliNB, ComplementNB, GaussianNB, Multinomi
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor, RadiusNeighborsClassifier, RadiusNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from noshadow.checks import InputError, NotApplicable
@@ -158,6 +168,48 @@ def test_lasso_and_elastic_net_on_their_active_set(model, weight):
     assert checked >= 20
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        Lasso(alpha=0.1),
+        Lasso(alpha=0.1, selection="random", random_state=0),
+        ElasticNet(alpha=0.01, tol=0.01, selection="random", random_state=0),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("weight", [None, W], ids=["plain", "weighted"])
+def test_a_solver_that_stopped_early_is_no_sign_of_other_records(model, weight):
+    """A model beside its minimum by more than a formula may be: its duality gap says whose records these are."""
+    table, said = 20 * R, clone(model).fit(20 * R, T, sample_weight=weight)
+    found = left_out_outputs(said, (table, T), sample_weight=weight)
+    assert "stopped within its tolerance" in found.notes[0]
+    # The same active set, solved to the end: records leave both by the same way.
+    solved = clone(model).set_params(tol=1e-14, max_iter=1_000_000).fit(table, T, sample_weight=weight)
+    assert np.array_equal(np.sign(solved.coef_), np.sign(said.coef_))
+    left = left_out_outputs(solved, (table, T), sample_weight=weight).outputs.ravel() - solved.predict(table)
+    np.testing.assert_allclose(found.outputs.ravel() - said.predict(table), left, rtol=1e-6, atol=1e-9)
+    for targets, given in ((T[::-1], weight), (T, W if weight is None else None), (T + 10 * (np.arange(60) == 3), weight)):
+        with pytest.raises(OtherRecords):
+            left_out_outputs(said, (table, targets), sample_weight=given)
+
+
+@pytest.mark.filterwarnings("ignore:.*did not converge", "ignore:lbfgs failed to converge")
+@pytest.mark.parametrize("model", [Lasso(alpha=0.001, max_iter=2), HuberRegressor(max_iter=20)], ids=repr)
+def test_a_solver_that_gave_up_says_so_and_accuses_nobody(model):
+    with pytest.raises(NotApplicable, match=f"was stopped after max_iter={model.max_iter} iterations") as caught:
+        left_out_outputs(model.fit(R, T), (R, T))
+    assert not isinstance(caught.value, OtherRecords)
+
+
+def test_huber_regression_that_was_solved_by_its_own_measure_is_taken():
+    # Columns of very small spread: L-BFGS ends beside the minimum.
+    said = HuberRegressor(max_iter=1000).fit(R, T)
+    found = left_out_outputs(said, (R, T))
+    assert "stopped within its tolerance" in found.notes[0]
+    with pytest.raises(OtherRecords):
+        left_out_outputs(said, (R, T[::-1]))
+
+
 def test_cross_validated_and_bayesian_penalties_are_kept():
     for model in (LassoCV(cv=3, tol=1e-12, max_iter=100_000), ElasticNetCV(cv=3, tol=1e-12, max_iter=100_000)):
         fitted = model.fit(R, T)
@@ -183,6 +235,51 @@ def test_huber_regression_with_its_inliers_kept():
     # Real refits also move the scale: by little.
     moved, real = found - model.predict(20 * R), refits(model, 20 * R, target) - model.predict(20 * R)
     assert np.corrcoef(moved, real)[0, 1] > 0.97
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"class_weight": {0: 1.0, 1: 3.0, 2: 0.5}}, {"intercept_scaling": 4.0}, {"fit_intercept": False}], ids=repr
+)
+@pytest.mark.parametrize("labels", [Y, (Y > 0).astype(int)], ids=["three", "two"])
+@pytest.mark.parametrize("weight", [None, W], ids=["plain", "weighted"])
+def test_linear_svc_with_the_records_within_its_margin_kept(options, labels, weight):
+    """Where no other record crosses the margin, the refit is the formula; a few may cross it, and are left out of the comparison."""
+    options = {name: {k: value[k] for k in np.unique(labels)} if name == "class_weight" else value for name, value in options.items()}
+    made = LinearSVC(C=0.05, dual=False, tol=1e-9, max_iter=100_000, **options)
+    fitted = clone(made).fit(X, labels, sample_weight=weight)
+    found = left_out_outputs(fitted, (X, labels), sample_weight=weight)
+    assert "its decision values stand for log-odds" in found.notes[0]
+    values = fitted.decision_function(X).reshape(60, -1)
+    signs = np.where(labels[:, None] == (np.array([1]) if values.shape[1] == 1 else np.unique(labels)), 1, -1)
+    compared = 0
+    for i in range(60):
+        kept = np.arange(60) != i
+        again = clone(made).fit(X[kept], labels[kept], sample_weight=None if weight is None else weight[kept])
+        said = again.decision_function(X).reshape(60, -1)
+        if np.array_equal((signs * values < 1)[kept], (signs * said < 1)[kept]):
+            logits = np.append(0.0, said[i]) if said.shape[1] == 1 else said[i]
+            np.testing.assert_allclose(found.outputs[i], logits - np.logaddexp.reduce(logits), atol=1e-6)
+            compared += 1
+    assert compared >= 10
+
+
+def test_linear_svc_of_other_records_or_another_loss():
+    # At its default tolerance liblinear is beside the minimum, and its own records are still known.
+    said = LinearSVC().fit(X, Y)
+    assert np.isfinite(left_out_outputs(said, (X, Y)).outputs).all()
+    for table, labels in ((X[::-1], Y), (X, np.roll(Y, 7)), (X + 0.3, Y)):
+        with pytest.raises(OtherRecords):
+            left_out_outputs(said, (table, labels))
+    balanced = LinearSVC(class_weight="balanced")
+    assert np.isfinite(left_out_outputs(balanced.fit(X, Y), (X, Y)).outputs).all()
+    with pytest.raises(NotApplicable, match="balance the classes"):
+        left_out_outputs(balanced.fit(X, Y, sample_weight=W), (X, Y), sample_weight=W)
+    for model, why in ((LinearSVC(loss="hinge"), "loss='hinge'"), (LinearSVC(max_iter=1, dual=False), "stopped after max_iter=1")):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.fit(X, Y)
+        with pytest.raises(NotApplicable, match=why):
+            left_out_outputs(model, (X, Y))
 
 
 def frozen_refits(model, X, y, weight=None):
@@ -254,6 +351,33 @@ def test_bags_are_the_weights_of_a_forest_with_bootstrap(options):
     assert np.isfinite(left_out_outputs(weighted, (R, T)).outputs).all()
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"max_samples": 0.4, "max_features": 0.5, "bootstrap_features": True}, {"bootstrap": False, "max_samples": 40}],
+    ids=repr,
+)
+@pytest.mark.parametrize("weight", [None, W], ids=["plain", "weighted"])
+@pytest.mark.filterwarnings("ignore:When fitting Bagging.* with sample_weight it is recommended")
+def test_bagged_trees_lose_the_record_from_the_leaves_of_their_bags(options, weight):
+    for kind, tree, table, target in (
+        (BaggingClassifier, DecisionTreeClassifier(max_depth=4), X, Y),
+        (BaggingRegressor, DecisionTreeRegressor(min_samples_leaf=2), R, T),
+    ):
+        model = kind(tree, n_estimators=7, random_state=0, **options).fit(table, target, sample_weight=weight)
+        expected = []
+        for part, columns, bag in zip(model.estimators_, model.estimators_features_, model.estimators_samples_, strict=True):
+            counts = np.bincount(bag, minlength=60).astype(float)
+            seen = table[:, columns].astype(np.float32)
+            answers = frozen_refits(part, seen, target, counts)
+            outside = counts == 0
+            answers[outside] = (part.predict_proba if kind is BaggingClassifier else part.predict)(seen[outside]).reshape(outside.sum(), -1)
+            expected.append(answers)
+        found = left_out_outputs(model, (table, target), sample_weight=weight)
+        outputs = shares(found.outputs) if kind is BaggingClassifier else found.outputs
+        np.testing.assert_allclose(outputs, np.mean(expected, axis=0), rtol=1e-10, atol=1e-12)
+        assert found.parts == len(found.leaves.leaves) == 7
+
+
 def test_copies_of_a_record_stay_when_it_leaves():
     table, labels = np.concatenate([X, X[:10]]), np.concatenate([Y, Y[:10]])
     for model in (KNeighborsClassifier(1), KNeighborsClassifier(3, weights="distance")):
@@ -306,7 +430,8 @@ def test_a_model_of_other_records_contradicts_these(model):
         (LinearDiscriminantAnalysis(solver="eigen", priors=[0.2, 0.3, 0.5]), "priors that were given"),
         (ComplementNB(norm=True), "norm=True"),
         (GaussianProcessClassifier(), "training it again only"),
-        (BaggingClassifier(), "training it again only"),
+        (BaggingClassifier(KNeighborsClassifier()), "are KNeighborsClassifier, which a record leaves by training them again only"),
+        (BaggingClassifier(DecisionTreeClassifier(class_weight="balanced")), "class_weight='balanced', each in its own bag"),
     ],
     ids=named,
 )

@@ -7,6 +7,7 @@ from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingCla
 from sklearn.neighbors import KNeighborsClassifier
 
 import noshadow as ns
+from extras import extra
 from noshadow import Calibration, model_risk
 from noshadow.checks import InputError
 from noshadow.columns import ranking_order
@@ -93,6 +94,29 @@ def test_the_rate_of_a_forest_is_its_own_curve_and_not_that_of_networks():
 def test_the_domain_flags_an_unlike_model(model):
     risk = audited(model).model_risk
     assert risk.predicted_tpr is not None and risk.in_calibration_domain is False and "take it as a hint" in risk.reason
+
+
+@pytest.mark.parametrize(
+    ("library", "kind", "options", "family"),
+    [
+        ("xgboost", "XGBClassifier", {"booster": "dart"}, "XGBoost with booster='dart'"),
+        ("xgboost", "XGBClassifier", {"booster": "gblinear"}, "XGBoost with booster='gblinear'"),
+        ("xgboost", "XGBRFClassifier", {}, "XGBoost with parallel trees"),
+        ("lightgbm", "LGBMClassifier", {"boosting_type": "dart", "verbose": -1}, "LightGBM with boosting='dart'"),
+        (
+            "lightgbm",
+            "LGBMClassifier",
+            {"boosting_type": "rf", "subsample": 0.5, "subsample_freq": 1, "verbose": -1},
+            "LightGBM with boosting='rf'",
+        ),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_what_no_setup_was_like_is_a_family_of_its_own(library, kind, options, family):
+    """A linear booster or a forest of XGBoost once got the rate of boosted trees."""
+    audit = audited(getattr(extra(library), kind)(n_estimators=5, n_jobs=1, **options))
+    assert audit.provenance["inputs"]["family"] == family
+    assert audit.model_risk.predicted_tpr is None and f"another family ({family})" in audit.model_risk.reason
 
 
 def test_an_unknown_family_has_no_rate_and_no_attack():

@@ -20,12 +20,14 @@ from sklearn.linear_model import (
     Ridge,
     RidgeClassifier,
     RidgeCV,
+    SGDClassifier,
+    SGDRegressor,
 )
 from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC
 from sklearn.utils.class_weight import compute_sample_weight
 
 from noshadow import InputError
@@ -103,6 +105,40 @@ def test_the_damping_makes_the_summed_gradient_vanish(case):
     assert max(stationarity(seen, weights)) < 2e-4
     if damping:
         assert stationarity(replace(seen, penalty=replace(seen.penalty, value=damping / 2)), weights)[0] > 5e-3
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "twin", "y"),
+    [
+        (SGDClassifier, {"loss": "log_loss"}, LogisticRegression(C=1 / (N * 0.02), tol=1e-10), BINARY),
+        (SGDRegressor, {}, Ridge(alpha=N * 0.02), REAL),
+    ],
+    ids=["classifier", "regressor"],
+)
+def test_stochastic_gradients_end_near_the_minimum_of_their_penalty(kind, options, twin, y):
+    """λ = nα is the penalty of the minimum that averaged steps go to: the same model by another solver is the oracle.
+
+    Steps of 0.01 end about 1 % beside it; half of λ would be 5 % away.
+    """
+    steps = {"average": 1000, "eta0": 0.01, "learning_rate": "constant", "max_iter": 3000, "tol": None, "random_state": 0}
+    fitted, solved = kind(alpha=0.02, **steps, **options).fit(X, y), twin.fit(X, y)
+    assert np.abs(fitted.coef_ - solved.coef_).max() < 0.015 * np.abs(solved.coef_).max()
+    seen, oracle = (view(model, (X, y), (X[:3], y[:3])) for model in (fitted, solved))
+    assert seen.damping == pytest.approx(oracle.damping) and seen.penalize_intercept is False
+    assert seen.head is not None and seen.not_applicable is None
+
+
+def test_stochastic_gradients_that_are_no_one_head_say_why():
+    for model, y, why in (
+        (SGDClassifier(loss="log_loss"), THREE, "one class against the rest"),
+        (SGDClassifier(loss="modified_huber"), BINARY, "trained with loss='modified_huber'"),
+        (SGDRegressor(loss="huber"), REAL, "trained with loss='huber'"),
+    ):
+        assert why in view(model.fit(X, y), (X, y), None).not_applicable
+    for penalty, damping in ((None, 0.0), ("l1", None), ("elasticnet", None)):
+        assert view(SGDRegressor(penalty=penalty).fit(X, REAL), (X, REAL), None).damping == damping
+    stopped = view(SGDRegressor(early_stopping=True, alpha=0.5).fit(X, REAL), (X, REAL), None)
+    assert "early_stopping held" in stopped.notes[0] and stopped.damping < 0.5 * N
 
 
 def test_stochastic_solvers_divide_alpha_by_the_batch():
@@ -345,7 +381,7 @@ MULTILABEL = np.stack([BINARY == "yes", THREE == 10], axis=1).astype(int)
         (LR, (X, BINARY), {"task": "regression"}, "task must be 'auto' or 'binary' for this LogisticRegression; got 'regression'"),
         (LR, (X, BINARY), {"task": "ranking"}, "task must be one of 'auto'"),
         (RidgeClassifier().fit(X, BINARY), (X, BINARY), {}, "must give class probabilities; got RidgeClassifier .squared loss on codes ±1"),
-        (LinearSVC().fit(X, BINARY), (X, BINARY), {}, "LinearSVC without predict_proba. Wrap it in CalibratedClassifierCV"),
+        (SVC().fit(X, BINARY), (X, BINARY), {}, "SVC without predict_proba. Wrap it in CalibratedClassifierCV"),
         (KMeans(2).fit(X), (X, BINARY), {}, "must be or end in a classifier or a regressor; got KMeans"),
         (make_pipeline(StandardScaler(), "passthrough"), (X, BINARY), {}, "end in a classifier or a regressor; got 'passthrough'"),
         (RandomForestClassifier(2).fit(X, MULTILABEL), (X, MULTILABEL), {}, "must predict one label per record; got RandomForest"),

@@ -25,7 +25,7 @@ from papers_pictures import papers_pictures
 from papers_tables import papers_section, proof_lines
 from render_scaling import generated
 from tail_tables import calibration_section
-from tree_tables import ranking_section, tree_calibration_section
+from tree_tables import leaves_section, ranking_section, tree_calibration_section
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -293,10 +293,10 @@ def scaling():
     return f"{before}{begin}\n\n{generated(stored('shards'))}\n\n{end}{rest.partition(end)[2]}"
 
 
-def with_part(path, name, lines):
-    """The page with its generated part between two marks."""
+def with_part(path, name, lines, text=None):
+    """The page, or its text so far, with its generated part between two marks."""
     begin, end = f"<!-- generated:{name} -->", "<!-- /generated -->"
-    before, _, rest = path.read_text().partition(begin)
+    before, _, rest = (path.read_text() if text is None else text).partition(begin)
     return "\n".join([f"{before}{begin}", "", *lines, f"{end}{rest.partition(end)[2]}"])
 
 
@@ -313,6 +313,11 @@ def calibration():
             *tree_calibration_section(stored_or_empty("tree_fits")),
         ],
     )
+
+
+def trees():
+    text = with_part(TREES, "leaves", leaves_section(stored("tree_fits")))
+    return with_part(TREES, "trees", ranking_section(RESULTS / "tree_calibration"), text)
 
 
 def distinguishability():
@@ -356,7 +361,7 @@ def main():
         (SCALING, scaling()),
         (LANGUAGE, language()),
         (CALIBRATION, calibration()),
-        (TREES, with_part(TREES, "trees", ranking_section(RESULTS / "tree_calibration"))),
+        (TREES, trees()),
         (LOOD, distinguishability()),
         (PAPERS, papers()),
         (AUDIT, with_part(AUDIT, "columns", column_lines())),

@@ -7,10 +7,33 @@ import numpy as np
 from tail_tables import NAMES
 
 CHOOSING = ("cifar10", "fashion", "sst2")
+# The same table and kind of model, before and after.
+PAIRS = (
+    ("california_forest", "california_forest_leaf5"),
+    ("california_forest", "california_forest_bags"),
+    ("cifar10_forest", "cifar10_forest_leaf5"),
+    ("pneumonia_forest", "pneumonia_forest_leaf10"),
+    ("sst2_forest", "sst2_forest_leaf10"),
+    ("fashion_forest", "fashion_forest_depth6"),
+    ("cifar100_forest", "cifar100_forest_depth8"),
+    ("fashion_xgboost", "fashion_xgboost_shallow"),
+)
 KINDS = {"forest": "Forests", "boosting": "Boosting"}
 SCORES = {
     "forest": ("loss", "entropy", "shift", "loo", "left_out_loss", "out_of_bag_loss"),
-    "boosting": ("loss", "entropy", "shift", "loo", "margin left out", "influence", "leverage", "early_loss", "lt_iqr"),
+    "boosting": (
+        "loss",
+        "entropy",
+        "shift",
+        "loo",
+        "margin left out",
+        "shift, early loss",
+        "shift, other labels",
+        "influence",
+        "leverage",
+        "early_loss",
+        "lt_iqr",
+    ),
 }
 BESIDE = (
     "exposure, nothing trained",
@@ -88,6 +111,26 @@ def _setups(setups):
     return [*lines, ""]
 
 
+def leaves_section(fits):
+    """Lines on what larger leaves and shallower trees did to measured attacks: pairs of setups on the same table."""
+    setups = {row["name"]: row for found in fits["families"].values() for row in found["setups"]}
+    lines = [
+        "| table | model | test accuracy | LiRA finds | RMIA finds |",
+        "|---|---|---|---|---|",
+    ]
+    for names in PAIRS:
+        before, after = (setups[name] for name in names)
+        cells = [f"{before[name]:.2f} → {after[name]:.2f}" for name in ("nonmember_accuracy", "lira_record_tpr_0.001", "rmia_tpr_0.001")]
+        lines.append(f"| {names[0].split('_')[0]} | {before['model']}: {_difference(before['how'], after['how'])} | {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
+def _difference(before, after):
+    """The arguments that two setups differ in; what is not given is the library's default."""
+    changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    return ", ".join(f"`{name}` {before.get(name, 'default')} → {after.get(name, 'default')}" for name in changed)
+
+
 def ranking_section(folder):
     """Lines on which score ranks: means over choosing and judging settings, every judging setting, the prototype."""
     entries = [json.loads(path.read_text()) for path in sorted(Path(folder).glob("*.json"))]
@@ -121,7 +164,8 @@ def _means(parts, family):
 
 
 def _spoken(score):
-    return f"`{score}`" if score in {name for names in SCORES.values() for name in names} - {"margin left out"} else score
+    """Columns of an audit as code, everything else as it is called."""
+    return f"`{score}`" if score in {name for names in SCORES.values() for name in names} and " " not in score else score
 
 
 def _judged(entries, family):

@@ -122,6 +122,9 @@ def scores_of(setup, target, margins, membership, held):
     own, test = margins[target][member], margins[target][~member]
     if setup.family == "boosting" and "shift" in found:
         found["margin left out"] = found["shift"] - own
+        # Tried in the place of `shift`: its geometric mean with a guess at the loss without the record.
+        found["shift, early loss"] = geometric_mean(found["shift"], columns["early_loss"])
+        found["shift, other labels"] = geometric_mean(found["shift"], held["other_labels"])
     labels, outputs = held["y"], held["outputs"].astype(np.float64)
     found["SHAPr"] = shapley_of_neighbours(outputs[member], labels[member], outputs[~member], labels[~member])
     found["SACRO worst case"] = worst_case(outputs, member)[member]
@@ -139,6 +142,11 @@ def scores_of(setup, target, margins, membership, held):
     outside = np.where(counts > 0, np.nansum(known, 0) / np.maximum(counts, 1), np.nanmean(known))
     found["difference, 2 references"] = own - outside
     return found
+
+
+def geometric_mean(one, other):
+    """√(ab) of two scores, 0 where either is not positive."""
+    return np.sqrt(np.maximum(one, 0.0) * np.maximum(other, 0.0))
 
 
 def free_sources(columns, own, test):

@@ -14,6 +14,7 @@ from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 import noshadow as ns
+from benchmarks.tail_calibration.tree_labels import other_labels
 from benchmarks.tail_calibration.tree_setups import SETUPS, table
 
 FOLDS = 5
@@ -44,6 +45,8 @@ def audited(setup, model, x, y, member):
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
     outside = cross_val_predict(clone(setup.model(0)), x[member], y[member], cv=folds, method="predict_proba")
     found = {f"column_{name}": columns[name].to_numpy(np.float64) for name in columns}
+    if setup.family == "boosting":
+        found["other_labels"] = other_labels(model, x[member], y[member])
     return found | {"outputs": model.predict_proba(x), "folds": outside, "ranked_by": np.array(audit.ranked_by or "")}
 
 

@@ -114,11 +114,12 @@ def _bags_known(bagged: OutOfBag, left: LeftOut | None, found: Settled, started:
     if found.task == "regression":
         losses = record_losses(outputs, found.targets, found.task)
         margins = statistic_of(outputs, found.targets, found.task) if found.targets.shape[1] == 1 else None
-        test = statistic_of(found.seen.test.outputs, found.unseen, found.task) if margins is not None else None
+        some = margins is not None and len(found.unseen) > 0
+        test = statistic_of(found.seen.test.outputs, found.unseen, found.task) if some else None
     else:
         shares = _own_shares(outputs, found.targets)
         losses, margins = vote_losses(shares, bagged.whole), vote_margins(shares, bagged.whole)
-        test = vote_margins(_own_shares(found.seen.test.outputs, found.unseen), bagged.whole)
+        test = vote_margins(_own_shares(found.seen.test.outputs, found.unseen), bagged.whole) if len(found.unseen) else None
     stamp = {
         "trainings": 0.0,
         "parts": bagged.whole,
@@ -132,7 +133,7 @@ def _bags_known(bagged: OutOfBag, left: LeftOut | None, found: Settled, started:
             OUT_OF_BAG,
             margins=margins[None],
             membership=np.zeros((1, len(margins)), dtype=bool),
-            test_margins=None if test is None or not len(test) else test[None],
+            test_margins=None if test is None else test[None],
         )
     evidence = Evidence(OUT_OF_BAG, {"out_of_bag_loss": losses}, notes=notes, stamp=stamp, seconds=time.perf_counter() - started)
     return Known(source, evidence)

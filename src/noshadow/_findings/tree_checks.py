@@ -73,4 +73,6 @@ def small_leaves(audit: Audited, limits: Limits) -> Outcome:
 
 def _larger_leaves(audit: Audited) -> str:
     """What makes leaves larger in the library that the model comes from."""
-    return _LARGER_LEAVES.get(str(audit.provenance.get("inputs", {}).get("family")), _SCIKIT_LEARN)
+    # "XGBoost with parallel trees" is of XGBoost, too.
+    library = str(audit.provenance.get("inputs", {}).get("family")).partition(" ")[0]
+    return _LARGER_LEAVES.get(library, _SCIKIT_LEARN)

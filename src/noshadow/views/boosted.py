@@ -30,6 +30,8 @@ class Tree:
         parents: (nodes,) number of each node's parent, −1 for the root. None where a leaf without
             records keeps its place with the step 0, as in symmetric trees.
         output: which output of the model it adds to.
+        inside: (n,) whether the record's gradient was in its leaves, where each tree of a round
+            took records of its own; None where the round says it.
     """
 
     leaves: Array
@@ -37,6 +39,7 @@ class Tree:
     rate: float
     parents: Array | None = None
     output: int = 0
+    inside: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +66,8 @@ class LeafRule:
         least: denominators up to this give the step 0. steps: how many such steps are added up in
             each leaf before the rate, each from the gradients that the last one left.
         newton: whether H sums curvatures; else it sums weights.
+        all_classes: whether G is a vector and H a matrix over the classes of softmax, and all
+            values of a leaf are solved for at once; the trees of a round share their leaves then.
     """
 
     l1: float = 0.0
@@ -71,6 +76,7 @@ class LeafRule:
     least: float = 0.0
     steps: int = 1
     newton: bool = True
+    all_classes: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

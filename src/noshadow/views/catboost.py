@@ -7,13 +7,17 @@ from typing import Any
 import numpy as np
 
 from noshadow.checks import Array, InputError, NotApplicable, refuse, said
-from noshadow.views.boosted import LOGISTIC_OF_P, POISSON, SQUARED, Boosted, LeafRule
+from noshadow.views.boosted import LOGISTIC_OF_P, POISSON, SOFTMAX, SQUARED, Boosted, LeafRule
 from noshadow.views.estimator_family import EstimatorFamily, type_name
 from noshadow.views.estimators import estimator_reader
 from noshadow.views.stored_trees import StoredTree, StoredTrees, as_columns, library, library_of, probabilities, single
 
-_OBJECTIVES = {"Logloss": LOGISTIC_OF_P, "RMSE": SQUARED, "Poisson": POISSON}
-_CLASSIFIERS = ("Logloss", "CrossEntropy", "MultiClass")
+_OBJECTIVES = {"Logloss": LOGISTIC_OF_P, "RMSE": SQUARED, "Poisson": POISSON, "MultiClass": SOFTMAX}
+# Numbers in the m × m systems of all records and rounds: some twenty minutes of one core.
+_MOST_NUMBERS = 1e10
+# Curvatures of softmax have no part along "all classes alike": below this the penalty is none.
+_LEAST_PENALTY = 1e-6
+_CLASSIFIERS = ("Logloss", "CrossEntropy", "Focal", "MultiClass", "MultiClassOneVsAll")
 _REGRESSIONS = ("RMSE", "MAE", "Quantile", "Poisson", "Tweedie", "Huber", "Expectile", "MAPE", "LogLinQuantile", "LogCosh", "Lq")
 _EXPONENTIAL = ("Poisson", "Tweedie")
 
@@ -43,9 +47,18 @@ def _raw(last: Any, X: Any) -> Array:
 
 
 def _outputs(last: Any, X: Any, task: str) -> Array:
-    if task == "classification":
-        return probabilities(_raw(last, X))
-    return _predicted(_raw(last, X), last)
+    return _said(_raw(last, X), last, task)
+
+
+def _said(raw: Array, last: Any, task: str) -> Array:
+    """Predictions or class probabilities; of one class against the rest, made to add up to 1."""
+    if task != "classification":
+        return _predicted(raw, last)
+    if _loss(last.get_all_params()) != "MultiClassOneVsAll":
+        return probabilities(raw)
+    chances: Array = np.exp(-np.logaddexp(0.0, -raw))
+    whole: Array = chances / chances.sum(1, keepdims=True)
+    return whole
 
 
 def _predicted(raw: Array, last: Any) -> Array:
@@ -77,21 +90,24 @@ def _stored(last: Any, X: Any) -> tuple[StoredTrees, Array]:
 def _history(last: Any, X: Any, task: str) -> Iterator[Array]:
     trees, start = _stored(last, X)
     for raw in trees.staged(start):
-        yield probabilities(raw) if task == "classification" else _predicted(raw, last)
+        yield _said(raw, last, task)
 
 
 def _boosted(last: Any, X: Any, targets: Array, weights: Array | None) -> Boosted:
     settings = last.get_all_params()
     name, method = _loss(settings), settings["leaf_estimation_method"]
     if name not in _OBJECTIVES:
-        why = "solve for all classes of a leaf at once" if name == "MultiClass" else "are not rebuilt here"
-        raise NotApplicable(f"leaf values under CatBoost's loss {name} {why}")
+        raise NotApplicable(f"leaf values under CatBoost's loss {name} are not rebuilt here")
     if method not in ("Newton", "Gradient"):
         raise NotApplicable(f"leaf values by leaf_estimation_method={method!r} are medians or quantiles, no sums of gradients")
     trees, start = _stored(last, X)
     weights = _class_weights(settings, targets, weights)
     # CatBoost penalises by the mean weight of a record.
     penalty = float(settings["l2_leaf_reg"]) * (1.0 if weights is None else float(weights.mean()))
+    together = name == "MultiClass" and method == "Newton"
+    if together:
+        penalty = float(np.float32(penalty))  # as CatBoost hands it to the solver of all classes
+        _require_solvable(penalty, len(targets) * len(trees.rounds), len(start))
     return Boosted(
         library="CatBoost",
         rounds=trees.walked,
@@ -101,9 +117,23 @@ def _boosted(last: Any, X: Any, targets: Array, weights: Array | None) -> Booste
         objective=_OBJECTIVES[name],
         targets=single(targets),
         weights=weights,
-        rule=LeafRule(l2=penalty, steps=int(settings["leaf_estimation_iterations"]), newton=method == "Newton"),
+        rule=LeafRule(l2=penalty, steps=int(settings["leaf_estimation_iterations"]), newton=method == "Newton", all_classes=together),
         unread=_unread(last, settings),
     )
+
+
+def _require_solvable(penalty: float, systems: int, classes: int) -> None:
+    """Refuse by reason leaves of several classes that are not determined, or too many of them."""
+    if penalty < _LEAST_PENALTY:
+        raise NotApplicable(
+            f"leaf values of several classes with l2_leaf_reg={penalty:.2g} are not determined: only differences of classes are"
+        )
+    if systems * float(classes) ** 2 > _MOST_NUMBERS:
+        raise NotApplicable(
+            f"CatBoost solves for all classes of a leaf at once, and leaving every record out of every round would take {systems:,} "
+            f"systems of {classes} equations, more than some twenty minutes of one core; a model fitted with the "
+            "leaf_estimation_method 'Gradient' needs none"
+        )
 
 
 def _unread(last: Any, settings: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, is_classifier, is_regressor
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,6 +18,8 @@ from noshadow.views.leaf_counts import LeafCounts
 from noshadow.views.penalty import Penalty
 from noshadow.views.reader import NO_BAGS, NO_ROUNDS, NO_STAGES, NOT_LEFT_OUT
 
+# They move a threshold of labels: probabilities are those of the model inside.
+THRESHOLDS = (FixedThresholdClassifier, TunedThresholdClassifierCV)
 WITHOUT = "record scores need one, model-level risk does not."
 
 
@@ -61,14 +64,33 @@ def estimator_task(last: Any, *, several_labels: bool = False) -> str:
         refuse("model", "predict one label per record", f"{name} with several", "Multi-label models: audit one label at a time.")
     if not hasattr(last, "predict_proba"):
         refuse("model", "give class probabilities", f"{name} without predict_proba", "Wrap it in CalibratedClassifierCV.")
-    if len(last.classes_) < 2:
-        refuse("model", "know at least two classes", f"{name} fitted on one")
+    return require_classes(last.classes_, last)
+
+
+def require_classes(classes: Any, last: Any) -> str:
+    """Refuse a classifier of one class; the task of any other."""
+    if len(classes) < 2:
+        refuse("model", "know at least two classes", f"{type_name(last)} fitted on one")
     return "classification"
 
 
 def predictions(last: Any, X: Any, task: str) -> Array:
     """predict(X) of a regression, (n,) or (n, q); predict_proba(X) of a classifier, (n, m)."""
     return np.asarray(last.predict(X) if task == "regression" else last.predict_proba(X))
+
+
+@dataclass(frozen=True)
+class Solver:
+    """What a family knows about a model that an iterative solver left beside its minimum.
+
+    Attributes:
+        own: whether these records are the model's, by what it keeps of its solver. A formula that
+            differs from it then differs by what the solver left.
+        unsolved: what the solver left undone, in words, where it gave up; "" where it did not.
+    """
+
+    own: bool
+    unsolved: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +103,7 @@ class Refitted:
         without: the same of record i from the formula without record i; NaN where no other record
             determines an answer.
         how, notes, leaves, parts: as in `LeftOut`.
+        solver: of models that are solved for step by step; None where `whole` must be the model.
     """
 
     whole: Array
@@ -89,6 +112,7 @@ class Refitted:
     notes: tuple[str, ...] = ()
     leaves: LeafCounts | None = None
     parts: int = 1
+    solver: Solver | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -139,10 +163,13 @@ def last_step(model: Any) -> tuple[tuple[Any, ...], Any]:
     """The steps that transform, and the estimator that a pipeline or a search ends in."""
     steps: list[Any] = []
     last = model
-    while isinstance(last, Pipeline) or (isinstance(last, BaseEstimator) and hasattr(last, "best_estimator_")):
+    while True:
         if isinstance(last, Pipeline):
             steps += [step for _, step in last.steps[:-1] if step is not None and step != "passthrough"]
             last = last.steps[-1][1]
-        else:
+        elif isinstance(last, THRESHOLDS) and hasattr(last, "estimator_"):
+            last = last.estimator_
+        elif isinstance(last, BaseEstimator) and hasattr(last, "best_estimator_"):
             last = last.best_estimator_
-    return tuple(steps), last
+        else:
+            return tuple(steps), last

@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 
 from noshadow.checks import Array, InputError, NotApplicable, refuse, said
 from noshadow.views.boosted import GAMMA, LOGISTIC, POISSON, SOFTMAX, SQUARED, Boosted, LeafRule, class_weighted
-from noshadow.views.estimator_family import EstimatorFamily, type_name
+from noshadow.views.estimator_family import EstimatorFamily, require_classes, type_name
 from noshadow.views.estimators import estimator_reader
 from noshadow.views.lightgbm_bags import lightgbm_bags
 from noshadow.views.stored_trees import StoredTree, StoredTrees, as_columns, library_of, probabilities, single
@@ -37,7 +37,7 @@ def _task(last: Any) -> str:
     except NotFittedError as error:
         raise InputError(said(f"model must be fitted; got {type_name(last)} before fit. Call its fit first.")) from error
     if name in ("binary", "multiclass", "multiclassova"):
-        return "classification"
+        return require_classes(_classes(last), last)
     if not name.startswith(_REGRESSIONS):
         refuse("model", "be a classifier or a regressor", f"{type_name(last)} with the objective {name or 'of its own'}")
     return "regression"
@@ -150,6 +150,12 @@ def _boosted(last: Any, X: Any, targets: Array, weights: Array | None) -> Booste
     )
 
 
+def _calibrated_as(last: Any) -> str:
+    """Boosted trees; forests and dropped trees are families of their own."""
+    found = re.search(r"^\[boosting: (rf|dart)\]$", _booster(last).model_to_string(num_iteration=1), flags=re.MULTILINE)
+    return "LightGBM" if found is None else f"LightGBM with boosting={found.group(1)!r}"
+
+
 def _require_rebuilt(words: list[str], settings: dict[str, str], last: Any) -> None:
     """Refuse by reason what leaf values cannot be rebuilt for."""
     name = words[0] if words else "of its own"
@@ -212,7 +218,7 @@ LIGHTGBM = estimator_reader(
         name="LightGBM",
         described="a LightGBM model",
         reads=lambda last: library_of(last) == "lightgbm" and (hasattr(last, "_Booster") or hasattr(last, "model_to_string")),
-        calibrated_as=lambda last: "LightGBM",
+        calibrated_as=_calibrated_as,
         task=_task,
         classes=_classes,
         outputs=_outputs,

@@ -104,6 +104,21 @@ def ridge_penalty(estimator: Any) -> Penalty:
     return Penalty(_known(float(alphas[0]), f"alpha={alphas[0]:g} of {name}."), notes=_positive_note(estimator))
 
 
+def stochastic_penalty(estimator: Any, n: int) -> Penalty:
+    """λ = nα of an SGD model, which descends the mean loss + (α/2)‖w‖², intercept left out.
+
+    Its squared error is ½(y − f)², so that the regression convention GᵀG + λI has this same λ.
+    """
+    name, alpha = type(estimator).__name__, float(estimator.alpha)
+    held_out = ceil(n * estimator.validation_fraction) if estimator.early_stopping else 0
+    notes = (f"early_stopping held {held_out} of the {n} given records out of the training; which ones is not stored.",) if held_out else ()
+    if estimator.penalty in (None, "none"):
+        return Penalty(_known(0.0, f"{name} was fitted without a penalty."), notes=notes)
+    if estimator.penalty != "l2":
+        return Penalty(_unknown(f"{name} was fitted with penalty={estimator.penalty!r}, which adds no λI to the Hessian."), notes=notes)
+    return Penalty(_known(alpha * (n - held_out), f"alpha·n with alpha={alpha:g}, n={n - held_out} of {name}."), notes=notes)
+
+
 def perceptron_penalty(estimator: Any, n: int) -> Penalty:
     """Derive λ of an MLP from the gradient it follows.
 

@@ -18,6 +18,7 @@ from noshadow.views.sklearn_boosting import BOOSTING
 from noshadow.views.sklearn_discriminants import LINEAR_DISCRIMINANT, QUADRATIC_DISCRIMINANT
 from noshadow.views.sklearn_kernels import GAUSSIAN_PROCESS, KERNEL_RIDGE
 from noshadow.views.sklearn_linear import LEAST_SQUARES, LOGISTIC_REGRESSION, RIDGE, RIDGE_CLASSIFIER, STOCHASTIC_GRADIENT
+from noshadow.views.sklearn_linear_svc import LINEAR_SVC
 from noshadow.views.sklearn_mlp import PERCEPTRON
 from noshadow.views.sklearn_neighbours import NEIGHBOURS
 from noshadow.views.sklearn_sparse import ACTIVE_SET, BAYESIAN_RIDGE, HUBER
@@ -36,6 +37,7 @@ READERS = (
     RIDGE,
     RIDGE_CLASSIFIER,
     STOCHASTIC_GRADIENT,
+    LINEAR_SVC,
     PERCEPTRON,
     FOREST,
     TREE,

@@ -2,6 +2,7 @@
 
 from typing import Any, NoReturn
 
+from sklearn.base import is_classifier
 from sklearn.linear_model import (
     LinearRegression,
     LogisticRegression,
@@ -10,12 +11,13 @@ from sklearn.linear_model import (
     RidgeClassifierCV,
     RidgeCV,
     SGDClassifier,
+    SGDRegressor,
 )
 
 from noshadow.checks import Array, refuse
 from noshadow.views.estimator_family import WITHOUT, EstimatorFamily, require_fitted, type_name
 from noshadow.views.estimators import estimator_reader
-from noshadow.views.penalty import least_squares_penalty, logistic_penalty, ridge_penalty
+from noshadow.views.penalty import least_squares_penalty, logistic_penalty, ridge_penalty, stochastic_penalty
 from noshadow.views.reader import LINEAR
 
 
@@ -29,6 +31,16 @@ def _logistic_headless(last: Any) -> str | None:
         return f"{name} was trained one class against the rest, so no one softmax head exists; {WITHOUT}"
     if binary and scheme == "multinomial":
         return f"{name} with multi_class='multinomial' ties two softmax logits of two classes, which has no head noshadow reads; {WITHOUT}"
+    return None
+
+
+def _stochastic_headless(last: Any) -> str | None:
+    """Why a model by stochastic gradients is not one head under cross-entropy or squares."""
+    name = type_name(last)
+    if last.loss not in ("log_loss", "squared_error") or (is_classifier(last) and last.loss != "log_loss"):
+        return f"{name} was trained with loss={last.loss!r}, and heads are read under log_loss or squared_error only; {WITHOUT}"
+    if is_classifier(last) and len(last.classes_) > 2:
+        return f"{name} was trained one class against the rest, so no one softmax head exists; {WITHOUT}"
     return None
 
 
@@ -85,11 +97,13 @@ RIDGE_CLASSIFIER = estimator_reader(
     )
 )
 
-# No head is read: training ends after its epochs, and scores of a head assume a minimum.
 STOCHASTIC_GRADIENT = estimator_reader(
     EstimatorFamily(
-        name="linear classifier by stochastic gradients",
-        reads=lambda last: isinstance(last, SGDClassifier),
+        name="linear model by stochastic gradients",
+        reads=lambda last: isinstance(last, (SGDClassifier, SGDRegressor)),
         calibrated_as=lambda last: LINEAR if last.loss == "log_loss" else type_name(last),
+        headless=_stochastic_headless,
+        head=lambda last, X, dense: _decided(last, X, dense) if is_classifier(last) else _predicted(last, X, dense),
+        penalty=stochastic_penalty,
     )
 )

@@ -4,7 +4,7 @@ The trees whose bags a record was not in were trained without it. With its struc
 tree also says what its leaves would be without a record.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,10 @@ from noshadow.views.tree_leaves import holds_these, leaf_answers
 FORESTS = (ExtraTreesClassifier, ExtraTreesRegressor, RandomForestClassifier, RandomForestRegressor)
 TREES = (DecisionTreeClassifier, DecisionTreeRegressor)
 HOW = "the record leaves its leaf in every tree, and splits stay where they are; exact for that structure"
+OTHER_LEAVES = (
+    "leaves of its trees were grown with other numbers of records than these {n} put into them: the model was fitted on other records, "
+    "or with sample weights that were not given"
+)
 MEANS = ("squared_error", "friedman_mse", "poisson", "gini", "entropy", "log_loss")
 
 
@@ -64,22 +68,44 @@ def _left_out(last: Any, X: Any, y: Array, task: str, sample_weight: Array | Non
 
     Cost: one walk of every record down every tree.
     """
-    if last.criterion not in MEANS:
-        raise NotApplicable(f"leaves of {type_name(last)} with criterion={last.criterion!r} are medians, which is not taken apart here")
-    table, n = as_trees_read(X), len(y)
+    require_means(last)
+    table = as_trees_read(X)
     trees = last.estimators_ if isinstance(last, FORESTS) else [last]
     classes = 0 if task == "regression" else len(last.classes_)
+    walked = ((tree.tree_, tree.apply(table), weight) for tree, weight in zip(trees, _weights(last, y, sample_weight), strict=True))
+    return mean_of_trees(walked, y, classes)
+
+
+def require_means(tree: Any) -> None:
+    """Refuse by reason a tree or forest whose leaves are no means."""
+    if tree.criterion not in MEANS:
+        raise NotApplicable(f"leaves of {type_name(tree)} with criterion={tree.criterion!r} are medians, which is not taken apart here")
+
+
+def mean_of_trees(walked: Iterable[tuple[Any, Array, Array]], y: Array, classes: int) -> Refitted:
+    """Mean over trees of each record's leaf, with and without the record.
+
+    Args:
+        walked: of each tree its `tree_`, the leaf (n,) of each record and the weights (n,) of its
+            fit. y: class numbers, or values. classes: 0 in a regression.
+
+    Raises:
+        OtherRecords: leaves of the first trees hold other numbers of records than they were grown
+            with. A fully grown tree is right about part of its records, too.
+    """
+    n, parts = len(y), 0
     targets = y if classes else y.reshape(n, -1)
     whole, without, counted = np.zeros(()), np.zeros(()), LeafCounts.of(n)
     # Leaf sums of each tree are kept for that tree only.
-    for tree, weight in zip(trees, _weights(last, y, sample_weight), strict=True):
-        leaves = tree.apply(table)
-        found = leaf_answers(tree.tree_, leaves, targets, weight, classes)
-        whole, without = whole + found.whole, without + found.without
-        counted.add(leaves, found.records, weight > 0, int(tree.tree_.max_depth))
+    for tree, leaves, weight in walked:
+        if parts < COMPARED and not holds_these(tree, leaves[weight > 0]):
+            raise OtherRecords(OTHER_LEAVES.format(n=n))
+        found = leaf_answers(tree, leaves, targets, weight, classes)
+        whole, without, parts = whole + found.whole, without + found.without, parts + 1
+        counted.add(leaves, found.records, weight > 0, int(tree.max_depth))
     shape = (n, classes) if classes else y.shape
-    mean, left = ((side / len(trees)).reshape(shape) for side in (whole, without))
-    return Refitted(mean, left, HOW, leaves=counted, parts=len(trees))
+    mean, left = ((side / parts).reshape(shape) for side in (whole, without))
+    return Refitted(mean, left, HOW, leaves=counted, parts=parts)
 
 
 def _weights(last: Any, y: Array, sample_weight: Array | None) -> Iterator[Array]:

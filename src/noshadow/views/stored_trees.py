@@ -6,7 +6,7 @@ never imported here: whoever has such a model has imported its library.
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -53,9 +53,19 @@ class StoredTrees:
                 yield Round(tuple(found))
 
     def bagged(self, bag: Callable[[int], Array] | None) -> Iterator[Round]:
-        """The same with the records that each round took; None where all of them took all."""
+        """The same with the records that each round took, (n,), or each of its trees, (trees, n).
+
+        None where all of them took all.
+        """
         for number, one in enumerate(self.walked()):
-            yield one if bag is None else Round(one.trees, bag(number))
+            if bag is None:
+                yield one
+                continue
+            taken = bag(number)
+            if taken.ndim == 1:
+                yield Round(one.trees, taken)
+            else:
+                yield Round(tuple(replace(tree, inside=inside) for tree, inside in zip(one.trees, taken, strict=True)))
 
     def staged(self, start: Array) -> Iterator[Array]:
         """Raw outputs (n, m) after each round; the array is one's own."""

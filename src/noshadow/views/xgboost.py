@@ -10,9 +10,17 @@ from sklearn.exceptions import NotFittedError
 
 from noshadow.checks import Array, InputError, NotApplicable, refuse, said
 from noshadow.views.boosted import LOGISTIC_OF_P, POISSON, SOFTMAX, SQUARED, Boosted, LeafRule
-from noshadow.views.estimator_family import EstimatorFamily, type_name
+from noshadow.views.estimator_family import EstimatorFamily, require_classes, type_name
 from noshadow.views.estimators import estimator_reader
-from noshadow.views.stored_trees import StoredTree, StoredTrees, as_columns, library, library_of, probabilities, single
+from noshadow.views.stored_trees import (
+    StoredTree,
+    StoredTrees,
+    as_columns,
+    library,
+    library_of,
+    probabilities,
+    single,
+)
 from noshadow.views.xgboost_bags import xgboost_bags
 
 _OBJECTIVES = {
@@ -47,7 +55,7 @@ def _task(last: Any) -> str:
     except NotFittedError as error:
         raise InputError(said(f"model must be fitted; got {type_name(last)} before fit. Call its fit first.")) from error
     if name in _CLASSIFIERS:
-        return "classification"
+        return require_classes(_classes(last), last)
     if not name.startswith(_REGRESSIONS):
         refuse("model", "be a classifier or a regressor", f"{type_name(last)} with the objective {name}")
     return "regression"
@@ -138,10 +146,8 @@ def _boosted(last: Any, X: Any, targets: Array, weights: Array | None) -> Booste
     trees, start = _stored(last, X)
     trained = trained["tree_train_param"]
     share = float(trained["subsample"])
-    if share < 1 and max((len(one) for one in trees.rounds), default=1) > 1:
-        raise NotApplicable(f"XGBoost does not keep which rows each of a round's several trees took (subsample={share:g})")
     seed = int(settings["generic_param"]["seed"])
-    bag = xgboost_bags(seed, share, len(targets), len(trees.rounds)) if share < 1 else None
+    bag = xgboost_bags(seed, share, len(targets), [len(one) for one in trees.rounds]) if share < 1 else None
     positive = float(settings["objective"].get("reg_loss_param", {}).get("scale_pos_weight", 1))
     if positive != 1:
         weights = np.where(targets > 0, positive, 1.0) * (1.0 if weights is None else weights)
@@ -164,6 +170,14 @@ def _boosted(last: Any, X: Any, targets: Array, weights: Array | None) -> Booste
     )
 
 
+def _calibrated_as(last: Any) -> str:
+    """Boosted trees; forests, dropped trees and linear boosters are families of their own."""
+    held = _settings(_booster(last))["gradient_booster"]
+    if held["name"] != "gbtree":
+        return f"XGBoost with booster={held['name']!r}"
+    return "XGBoost with parallel trees" if int(held["gbtree_model_param"]["num_parallel_tree"]) > 1 else "XGBoost"
+
+
 def _unread(last: Any, trained: dict[str, Any]) -> str:
     """What bends leaf values and is not read: constraints, and what a file does not hold."""
     constrained = str(trained.get("monotone_constraints", "()")) not in ("()", "", "[]")
@@ -178,7 +192,7 @@ XGBOOST = estimator_reader(
         name="XGBoost",
         described="an XGBoost model",
         reads=lambda last: library_of(last) == "xgboost" and (hasattr(last, "get_booster") or hasattr(last, "save_raw")),
-        calibrated_as=lambda last: "XGBoost",
+        calibrated_as=_calibrated_as,
         task=_task,
         classes=_classes,
         outputs=_outputs,

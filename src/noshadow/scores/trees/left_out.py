@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from noshadow.checks import Array
+from noshadow.scores.trees.all_classes import class_steps
 from noshadow.scores.trees.leaf_values import depths, leaf_steps, sums_of, with_descendants
 from noshadow.scores.trees.objectives import OBJECTIVES
 from noshadow.views.boosted import Boosted, LeafRule, Round, Tree
@@ -27,7 +28,7 @@ class LeftOut:
         first_order: (n, m) the same to first order in the record's weight.
         share: (n,) mean over the rounds of h_i/(H + λ), its share of its leaf's curvature, in the
             trees of its own class; 0 in rounds that did not take it.
-        rounds_inside: (n,) number of rounds whose leaves held its gradient.
+        rounds_inside: (n,) number of rounds all of whose trees held its gradient.
         leaves: how many records share the leaves of the trees.
         deviation: largest |rebuilt − own| value of a leaf. excess: the same in units of what
             rounding allows; ≤ 1 where the model was fitted to these records.
@@ -59,7 +60,8 @@ def left_out(training: Boosted) -> LeftOut:
 
     Exact when: leaf values are refitted without the record and everything else is as recorded.
     Approximates: a training without the record, whose trees and other gradients would also change.
-    Cost: O(n · rounds · outputs), streamed; memory O(n · outputs) beside one round's leaves.
+    Cost: O(n · rounds · outputs), streamed; memory O(n · outputs) beside one round's leaves. Where
+    the values of all classes are solved for at once, O(n · rounds · outputs³).
     """
     margins = np.broadcast_to(training.start, training.margins.shape).astype(training.margin_dtype)
     n, m = margins.shape
@@ -68,18 +70,21 @@ def left_out(training: Boosted) -> LeftOut:
     deviation = excess = largest = 0.0
     for one in training.rounds():
         before = _before(training, margins.copy(), one)
-        rounds += before.taken
+        always = before.taken
         trees_of = np.bincount([tree.output for tree in one.trees], minlength=m)
-        for tree in one.trees:
-            k = tree.output
-            found = tree_change(training, tree, before)
+        changes = _class_changes(training, one, before) if training.rule.all_classes else None
+        for number, tree in enumerate(one.trees):
+            k, taken = tree.output, before.taken_by(tree)
+            always = always & taken
+            found = tree_change(training, tree, before) if changes is None else changes[number]
             fall[:, k] += found.fall
             first[:, k] += found.first_order
             share += np.where(before.own(k), found.share / trees_of[k], 0.0)
-            counted.add(tree.leaves, found.count, before.taken, _depth(tree))
+            counted.add(tree.leaves, found.count, taken, _depth(tree))
             deviation, excess = max(deviation, found.deviation), max(excess, found.excess)
             largest = max(largest, float(np.abs(tree.values[tree.leaves]).max(initial=0.0)))
             margins[:, k] += tree.values[tree.leaves].astype(training.margin_dtype)
+        rounds += always
     apart = float(np.abs(margins.astype(np.float64) - training.margins).max(initial=0.0))
     return LeftOut(fall, first, share / max(training.count, 1), rounds, counted, deviation, excess, apart, largest)
 
@@ -89,7 +94,7 @@ class Before:
     """What a round starts from: margins, and the derivatives of the loss there, all (n, m).
 
     `sizes` are the numbers that a gradient is a difference of, `taken` (n,) says whose gradients
-    are in the leaves.
+    the round took.
     """
 
     margins: Array
@@ -98,6 +103,11 @@ class Before:
     sizes: Array
     taken: Array
     targets: Array
+
+    def taken_by(self, tree: Tree) -> Array:
+        """Whose gradients are in the leaves of a tree, (n,)."""
+        found: Array = self.taken if tree.inside is None else self.taken & tree.inside
+        return found
 
     def own(self, output: int) -> Array:
         """Whether an output is that of the record's class; always where there is one output."""
@@ -144,7 +154,7 @@ def tree_change(training: Boosted, tree: Tree, before: Before) -> TreeChange:
     Where the rule takes several steps per leaf, each starts from the margins that the one before
     left, as recorded. Cost: O(n · steps).
     """
-    rule, k, leaves, nodes, taken = training.rule, tree.output, tree.leaves, len(tree.values), before.taken
+    rule, k, leaves, nodes, taken = training.rule, tree.output, tree.leaves, len(tree.values), before.taken_by(tree)
     count = np.bincount(leaves[taken], minlength=nodes)
     size = np.bincount(leaves[taken], before.sizes[taken, k], nodes)
     rebuilt, allowed = np.zeros(nodes), np.zeros(nodes)
@@ -170,6 +180,35 @@ def tree_change(training: Boosted, tree: Tree, before: Before) -> TreeChange:
         deviation=float(apart.max(initial=0.0)),
         excess=float((apart / np.maximum(allowed, np.finfo(float).tiny)).max(initial=0.0)),
     )
+
+
+def _class_changes(training: Boosted, one: Round, before: Before) -> tuple[TreeChange, ...]:
+    """The same for a round whose trees share their leaves, one for each class.
+
+    H + λI is never below λ, which bounds what rounding of the gradients does to a value.
+    """
+    rule, first = training.rule, one.trees[0]
+    leaves, nodes, taken = first.leaves, len(first.values), before.taken
+    weights = np.where(taken, 1.0 if training.weights is None else training.weights, 0.0)
+    found = class_steps(leaves, before.margins, before.targets, weights, nodes, rule.l2, rule.steps)
+    count = np.bincount(leaves[taken], minlength=nodes)
+    size = np.bincount(leaves[taken], before.sizes[taken].max(1), nodes)
+    allowed = ROUNDING[np.dtype(training.gradient_dtype)] * size * found.moved / rule.l2
+    changes = []
+    for tree in one.trees:
+        apart = np.abs(tree.rate * found.steps[:, tree.output] - tree.values)[count > 0]
+        limit = np.maximum(np.abs(tree.rate) * allowed[count > 0], np.finfo(float).tiny)
+        changes.append(
+            TreeChange(
+                fall=tree.rate * found.fall[:, tree.output],
+                first_order=tree.rate * found.first_order[:, tree.output],
+                share=found.share,
+                count=count,
+                deviation=float(apart.max(initial=0.0)),
+                excess=float((apart / limit).max(initial=0.0)),
+            )
+        )
+    return tuple(changes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from noshadow.arguments import SHOW_TOP
 from noshadow.cli.file_options import Drop, GroupColumn, IdColumn, ModelFile, Module, TargetColumn, TestTable, TrainTable, Trust
 from noshadow.cli.options import Force, Json, Out, OutputScale, Quiet, Seed, TaskChoice, app, named_values
 from noshadow.cli.trained_options import (
@@ -259,7 +260,7 @@ def report(
     A page with record contents is as sensitive as the data, and says so; without --show-records it
     is rebuilt without them.
     """
-    from noshadow.report import TOP, write_lood_report, write_report
+    from noshadow.report import write_lood_report, write_report
     from noshadow.results import LOOD, load, load_lood
 
     if (folder / LOOD.manifest).is_file():
@@ -274,7 +275,7 @@ def report(
 
             contents, ids = contents_of(show_records, audited)
         path = write_report(
-            audited, out or folder / "report.html", show_records=contents, show_ids=ids, show_top=TOP if show_top is None else show_top
+            audited, out or folder / "report.html", show_records=contents, show_ids=ids, show_top=SHOW_TOP if show_top is None else show_top
         )
     if not quiet:
         typer.echo(visible(path))

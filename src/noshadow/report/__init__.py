@@ -1,8 +1,7 @@
 """Audit or Comparison → one self-contained HTML file."""
 
 from noshadow.report.comparison import write_comparison
-from noshadow.report.contents import TOP
 from noshadow.report.lood_page import architecture, write_lood_report
 from noshadow.report.page import write_report
 
-__all__ = ["TOP", "architecture", "write_comparison", "write_lood_report", "write_report"]
+__all__ = ["architecture", "write_comparison", "write_lood_report", "write_report"]

@@ -40,14 +40,16 @@ def exposure_plot(audit: Told, ax: "Axes | None") -> "Axes":
     values = 1000 * found.values if found.are_rates else np.maximum(found.values, edges[0])
     counts = np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0]
     drawn_in.stairs(counts, edges, fill=True, color=_RECORDS, label=f"{number(len(values))} records")
-    drawn_in.axvline(float(values.max()), color="black", linewidth=1.5, label=found.worst)
+    # The colour of the words, which a dark style makes light.
+    drawn_in.axvline(float(values.max()), color=drawn_in.xaxis.label.get_color(), linewidth=1.5, label=found.worst)
     judged = verdict(audit)
     if found.are_rates:
         _mark_rates(drawn_in, judged.known)
     else:
         drawn_in.set_xscale("log")
     drawn_in.set_yscale("symlog", linthresh=1)
-    drawn_in.set_ylim(bottom=0)
+    drawn_in.set_xlim(edges[0], edges[-1])
+    drawn_in.set_ylim(0, 2 * max(int(counts.max()), 1))
     drawn_in.set_xlabel(found.title)
     drawn_in.set_ylabel("records")
     drawn_in.set_title(judged.title)

@@ -137,7 +137,7 @@ def audit(
         training_options: how and where models are trained, of `train_references`: workers, threads,
             backend, address, attempts, engine, stack, settings. For instance {"threads": 8}.
         batch_size: records per forward pass. device: where to run the model.
-        progress: bars on a terminal. seed: of bootstrap intervals and of data transforms.
+        progress: bars in a terminal or notebook. seed: of bootstrap intervals and data transforms.
 
     Returns:
         Audit.

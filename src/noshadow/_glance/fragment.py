@@ -58,7 +58,7 @@ def _content(audit: Told, *, show_ids: bool, top: int) -> dict[str, Any]:
         "mark": MARKS[found.level],
         "title": found.title,
         "sentence": sentence(found.sentence),
-        "reason": sentence(known.reason),
+        "reason": "" if known.reason == found.sentence else sentence(known.reason),
         "ruled_out": known.source == "losses",
         "grids": [] if known.rate is None else people_grids(known),
         "exposure": exposure_chart(audit),

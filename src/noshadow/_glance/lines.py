@@ -4,6 +4,7 @@ import textwrap
 from dataclasses import dataclass
 
 from noshadow._answer import (
+    Verdict,
     best_known,
     evidence_changes,
     next_action,
@@ -53,8 +54,13 @@ def verdict_lines(audit: Told, *, show_ids: bool) -> list[Line]:
         ends = "" if worst.interval is None else f", interval {per_thousand_between(worst.interval)}"
         named = f"{worst.id}, " if show_ids else ""
         who = f"Most exposed record: {named}recognised by {per_thousand(worst.rate)} attacks{ends} ({worst.source})"
-    told = (found.sentence, f"Known by: {found.known.reason}", who, f"Next: {action.sentence} {action.command}")
+    told = (found.sentence, known_by(found), who, f"Next: {action.sentence} {action.command}")
     return [Line(visible(found.title), found.level, len(visible(found.title))), *(Line(visible(text)) for text in told)]
+
+
+def known_by(found: Verdict) -> str:
+    """Where the verdict comes from; its sentence has said it where nothing is known."""
+    return "Known by: nothing yet" if found.known.reason == found.sentence else f"Known by: {found.known.reason}"
 
 
 def figure_lines(audit: Told) -> list[Line]:
@@ -108,7 +114,7 @@ def brief_text(audit: Told, go_on: str) -> str:
     told = [
         f"Audit: {found.title}",
         found.sentence,
-        f"Known by: {found.known.reason}",
+        known_by(found),
         f"Records: {number(len(audit.records))} training, {number(len(audit.nonmember_losses))} test; {audit.task}; {ranked}",
         f"Found: {_codes(drawn(audit))}",
         f"Next: {action.sentence} {action.command}",

@@ -18,8 +18,8 @@ TOP_TARGETS = 6
 def top_table(audit: Told, count: int) -> pd.DataFrame:
     """The first `count` records by rank, with the columns that matter.
 
-    These are rank, id, targets, group, loss, each record's own rate with its interval where one is
-    known, and what ranks; `audit.records` has every column.
+    These are rank, id, label or targets, group, loss, each record's own rate with its interval
+    where one is known, and what ranks; `audit.records` has every column.
 
     Raises:
         InputError: count is no whole number above zero, or the audit does not rank its records.
@@ -32,7 +32,8 @@ def top_table(audit: Told, count: int) -> pd.DataFrame:
     targets = [str(name) for name in table.columns if is_target(str(name))]
     rated = rated_by(audit)
     rates = () if rated is None else (rated[0], *(rated[1] or ()))
-    wanted = ("rank", "id", "label", *targets[:TOP_TARGETS], "group", "loss", *rates, *_figures(audit))
+    labels = ["label"] if "label" in table else targets[:TOP_TARGETS]
+    wanted = ("rank", "id", *labels, "group", "loss", *rates, *_figures(audit))
     shown: pd.DataFrame = table.loc[:, [name for name in dict.fromkeys(wanted) if name in table]].reset_index(drop=True)
     return shown
 

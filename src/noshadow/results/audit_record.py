@@ -140,8 +140,8 @@ class Audit:
     def top(self, count: int = 20) -> pd.DataFrame:
         """The riskiest records by rank, with their ids and the columns that matter.
 
-        These are rank, id, targets, group, loss, the record's own rate with its interval where one
-        is known, and what ranks. `records` has every column.
+        These are rank, id, label or targets, group, loss, the record's own rate with its interval
+        where one is known, and what ranks. `records` has every column.
 
         Args:
             count: how many, at most.

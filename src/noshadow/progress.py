@@ -72,7 +72,7 @@ def _in_notebook(items: Iterable[T], description: str, total: int | None, displa
     try:
         for item in items:
             yield item
-            line.step()
+            line.advance()
         ended = "done"
     finally:
         later.cancel()
@@ -88,7 +88,7 @@ class _NotebookLine:
         self.done, self.started, self.drawn_at = 0, time.monotonic(), 0.0
         self.handle: Any = None
 
-    def step(self) -> None:
+    def advance(self) -> None:
         """One item more; redrawn where there is a line, and not too often."""
         self.done += 1
         if self.handle is not None and time.monotonic() - self.drawn_at >= _REDRAW:

@@ -42,7 +42,7 @@ WORDS = {
     "references": word("what reference models say: a `References`, or their margins (K, n)", "References object", None),
     "reference_models": word("number K of reference models of an attack, or the folder of a set", "int str Path NoneType", 64, None),
     "models": word("number of reference models in a set", "int", 64),
-    "progress": word("draw bars on a terminal", "bool", PROGRESS),
+    "progress": word("draw bars in a terminal or notebook", "bool", PROGRESS),
     "batch_size": word("records that go through a model at once", "int", BATCH_SIZE),
     "max_memory": word("bytes that matrices may take", "float NoneType", MAX_MEMORY),
     "seed": word("whole number ≥ 0 that everything random starts from", "int", 0),

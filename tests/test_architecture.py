@@ -128,6 +128,15 @@ def test_modules_are_looked_up_by_name_in_one_lazy_table_only(path):
     assert bool(lazy) == (path == PACKAGE / "__init__.py"), lazy
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_nobody_but_an_audits_report_goes_through_the_public_list(path):
+    tree = parsed(path)
+    whole = [n for n in ast.walk(tree) if isinstance(n, ast.Import) and any(alias.name == "noshadow" for alias in n.names)]
+    used = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and ast.unparse(n.value) == "noshadow"}
+    upwards = path == PACKAGE / "results" / "audit_record.py"
+    assert (bool(whole), used) == ((True, {"write_report"}) if upwards else (False, set()))
+
+
 def test_the_lazy_table_holds_the_public_list_and_what_a_type_checker_reads():
     tree = parsed(PACKAGE / "__init__.py")
     checked = {

@@ -16,7 +16,6 @@ from torch.utils.data import DataLoader, Subset, SubsetRandomSampler, TensorData
 
 import noshadow as ns
 from noshadow import InputError, NumericalError, Signals, Target, audit, audit_signals, collect_signals, record_scores, theory
-from noshadow._audit import audit_target
 
 RNG = np.random.default_rng(21)
 N = 60
@@ -561,7 +560,7 @@ def test_a_target_is_audited_with_what_it_states():
     model, train, test = network(), (X[A].astype(np.float32), LABELS[A]), (X[B].astype(np.float32), LABELS[B])
     traces = np.column_stack([RNG.random((40, 2)), audit(model, train, test, progress=False).records["loss"]])
     target = Target(model, train, test, weight_decay=0.1, ids=np.arange(40) + 7, groups=np.array(["a", "b"] * 20), loss_traces=traces)
-    result = audit_target(target, seed=3, progress=False, task="auto", weight_decay=None, layers="last")
+    result = ns.audit(target, seed=3, progress=False, task="auto", weight_decay=None, layers="last")
     stated = audit(
         model, train, test, weight_decay=0.1, ids=range(7, 47), groups=["a", "b"] * 20, loss_traces=traces, seed=3, progress=False
     )
@@ -571,17 +570,17 @@ def test_a_target_is_audited_with_what_it_states():
 
 def test_options_complete_a_target_and_may_not_contradict_it():
     model, data = network(1), (X.astype(np.float32), (LABELS > 0).astype(float))
-    assert audit_target(Target(model, data, data), task="binary", progress=False).task == "binary"
-    assert audit_target(Target(model, data, data, task="binary"), task="binary", progress=False).task == "binary"
+    assert ns.audit(Target(model, data, data), task="binary", progress=False).task == "binary"
+    assert ns.audit(Target(model, data, data, task="binary"), task="binary", progress=False).task == "binary"
     refused(
         "task must agree with the Target's 'binary'; got 'regression'",
-        audit_target,
+        ns.audit,
         Target(model, data, data, task="binary"),
         task="regression",
     )
     refused(
         "weight_decay must agree with the Target's 0.1; got 0.2",
-        audit_target,
+        ns.audit,
         Target(model, data, data, weight_decay=0.1),
         weight_decay=0.2,
     )

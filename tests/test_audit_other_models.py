@@ -13,7 +13,6 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from torch import nn
 
 import noshadow as ns
-from noshadow._audit import audit_target
 from noshadow._audit.exposing import statistic_of
 from noshadow._exposure import Source, weighed
 from noshadow.checks import InputError
@@ -273,12 +272,12 @@ def test_a_target_states_its_sources_and_an_option_may_not_contradict(trained):
     model, train, test, states = trained
     direct = audited(model, train, test, checkpoint=states[EARLY], base=states[0])
     target = ns.Target(model, train, test, checkpoint=states[EARLY], base=states[0])
-    assert audit_target(target, progress=False).records.equals(direct.records)
+    assert ns.audit(target, progress=False).records.equals(direct.records)
     bare = ns.Target(model, train, test)
-    assert audit_target(bare, checkpoint=states[EARLY], base=states[0], progress=False).records.equals(direct.records)
+    assert ns.audit(bare, checkpoint=states[EARLY], base=states[0], progress=False).records.equals(direct.records)
     for name in ("checkpoint", "base"):
         with pytest.raises(InputError, match=f"audit: {name} must come from one place"):
-            audit_target(target, **{name: states[EARLY]}, progress=False)
+            ns.audit(target, **{name: states[EARLY]}, progress=False)
 
 
 def test_arrays_take_the_signals_of_other_models(trained, tmp_path):

@@ -23,7 +23,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 LOOKED_AT = set(re.findall(r'example\("(\w+)"\)', (ROOT / "tests" / "test_examples.py").read_text()))
 # Pages whose commands work after their Python; commands of the others name audits and models that a page does not make.
 RUN = [DOCS / f"{name}.md" for name in ("compare", "quickstart", "how-to/torch", "how-to/scikit-learn", "how-to/arrays", "how-to/own-loop")]
-EXTRAS = ("transformers", "opacus", "lightning")
+EXTRAS = ("transformers", "opacus", "lightning", "matplotlib")
 
 
 def python_blocks(path):

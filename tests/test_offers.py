@@ -12,8 +12,8 @@ from sklearn.linear_model import LogisticRegression
 
 import noshadow as ns
 from fixed_audits import WEIGHED, drawn_references, weighed_signals
+from noshadow._answer import evidence_changes, offers
 from noshadow.cli.printing import print_audit
-from noshadow.results import evidence_changes, offers
 
 
 def entry_of(audit):

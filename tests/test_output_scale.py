@@ -14,7 +14,6 @@ from torch import nn
 
 import noshadow as ns
 from noshadow import Signals, Target, audit_signals, last_layer_leverage, record_scores, save_splits, sharded_record_scores
-from noshadow._audit import audit_target
 from noshadow.checks import InputError
 from noshadow.output_scale import LEAST_PROBABILITY, OutputScale, Part, settled_scale
 from noshadow.reference import train_references
@@ -410,9 +409,9 @@ def test_the_scale_of_a_model_is_its_own():
 def test_a_target_states_its_scale():
     x, y = torch.tensor(X_REF, dtype=torch.float32), torch.tensor(Y_REF)
     target = Target(nn.Linear(4, 3), (x[:40], y[:40]), (x[40:], y[40:]), output_scale="logits")
-    assert audit_target(target, progress=False).provenance["arguments"]["output_scale"] == "logits"
+    assert ns.audit(target, progress=False).provenance["arguments"]["output_scale"] == "logits"
     with pytest.raises(InputError, match="output_scale must agree with the Target's 'logits'; got 'probabilities'"):
-        audit_target(target, output_scale="probabilities")
+        ns.audit(target, output_scale="probabilities")
 
 
 def test_the_logit_of_one_column_is_the_textbook_one():

@@ -14,7 +14,7 @@ from torch import nn
 
 import noshadow as ns
 from noshadow import InputError, Signals, Target, audit, audit_signals, reference
-from noshadow._audit import audit_target, reference_columns
+from noshadow._audit import reference_columns
 from noshadow._audit.evidence import MOST_MARGIN_WORK
 from noshadow._audit.score_options import HEAD, NETWORK, ROUTES, SEQUENCES, option_names
 from noshadow.errors import ATTACK_CHOICES, HAND_ON, RUN_ATTACKS, SCORE_OPTIONS, advice, its_place, speaking_for
@@ -153,10 +153,10 @@ def test_options_for_scores_that_do_not_exist_are_refused():
 
 def test_a_target_carries_options_and_the_command_adds_to_them():
     target = Target(network(), *DATA, score_options={"precision": "float64"})
-    result = audit_target(target, progress=False, score_options={"max_memory": 1e9})
+    result = ns.audit(target, progress=False, score_options={"max_memory": 1e9})
     assert result.provenance["arguments"]["score_options"] == {"precision": "float64", "max_memory": 1e9}
     rule = "audit: score option precision must agree with the Target's 'float64'; got 'mixed'. Leave one of the two out."
-    refused(rule, audit_target, target, progress=False, score_options={"precision": "mixed"})
+    refused(rule, ns.audit, target, progress=False, score_options={"precision": "mixed"})
 
 
 def test_reference_models_are_audited_with_the_options_of_the_last_layer():

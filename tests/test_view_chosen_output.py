@@ -14,7 +14,6 @@ from torch.nn import functional
 
 import noshadow as ns
 from noshadow import InputError
-from noshadow._audit import audit_target
 from noshadow.reference import train_references
 from noshadow.views import collect_outputs, collect_signals, view
 
@@ -110,7 +109,7 @@ def test_where_two_may_be_meant_the_output_is_asked_for_and_taken(wrap, output, 
     np.testing.assert_allclose(audit.member_losses, expected[:20], rtol=1e-5)
     np.testing.assert_allclose(audit.nonmember_losses, expected[20:], rtol=1e-5)
     target = ns.Target(model, train, test, output=output)
-    np.testing.assert_array_equal(audit_target(target, **how).member_losses, audit.member_losses)
+    np.testing.assert_array_equal(ns.audit(target, **how).member_losses, audit.member_losses)
     for function, arguments in (
         (collect_signals, {}),
         (collect_outputs, {}),

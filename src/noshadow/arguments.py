@@ -14,7 +14,8 @@ from noshadow.errors import called, refuse
 
 BATCH_SIZE = 256  # records that go through a model at once
 MAX_MEMORY = 8e9  # bytes that matrices may take
-PROGRESS = True  # a bar on a terminal, once two seconds have passed; a pipe never sees it
+SHOW_TOP = 100  # riskiest records whose contents a page shows, when it is handed any
+PROGRESS = True  # a bar in a terminal or notebook after two seconds; a pipe never sees it
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -39,7 +39,7 @@ def next_action(audit: Audited) -> NextAction:
     Args:
         audit: an Audit, or whatever has its fields.
 
-    Cost: that of `findings`.
+    Cost: O(n) in the number of records.
     """
     doubt, found = in_doubt(audit), verdict(audit)
     if doubt is not None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from noshadow._findings import UNDERMINING, findings, most_severe
+from noshadow._findings import most_severe, undermining_findings
 from noshadow._known import KnownRate, WorstRecord, best_known, per_thousand, per_thousand_between, worst_record
 from noshadow._known.audited import Audited
 from noshadow.figures import Finding
@@ -115,7 +115,7 @@ def verdict(audit: Audited) -> Verdict:
     Args:
         audit: an Audit, or whatever has its fields.
 
-    Cost: that of `findings`.
+    Cost: O(n) in the number of records.
     """
     known, worst = best_known(audit), worst_record(audit)
     doubt = in_doubt(audit)
@@ -130,7 +130,7 @@ def verdict(audit: Audited) -> Verdict:
 
 def in_doubt(audit: Audited) -> Finding | None:
     """The finding that puts every figure of the audit in doubt, where there is one."""
-    return next((finding for finding in most_severe(findings(audit)) if finding.code in UNDERMINING), None)
+    return next(iter(most_severe(undermining_findings(audit))), None)
 
 
 def _sentence(known: KnownRate) -> str:

@@ -1,8 +1,8 @@
-"""From a trained model to an Audit: `audit`, and `Target` for the command line."""
+"""From a trained model to an Audit."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,13 @@ from noshadow._audit.other_models import base_source, checkpoint_source
 from noshadow._audit.out_of_fold import out_of_fold_source
 from noshadow._audit.output_files import given_outputs
 from noshadow._audit.scale import model_in_logits
-from noshadow._audit.score_options import HEAD, NETWORK, SEQUENCES, checked_score_options, joined_options
+from noshadow._audit.score_options import HEAD, NETWORK, SEQUENCES, checked_score_options
+from noshadow._audit.target import Target, stated_by
 from noshadow._audit.trained_sources import Subject, trained_sources
 from noshadow._audit.trainings import checked_trainings, traced_epochs
 from noshadow._audit.without_records import without_records
 from noshadow.arguments import BATCH_SIZE, PROGRESS
-from noshadow.checks import named_as, named_in_errors, refuse, require_weights
+from noshadow.checks import named_in_errors, refuse, require_weights
 from noshadow.results import Audit
 from noshadow.scores.network.entry import network_scores
 from noshadow.traces import given_traces
@@ -34,45 +35,11 @@ from noshadow.views.read_once import read_once
 from noshadow.views.wrapped_module import module_in
 
 
-@dataclass(frozen=True, eq=False)
-class Target:
-    """What a `package.module:function` hands to `noshadow audit`.
-
-    It holds a model, its data and how it was trained.
-
-    Attributes: as the arguments of `audit`; `train_fn(indices, seed) -> model` is for `noshadow
-        reference train`, too.
-    """
-
-    model: object
-    train: object
-    test: object
-    task: str = "auto"
-    weight_decay: float | None = None
-    ids: Sequence[object] | None = None
-    groups: Sequence[object] | None = None
-    loss_traces: object = None
-    train_fn: Callable[..., object] | None = None
-    test_groups: Sequence[object] | None = None
-    output: str | int = "auto"
-    output_scale: str = "auto"
-    score_options: Mapping[str, Any] | None = None
-    checkpoint: object = None
-    out_of_fold: object = None
-    base: object = None
-    folds: int | None = None
-    reference_models: int | str | Path | None = None
-    short_references: int | None = None
-    stop: float | int | None = None
-    work: str | Path | None = None
-    training_options: Mapping[str, Any] | None = None
-
-
 @named_in_errors
 def audit(
     model: object,
-    train: object,
-    test: object,
+    train: object = ...,
+    test: object = ...,
     *,
     task: str = "auto",
     layers: str | int = "last",
@@ -108,11 +75,12 @@ def audit(
     Args:
         model: nn.Module whose output comes from a final nn.Linear, a fitted scikit-learn estimator,
             or a causal language model of transformers (its records are sequences: see
-            docs/language_models.md for what is scored).
+            docs/language_models.md for what is scored); or a Target, which holds a model, its data
+            and options, so that train and test are left out.
         train: the training records, (X, y), a Dataset or a DataLoader (its order is fixed by us);
             for a language model what `sequence_losses` takes.
-        test: records the model has not seen, in the same form; may be empty (no model-level risk
-            then).
+        test: records the model has not seen, in the same form; may be empty or None (no model-level
+            risk then).
         task: "auto", "regression", "classification" or "binary".
         layers: "last" (exact), "all", or the number k of last layers with trainable parameters, by
             `network_scores` (an nn.Module only): the columns are then those of a Gauss–Newton step
@@ -169,7 +137,7 @@ def audit(
         training_options: how and where models are trained, of `train_references`: workers, threads,
             backend, address, attempts, engine, stack, settings. For instance {"threads": 8}.
         batch_size: records per forward pass. device: where to run the model.
-        progress: bars on a terminal. seed: of bootstrap intervals and of data transforms.
+        progress: bars in a terminal or notebook. seed: of bootstrap intervals and data transforms.
 
     Returns:
         Audit.
@@ -194,6 +162,12 @@ def audit(
         >>> result.ranked_by, len(result.records)
         ('shift', 75)
     """
+    asked = dict(locals())  # every argument by name, before anything else has one
+    if isinstance(model, Target):
+        return audit(**stated_by(model, asked))
+    for name in ("train", "test"):
+        if asked[name] is ...:
+            refuse(name, "be given with a model that is no Target", "nothing")
     reader = reader_of(model)
     form = None if reader is None else reader.form
     route = SEQUENCES if form == "sequences" else HEAD if layers == "last" else NETWORK
@@ -279,27 +253,3 @@ def audit(
         beside=None if reader is None or form != "table" else partial(without_records, reader, model, train),
     )
     return replace(found, notes=found.notes + deeper_notes(model, found.task, layers))
-
-
-@named_as("audit")
-def audit_target(target: Target, **options: Any) -> Audit:
-    """Audit what a user's function returned.
-
-    Options complete what the target states and may not contradict it.
-    """
-    names = ("task", "weight_decay", "output", "output_scale", "ids", "groups", "test_groups", "train_fn")
-    stated = {name: getattr(target, name) for name in names}
-    for name, open_value in (("task", "auto"), ("weight_decay", None), ("output", "auto"), ("output_scale", "auto")):
-        asked = options.pop(name, open_value)
-        if stated[name] == open_value:
-            stated[name] = asked
-        elif asked not in (open_value, stated[name]):
-            refuse(name, f"agree with the Target's {stated[name]!r}", repr(asked), "Leave one of the two out.")
-    stated["score_options"] = joined_options(target.score_options, options.pop("score_options", None))
-    trained = ("folds", "reference_models", "short_references", "stop", "work", "training_options")
-    for name in ("loss_traces", "checkpoint", "out_of_fold", "base", *trained):
-        asked, held = options.pop(name, None), getattr(target, name)
-        if asked is not None and held is not None:
-            refuse(name, "come from one place", f"'{asked}' beside that of the Target", "Leave one of the two out.")
-        stated[name] = held if asked is None else asked
-    return audit(target.model, target.train, target.test, **stated, **options)

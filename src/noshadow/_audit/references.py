@@ -13,10 +13,10 @@ import torch
 from scipy import sparse
 
 from noshadow._audit.boosting import leaf_scores
-from noshadow._audit.entry import Target
 from noshadow._audit.gather import score_columns
 from noshadow._audit.options import Options
 from noshadow._audit.score_options import head_options
+from noshadow._audit.target import Target
 from noshadow._audit.without_records import without_records
 from noshadow.checks import Array, named_as, resolved_task
 from noshadow.signals import Signals

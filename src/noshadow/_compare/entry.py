@@ -10,6 +10,7 @@ import numpy as np
 from noshadow._compare.intervals import Samples, auc_difference_interval, separate_difference_interval, tnr_difference_interval
 from noshadow._compare.matching import Matched, differences, matched
 from noshadow._compare.result import Change, Comparison, Mover
+from noshadow._compare.words import figure_words
 from noshadow._findings import findings
 from noshadow._known import KnownRate, best_known, is_level
 from noshadow.checks import Array, NotApplicable, named_in_errors, refuse, require_number, whole_seed
@@ -211,7 +212,10 @@ def _verdict(changes: tuple[Change, ...], absent: dict[str, Absent]) -> str:
     told = [change for change in changes if change.more_than_noise]
     if not told:
         return "No change in model risk beyond noise."
-    words = [f"{c.label} {'fell' if (c.difference or 0) < 0 else 'rose'} from {c.before:.3g} to {c.after:.3g}" for c in told]
+    words = [
+        f"{c.label} {'fell' if (c.difference or 0) < 0 else 'rose'} from {figure_words(c, c.before)} to {figure_words(c, c.after)}"
+        for c in told
+    ]
     fell = {(change.difference or 0) < 0 for change in told}
     start = "Model risk fell" if fell == {True} else "Model risk rose" if fell == {False} else "Model risk changed both ways"
     return f"{start} by more than noise: {', '.join(words)}."

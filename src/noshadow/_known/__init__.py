@@ -2,7 +2,7 @@
 
 from noshadow._known.circular import circular_columns, exposure_rests_on
 from noshadow._known.rate import SOURCES, KnownRate, best_known, is_level, own_fpr
-from noshadow._known.words import per_thousand, per_thousand_between
+from noshadow._known.words import per_thousand, per_thousand_between, per_thousand_more
 from noshadow._known.worst import WorstRecord, worst_record
 
 __all__ = [
@@ -16,5 +16,6 @@ __all__ = [
     "own_fpr",
     "per_thousand",
     "per_thousand_between",
+    "per_thousand_more",
     "worst_record",
 ]

@@ -43,6 +43,29 @@ def per_thousand_between(interval: tuple[float, float]) -> str:
     return f"{_people(low)} to {_people(high)} {_UNIT}"
 
 
+def per_thousand_more(difference: float) -> str:
+    """Write a difference of two shares as people in a thousand, with its sign.
+
+    Whole people from ten on, and one decimal below.
+
+    Args:
+        difference: in [−1, 1].
+
+    Raises:
+        InputError: not such a number.
+
+    Example:
+        >>> per_thousand_more(-0.2104), per_thousand_more(0.0042), per_thousand_more(0)
+        ('−210 in 1,000', '+4.2 in 1,000', '0 in 1,000')
+    """
+    people = 1000 * require_number(difference, "difference", low=-1, high=1)
+    size = f"{abs(people):,.0f}" if abs(people) >= 9.95 else f"{abs(people):.1f}".removesuffix(".0")
+    sign = "+" if people > 0 else "−" if people < 0 else ""
+    if people and size == "0":
+        size = "less than 0.1"
+    return f"{sign}{size} {_UNIT}"
+
+
 def _people(rate: float) -> str:
     people = 1000 * rate
     if 0 < rate < 1e-3 * (1 - 1e-9):

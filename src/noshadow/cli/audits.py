@@ -142,7 +142,8 @@ def audit(
     test_outputs, test_targets (optional: train_ids, test_ids, loss_traces). A function takes no
     arguments and returns noshadow.Target(model, train, test, …).
     """
-    from noshadow._audit import audit_signals, audit_target
+    from noshadow._audit import audit as audit_target
+    from noshadow._audit import audit_signals
     from noshadow.cli.finishing import finished
     from noshadow.cli.model_tables import Files, files_target, other_model, require_one_source, require_untrained
     from noshadow.cli.targets import base_of, target_of

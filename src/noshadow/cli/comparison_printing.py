@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
-from noshadow._compare import Change, Comparison, Mover
-from noshadow.cli.printing import harmless, sentence
+from noshadow._compare import Change, Comparison, Mover, difference_words, figure_words, interval_words
+from noshadow._glance import ended
+from noshadow.cli.printing import harmless, plain_console, print_table
+from noshadow.formats import number
+from noshadow.visible import visible
 
 _MOVERS = 5
 _DIGEST = 64
@@ -17,16 +17,19 @@ def print_comparison(found: Comparison, out: Path | None) -> None:
 
     The last line says where the page is, if there is one.
     """
-    console = Console(highlight=False, soft_wrap=True)
+    console = plain_console()
     console.print(f"[bold]{harmless(found.verdict)}[/bold]")
     if found.changes and console.is_terminal:
-        console.print(_table(found), soft_wrap=False)
+        cells = [[visible(change.label), *_figures(change), _difference(change)] for change in found.changes]
+        print_table("Model risk", ("figure", "before", "after", "difference"), cells, console, left=("figure",))
     elif found.changes:
         for change in found.changes:
-            console.print(f"{harmless(change.label)}: {_number(change.before)} → {_number(change.after)}, {_difference(change)}")
-    console.print(f"Records: {found.shared} in both, {found.only_before} in the first only, {found.only_after} in the second only")
+            before, after = _figures(change)
+            console.print(f"{harmless(change.label)}: {before} → {after}, {_difference(change)}")
+    counts = zip((found.shared, found.only_before, found.only_after), ("both", "the first only", "the second only"), strict=True)
+    console.print(f"Records: {', '.join(f'{number(count)} in {where}' for count, where in counts)}")
     if found.rank_correlation is not None:
-        console.print(f"Rank correlation over shared records: {found.rank_correlation:.3f}")
+        console.print(f"Rank correlation over shared records: {number(found.rank_correlation, padded=True)}")
     if "records entering and leaving" not in found.not_applicable:
         for words, moved in (("Entered", found.entered), ("Left", found.left)):
             console.print(f"{words} the top 1 %: {len(moved)}{_named(moved)}")
@@ -35,30 +38,22 @@ def print_comparison(found: Comparison, out: Path | None) -> None:
     for name, (before, after) in found.differences.items():
         console.print(f"Differs: {harmless(name)}: {_short(before)} | {_short(after)}")
     for name, reason in found.not_applicable.items():
-        console.print(f"{harmless(name).capitalize()}: {sentence(harmless(reason))}")
+        console.print(f"{harmless(name).capitalize()}: {ended(harmless(reason))}")
     for note in found.notes:
-        console.print(f"Note: {sentence(harmless(note))}")
+        console.print(f"Note: {ended(harmless(note))}")
     if out is not None:
         console.print(f"Page: {harmless(out)}")
 
 
-def _table(found: Comparison) -> Table:
-    table = Table()
-    for name in ("figure", "before", "after", "difference"):
-        table.add_column(name, justify="left" if name == "figure" else "right")
-    for change in found.changes:
-        table.add_row(harmless(change.label), _number(change.before), _number(change.after), _difference(change))
-    return table
+def _figures(change: Change) -> list[str]:
+    """The figure before and after: a rate in people per thousand, an AUC as a number."""
+    return [figure_words(change, value) for value in (change.before, change.after)]
 
 
 def _difference(change: Change) -> str:
     words = {True: "more than noise", False: "within noise", None: "noise not known"}
-    ends = "" if change.interval is None else f" ({change.interval[0]:+.3f} to {change.interval[1]:+.3f})"
-    return f"{change.difference:+.3f}{ends}, {words[change.more_than_noise]}"
-
-
-def _number(value: float | None) -> str:
-    return "none" if value is None else f"{value:.3f}"
+    ends = "" if change.interval is None else f" ({interval_words(change)})"
+    return f"{difference_words(change, change.difference)}{ends}, {words[change.more_than_noise]}"
 
 
 def _named(moved: tuple[Mover, ...]) -> str:

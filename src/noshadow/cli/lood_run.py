@@ -6,15 +6,17 @@ Words become numbers, the audit is joined, and results are printed.
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
+import pandas as pd
 
+from noshadow._glance import ended
 from noshadow._lood import with_lood
 from noshadow.checks import InputError, said
 from noshadow.cli.finishing import written_again
-from noshadow.cli.printing import harmless, sentence
+from noshadow.cli.printing import harmless, plain_console, print_table
+from noshadow.formats import number
 from noshadow.report import architecture
 from noshadow.results import Audit, LoodAudit, load, require_writable_folder
+from noshadow.visible import visible
 
 
 def writable_audit(folder: Path, out: Path) -> Audit:
@@ -69,24 +71,31 @@ def print_lood(found: LoodAudit, page: Path, section: Path | None, seconds: floa
 
     The last lines say where the pages are.
     """
-    console = Console(highlight=False, soft_wrap=True)
+    console = plain_console()
     kl, auc = found.summary["kl"], found.summary["auc"]
-    console.print(f"Under {harmless(architecture(found.kernel))}, noise {found.noise:g}:")
-    console.print(f"KL: median [bold]{kl['median']:.3g}[/bold], largest [bold]{kl['max']:.3g}[/bold] nats")
-    console.print(f"Attack AUC: median [bold]{auc['median']:.3f}[/bold], largest [bold]{auc['max']:.3f}[/bold]  (0.5 is a coin toss)")
+    console.print(f"Under {harmless(architecture(found.kernel))}, noise {number(found.noise)}:")
+    console.print(f"KL: median [bold]{number(kl['median'])}[/bold], largest [bold]{number(kl['max'])}[/bold] nats")
+    told = (f"{word} [bold]{number(auc[name], padded=True)}[/bold]" for word, name in (("median", "median"), ("largest", "max")))
+    console.print(f"Attack AUC: {', '.join(told)}  (0.5 is a coin toss)")
     names = [name for name in ("rank", "id", "target", "kl", "mean_distance", "auc", "tpr", "audit_rank") if name in found.records]
-    table = Table(title="Records that would leak most, by kl", title_justify="left")
-    for name in names:
-        table.add_column(name, justify="right")
-    for row in found.records.nsmallest(5, "rank")[names].itertuples(index=False):
-        table.add_row(*(f"{value:.4g}" if isinstance(value, float) else harmless(value) for value in row))
-    console.print(table)
+    rows = found.records.nsmallest(5, "rank")[names].itertuples(index=False)
+    cells = [[_cell(value) for value in row] for row in rows]
+    print_table("Records that would leak most, by kl", names, cells, console)
     main = next((row for row in found.joined["agreement"] if row["score"] == found.joined["score"]), None) if found.joined else None
     if main is not None and main["spearman"] is not None:
-        ends = f"95 % interval {main['low']:.3f}–{main['high']:.3f}"
-        console.print(f"Spearman of kl with the audit's {harmless(main['score'])}: [bold]{main['spearman']:.3f}[/bold]  ({ends})")
+        spearman, low, high = (number(main[name], padded=True) for name in ("spearman", "low", "high"))
+        console.print(
+            f"Spearman of kl with the audit's {harmless(main['score'])}: [bold]{spearman}[/bold]  (95 % interval {low} to {high})"
+        )
     for note in found.notes:
-        console.print(f"Note: {sentence(harmless(note))}")
+        console.print(f"Note: {ended(harmless(note))}")
     if section is not None:
         console.print(f"Added to the audit: {harmless(section)}")
     console.print(f"Report: {harmless(page)}  ({seconds:.1f} s)")
+
+
+def _cell(value: object) -> str:
+    """Numbers as the page has them, text made visible; "none" where a rank is missing."""
+    if value is pd.NA:
+        return "none"
+    return number(value, padded=True) if isinstance(value, float) else visible(value)

@@ -12,13 +12,15 @@ from typing import Any
 import pandas as pd
 import typer
 from rich.console import Console
-from rich.table import Table
 
+from noshadow._answer import per_thousand, per_thousand_between
 from noshadow._audit import Target, reference_columns
+from noshadow._glance import Line, ended
 from noshadow.checks import Array, InputError, said
-from noshadow.cli.printing import harmless, sentence
+from noshadow.cli.printing import harmless, plain_console, print_lines, print_table
+from noshadow.formats import number
 from noshadow.reference import References, status
-from noshadow.results import GroundTruth
+from noshadow.results import GroundTruth, Interval
 from noshadow.storage.private_files import write_private
 from noshadow.visible import visible
 
@@ -45,8 +47,8 @@ def print_status(folder: Path, *, quiet: bool, as_json: bool) -> None:
         return
     left = "" if found.complete or found.remaining_seconds is None else f", about {_duration(found.remaining_seconds)} left"
     typer.echo(f"{found.done} of {found.planned} models done{left}; {found.bytes / 1e6:,.1f} MB in {visible(folder)}")
-    for number, reason in found.failed:
-        typer.echo(f"model {number} failed: {visible(reason)} (traceback in {visible(folder / 'failures' / f'{number:05d}.txt')})")
+    for failed, reason in found.failed:
+        typer.echo(f"model {failed} failed: {visible(reason)} (traceback in {visible(folder / 'failures' / f'{failed:05d}.txt')})")
     if found.complete:
         typer.echo(f"Next: noshadow reference score {visible(folder)} --audit AUDIT")
 
@@ -68,73 +70,63 @@ def write_table(table: pd.DataFrame, out: Path | None) -> None:
         raise InputError(said(f"--out must be writable; got '{out}' ({error}). Choose another place.")) from error
 
 
-def print_truth(truth: GroundTruth, references: References, audit: Path | None, answered: Sequence[str] = ()) -> None:
+def print_truth(truth: GroundTruth, references: References, audit: Path | None, answered: Sequence[Line] = ()) -> None:
     """The attacks, the agreement of scores with them, parity, what is missing and the notes.
 
     `answered` are the lines of the audit's verdict, which come last.
     """
-    console = Console(highlight=False, soft_wrap=True)
+    console = plain_console()
     _print_attacks(truth, console)
     if truth.agreement:
-        _print_table(_agreement(truth), console)
+        _print_agreement(truth, console)
         console.print(
             "The noise ceiling is the attack's agreement with itself on two halves of the models; a score without noise may pass it."
         )
     if truth.parity is not None:
         console.print(harmless(truth.parity["sentence"]))
     for name, reason in truth.not_applicable.items():
-        console.print(f"{harmless(name)}: {sentence(harmless(reason))}")
+        console.print(f"{harmless(name)}: {ended(harmless(reason))}")
     for note in truth.notes:
-        console.print(f"Note: {sentence(harmless(note))}")
-    for line in answered:
-        console.print(line)
+        console.print(f"Note: {ended(harmless(note))}")
+    print_lines(answered, console)
     console.print(f"Added to {harmless(audit)}, report rebuilt." if audit else f"Read from {harmless(references.folder)}.")
 
 
 def _print_attacks(truth: GroundTruth, console: Console) -> None:
+    """One row an attack: its AUC, and how many of a thousand people it recognises at each level."""
     levels = sorted({rate.fpr for row in truth.attacks for rate in row.rates}, reverse=True)
-    table = Table(title=f"Attacks with {truth.models} reference models on {truth.records} records", title_justify="left")
-    for name in ("attack", "on", "AUC", *(f"TPR @ FPR {level:.3g}" for level in levels)):
-        table.add_column(name, justify="left" if name in ("attack", "on") else "right", overflow="fold")
+    names = ("attack", "on", "AUC", *(f"TPR at FPR {number(level)}" for level in levels))
+    rows = []
     for row in truth.attacks:
-        rates = {rate.fpr: f"{rate.tpr:.3f} ({rate.low:.3f}–{rate.high:.3f})" for rate in row.rates}
-        ends = f"{row.auc:.3f} ({row.auc_interval[0]:.3f}–{row.auc_interval[1]:.3f})"
-        table.add_row(harmless(row.attack), harmless(row.attacked), ends, *(rates.get(level, "") for level in levels))
-    _print_table(table, console)
+        rates = {rate.fpr: f"{per_thousand(rate.tpr)} ({per_thousand_between((rate.low, rate.high))})" for rate in row.rates}
+        auc = _with_ends(row.auc, row.auc_interval)
+        rows.append([visible(row.attack), visible(row.attacked), auc, *(rates.get(level, "") for level in levels)])
+    title = f"Attacks with {number(truth.models)} reference models on {number(truth.records)} records"
+    print_table(title, names, rows, console, left=("attack", "on"))
 
 
-def _print_table(table: Table, console: Console) -> None:
-    """Print a table as wide as the terminal; a pipe gets its rows as whole lines."""
-    if console.is_terminal:
-        console.print(table, soft_wrap=False)
-        return
-    console.print(f"{table.title}:")
-    for cells in zip(*(column.cells for column in table.columns), strict=True):
-        told = (f"{column.header} {cell}" for column, cell in zip(table.columns, cells, strict=True) if cell)
-        console.print(f"  {', '.join(told)}")
-
-
-def _agreement(truth: GroundTruth) -> Table:
-    """Build a table of Spearman and recall of the top 1 % in the top 5 % against LiRA's d′.
+def _print_agreement(truth: GroundTruth, console: Console) -> None:
+    """A table of Spearman and recall of the top 1 % in the top 5 % against LiRA's d′.
 
     The best score comes first, and the noise ceiling last.
     """
     fewest = min(row["targets"] for row in truth.agreement)
     rows = [row for row in truth.agreement if row["attack"] == "lira_d" and row["targets"] == fewest]
     ceiling = [row for row in truth.ceiling if row["attack"] == "lira_d"]
-    what = "this model" if fewest == 1 else f"{fewest} reference models"
-    table = Table(title=f"Agreement with LiRA's d′ ({what})", title_justify="left")
-    for name in ("score", "Spearman", "top 1 % in top 5 %"):
-        table.add_column(name, justify="left" if name == "score" else "right")
+    what = "this model" if fewest == 1 else f"{number(fewest)} reference models"
     spearman = {row["score"]: row for row in (*rows, *ceiling) if row["metric"] == "spearman"}
     recall = {row["score"]: row for row in (*rows, *ceiling) if row["metric"] == "recall" and (row["top"], row["keep"]) == (0.01, 0.05)}
     order = sorted(spearman, key=lambda name: (name == "noise ceiling", -(spearman[name]["value"] or -2.0)))
-    for name in order:
-        table.add_row(harmless(name), _cell(spearman[name]), _cell(recall[name]))
-    return table
+    cells = [[visible(name), _cell(spearman[name]), _cell(recall[name])] for name in order]
+    print_table(f"Agreement with LiRA's d′ ({what})", ("score", "Spearman", "top 1 % in top 5 %"), cells, console, left=("score",))
 
 
 def _cell(row: Mapping[str, Any]) -> str:
     if row["value"] is None:
-        return harmless(row["note"])
-    return f"{row['value']:.3f}" + ("" if row["low"] is None else f" ({row['low']:.3f}–{row['high']:.3f})")
+        return visible(row["note"])
+    return _with_ends(row["value"], None if row["low"] is None else (row["low"], row["high"]))
+
+
+def _with_ends(value: float, ends: Interval | None) -> str:
+    told = number(value, padded=True)
+    return told if ends is None else f"{told} ({number(ends[0], padded=True)} to {number(ends[1], padded=True)})"

@@ -191,8 +191,9 @@ def score(
     the records are ranked by their exposure to all reference models.
     """
     from noshadow._audit import with_references
+    from noshadow._glance import verdict_lines
     from noshadow.cli.finishing import written_again
-    from noshadow.cli.printing import answer, verdict_lines
+    from noshadow.cli.printing import answer
     from noshadow.cli.reference_run import print_truth, write_table
     from noshadow.reference import AttackOptions, ground_truth, load_references
     from noshadow.results import load
@@ -213,4 +214,4 @@ def score(
     if as_json:
         typer.echo(json.dumps(truth.to_dict() | ({} if audited is None else answer(audited)), allow_nan=False))
     elif not quiet:
-        print_truth(truth, references, audit, () if audited is None else verdict_lines(audited))
+        print_truth(truth, references, audit, () if audited is None else verdict_lines(audited, show_ids=True))

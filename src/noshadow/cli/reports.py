@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from noshadow.arguments import SHOW_TOP
 from noshadow.cli.options import Quiet, app
 from noshadow.errors import InputError, named_command, said
 from noshadow.visible import visible
@@ -53,7 +54,7 @@ def report(
     A page with record contents is as sensitive as the data, and says so; without --show-records it
     is rebuilt without them.
     """
-    from noshadow.report import TOP, write_annex, write_lood_report, write_report
+    from noshadow.report import write_annex, write_lood_report, write_report
     from noshadow.results import ANNEX, LOOD, load, load_lood
 
     if show_ids and not annex:
@@ -72,7 +73,7 @@ def report(
 
             contents, ids = contents_of(show_records, audited)
         page = write_report(
-            audited, out or folder / "report.html", show_records=contents, show_ids=ids, show_top=TOP if show_top is None else show_top
+            audited, out or folder / "report.html", show_records=contents, show_ids=ids, show_top=SHOW_TOP if show_top is None else show_top
         )
         beside = write_annex(audited, page.with_name(ANNEX[0]), folder=folder, show_ids=show_ids) if annex else ()
         paths = (page, *beside)

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from noshadow._glance import LogScale, decade_label, decade_ticks, plain_axis
 from noshadow.checks import Array
-from noshadow.report.formats import number, power_of_ten
+from noshadow.report.formats import number
 from noshadow.results import MeasuredRate, ModelRisk, TnrCurve
 
 Point = tuple[float, float]
@@ -39,28 +40,6 @@ class Frame:
 
 WIDE = Frame("wide", width=920, height=340, left=64, right=898, top=34, bottom=286, tiny_bin=48, tiny_gap=20)
 NARROW = Frame("narrow", width=340, height=300, left=56, right=326, top=34, bottom=246, tiny_bin=30, tiny_gap=18)
-
-
-@dataclass(frozen=True)
-class LogScale:
-    """Positions on an axis in powers of ten.
-
-    Exponent `low` stands at `start`, and exponent `high` at `stop`.
-    """
-
-    low: float
-    high: float
-    start: float
-    stop: float
-
-    def at(self, value: float) -> float:
-        """Position of a positive value, kept on the axis."""
-        return self.at_exponent(math.log10(value))
-
-    def at_exponent(self, exponent: float) -> float:
-        """Position of 10^exponent, also where that overflows."""
-        part = (exponent - self.low) / (self.high - self.low)
-        return round(self.start + min(max(part, 0.0), 1.0) * (self.stop - self.start), 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +90,7 @@ def loss_bins(members: Array, nonmembers: Array, threshold: float | None) -> Los
         high=high,
         shares=shares,
         tiny=tiny if len(below) else {},
-        tiny_label=f"<{_decade_label(low, plain=_plain_axis(low, high))}" if (below > 0).any() else "0",
+        tiny_label=f"<{decade_label(low, plain=plain_axis(low, high))}" if (below > 0).any() else "0",
         undrawn=int((~np.isfinite(pooled)).sum()),
     )
 
@@ -239,28 +218,3 @@ def level_ticks(largest: float, frame: Frame, *, intervals: int = 5) -> list[dic
     count = math.ceil(largest / step - 1e-9) or 1
     values = [float(f"{step * k:.12g}") for k in range(count + 1)]
     return [{"value": value, "y": height(value, values[-1], frame), "label": number(value)} for value in values]
-
-
-def decade_ticks(scale: LogScale, spacing: float) -> list[dict[str, Any]]:
-    """Place ticks of a logarithmic axis, at least `spacing` apart where labelled.
-
-    Ticks are 1, 2, 5 of each decade, or every k-th decade.
-    """
-    first, last = math.ceil(scale.low - 1e-9), math.floor(scale.high + 1e-9)
-    decade = (scale.stop - scale.start) / (scale.high - scale.low)
-    plain = _plain_axis(math.floor(scale.low), math.ceil(scale.high))
-    if plain and decade * math.log10(2) >= spacing * 0.7:
-        values = [factor * 10.0**k for k in range(first - 1, last + 1) for factor in (1, 2, 5)]
-        inside = [v for v in values if scale.low - 1e-9 <= math.log10(v) <= scale.high + 1e-9]
-        return [{"x": scale.at(v), "label": number(v)} for v in inside]
-    every = max(1, math.ceil(spacing * 0.6 / decade))
-    labels = {k: _decade_label(k, plain=plain) for k in range(first, last + 1) if k % every == 0}
-    return [{"x": scale.at_exponent(k), "label": label} for k, label in labels.items()]
-
-
-def _plain_axis(low: int, high: int) -> bool:
-    return low >= -4 and high <= 4
-
-
-def _decade_label(exponent: int, *, plain: bool) -> str:
-    return number(10.0**exponent) if plain else power_of_ten(exponent)

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from noshadow._compare import Change, Comparison, Mover
+from noshadow._compare import Change, Comparison, Mover, difference_words, figure_words, interval_words
 from noshadow.checks import named_in_errors, refuse
 from noshadow.report.findings_section import finding_rows
-from noshadow.report.formats import figure, interval, number, sentence, timestamp
+from noshadow.report.formats import figure, number, sentence, timestamp
 from noshadow.report.rendering import rendered
 from noshadow.results import write_file
 
@@ -80,8 +80,12 @@ def _change(change: Change) -> dict[str, Any]:
     return {
         "name": change.name,
         "label": change.label,
-        "values": [None if value is None else figure(value) for value in (change.before, change.after, change.difference)],
-        "interval": "none" if change.interval is None else interval(change.interval),
+        "values": [
+            None if change.before is None else {"text": figure_words(change, change.before), "exact": repr(change.before)},
+            None if change.after is None else {"text": figure_words(change, change.after), "exact": repr(change.after)},
+            None if change.difference is None else {"text": difference_words(change, change.difference), "exact": repr(change.difference)},
+        ],
+        "interval": interval_words(change) or "none",
         "noise": words[change.more_than_noise],
         "method": change.method,
     }

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from noshadow.arguments import SHOW_TOP
 from noshadow.checks import Array, as_array, refuse, require_same_length, require_whole
 from noshadow.report.formats import number, shown
 from noshadow.report.record_data import risk_order
@@ -18,7 +19,6 @@ from noshadow.report.thumbnails import LONGEST_SIDE, black_and_white, channels_l
 from noshadow.results import Audit
 
 ARGUMENT = "show_records"
-TOP = 100
 MOST_CHARACTERS = 500
 MOST_FIELDS = 50
 _LONGEST_FIELD = 100
@@ -51,7 +51,7 @@ class ShownContents:
         return _SEVERAL[self.kind]
 
 
-def shown_contents(given: object, audit: Audit, *, ids: object = None, top: int = TOP) -> ShownContents:
+def shown_contents(given: object, audit: Audit, *, ids: object = None, top: int = SHOW_TOP) -> ShownContents:
     """Contents of the `top` riskiest records, by rank or else by loss.
 
     Args:

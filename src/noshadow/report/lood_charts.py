@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from noshadow._glance import LogScale, decade_ticks
 from noshadow.checks import Array
-from noshadow.report.charts import NARROW, WIDE, Frame, LogScale, decade_ticks, drawing, level_ticks, outline
+from noshadow.report.charts import NARROW, WIDE, Frame, drawing, level_ticks, outline
 from noshadow.report.formats import number
 
 SQUARE = Frame("map", width=560, height=448, left=52, right=546, top=14, bottom=400, tiny_bin=0, tiny_gap=0)

@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from noshadow._answer import evidence_changes, offers
+from noshadow.arguments import SHOW_TOP
 from noshadow.checks import Array, named_in_errors, refuse
 from noshadow.limits import FAR_FROM_MINIMUM, FEW_MEMBERS
 from noshadow.metrics import error_budget
 from noshadow.outcomes import not_applicable
 from noshadow.report.charts import NARROW, WIDE, curve_chart, loss_bins, loss_chart
-from noshadow.report.contents import TOP, ShownContents, shown_contents
+from noshadow.report.contents import ShownContents, shown_contents
 from noshadow.report.findings_section import findings_section
 from noshadow.report.first_screen import first_screen
 from noshadow.report.formats import figure, interval, number, people, people_between, sentence, timestamp
@@ -28,13 +30,13 @@ from noshadow.report.score_agreement import agreement_absent, score_agreement
 from noshadow.report.tail_chart import tail_section
 from noshadow.report.top_records import ROWS, top_records
 from noshadow.report.trees import model_words, tree_rows
-from noshadow.results import Audit, ModelRisk, evidence_changes, offers, write_file
+from noshadow.results import Audit, ModelRisk, write_file
 
 _UNITS = {"regression": "squared error"}
 
 
 @named_in_errors
-def write_report(audit: Audit, path: str | Path, *, show_records: object = None, show_ids: object = None, show_top: int = TOP) -> Path:
+def write_report(audit: Audit, path: str | Path, *, show_records: object = None, show_ids: object = None, show_top: int = SHOW_TOP) -> Path:
     """Write the audit as one HTML file that opens anywhere.
 
     It needs no network and nothing beside it, and has one script that its own hash lets run.

@@ -14,10 +14,11 @@ import numpy as np
 import pandas as pd
 
 from noshadow._findings import flagged_records
+from noshadow._glance import label_text
 from noshadow.checks import Array
 from noshadow.columns import is_target, page_order
 from noshadow.report.formats import shown
-from noshadow.report.top_records import TARGET_COLUMNS, label_text
+from noshadow.report.top_records import TARGET_COLUMNS
 from noshadow.results import Audit
 
 MOST_RECORDS = 100_000

@@ -1,16 +1,14 @@
 """Templates → bytes of a page, everything escaped, with the one script that may run in it."""
 
 import base64
-import functools
 import hashlib
 from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
-import jinja2
 from markupsafe import Markup
 
-from noshadow.report.formats import shown
+from noshadow._glance import escaping_templates
 
 _SCRIPTS = ("theme.js", "records_data.js", "records_contents.js", "records_table.js", "records_map.js", "records_explorer.js")
 
@@ -20,20 +18,7 @@ def rendered(template: str, content: Mapping[str, Any]) -> bytes:
 
     Text is escaped wherever it comes from, and a name without content is an error.
     """
-    return _environment().get_template(template).render(content).encode()
-
-
-@functools.cache
-def _environment() -> jinja2.Environment:
-    """Make the environment once, since compiling the templates takes longer than a page."""
-    return jinja2.Environment(
-        loader=jinja2.PackageLoader("noshadow.report", "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        finalize=shown,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    return escaping_templates("noshadow.report").get_template(template).render(content).encode()
 
 
 def flat_rows(content: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from noshadow._glance import LogScale, decade_ticks
 from noshadow.checks import Array
-from noshadow.report.charts import NARROW, WIDE, Frame, LogScale, LossBins, decade_ticks, drawing, loss_bins
+from noshadow.report.charts import NARROW, WIDE, Frame, LossBins, drawing, loss_bins
 from noshadow.report.formats import number, power_of_ten
 from noshadow.results import Audit
 

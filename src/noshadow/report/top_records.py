@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from noshadow._glance import label_text
 from noshadow.checks import Array
 from noshadow.columns import is_target, meaning, named, page_order
 from noshadow.report.formats import figure, interval, number
@@ -92,13 +93,3 @@ def _identity_columns(table: pd.DataFrame, class_names: list[str] | None, task: 
     if "group" in table:
         columns["group"] = [str(value) for value in table["group"]]
     return columns, max(len(several) - TARGET_COLUMNS, 0)
-
-
-def label_text(value: Any, class_names: list[str] | None, task: str) -> str:
-    """A target as text: the name of its class where there is one."""
-    if task == "regression":
-        return number(float(value))
-    whole = float(value).is_integer()
-    if class_names is not None and whole and 0 <= int(value) < len(class_names):
-        return class_names[int(value)]
-    return str(int(value)) if whole else number(float(value))

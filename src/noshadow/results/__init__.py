@@ -12,11 +12,11 @@ from noshadow.figures import (
     ModelRisk,
     TnrCurve,
 )
-from noshadow.results.audit_record import Audit, load
+from noshadow.results.audit_record import Audit
 from noshadow.results.calibration import Calibration, CalibrationCell
 from noshadow.results.folder import ANNEX, files_of, require_writable_folder, write_file
 from noshadow.results.lood_record import LOOD, LoodAudit, load_lood
-from noshadow.results.offers import Offer, evidence_changes, offers
+from noshadow.results.opening import load
 
 __all__ = [
     "ANNEX",
@@ -34,13 +34,10 @@ __all__ = [
     "MeasuredAttack",
     "MeasuredRate",
     "ModelRisk",
-    "Offer",
     "TnrCurve",
-    "evidence_changes",
     "files_of",
     "load",
     "load_lood",
-    "offers",
     "require_writable_folder",
     "write_file",
 ]

@@ -3,28 +3,28 @@
 import io
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+import noshadow
 from noshadow._findings import findings
-from noshadow.checks import Array, InputError, named_in_errors, refuse, require_choice, said
-from noshadow.columns import COLUMNS, TASKS, column, named, ranking_order
+from noshadow._glance import Glance, brief_text, exposure_plot, glance, summary_text, top_table
+from noshadow.arguments import SHOW_TOP
+from noshadow.checks import Array, named_in_errors, refuse, require_whole
+from noshadow.columns import COLUMNS, column, named, ranking_order
 from noshadow.figures import Evidence, EvidenceEntry, Finding, GroundTruth, GroupRisk, ModelRisk
-from noshadow.results.folder import AUDIT, read_folder, write_folder
-from noshadow.results.folder_forms import AUDIT_FORM
-from noshadow.results.record_table import record_table, require_numbers, require_ranks, require_shares, target_columns
-from noshadow.storage.forms import require_form
-from noshadow.storage.numpy_files import npz_arrays
-from noshadow.storage.reasons import reason_of
+from noshadow.results.folder import write_folder
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 FORMAT = 1
-SHARES = named(kind="share")
-LOOD_COLUMNS = named(source="lood")
+_GO_ON = 'Go on: .top() the riskiest, .summary(), .plot(), .report("report.html") the page, .save("folder")'
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Audit:
     """How exposed a model is, which records are, and how that was found out.
 
@@ -94,6 +94,99 @@ class Audit:
         found = _ranked(found)
         return replace(found, findings=findings(found))
 
+    def __repr__(self) -> str:
+        """The audit in at most twenty lines, without ids."""
+        return brief_text(self, _GO_ON)
+
+    def _repr_html_(self) -> str:
+        """Verdict, picture and the ten riskiest records for a notebook, without ids."""
+        return self.show().html
+
+    @named_in_errors
+    def show(self, *, show_ids: bool = False, top: int = 10) -> Glance:
+        """Verdict, picture and the riskiest records: HTML in a notebook, text elsewhere.
+
+        Args:
+            show_ids: name the records. Outputs are kept in a notebook's file, so that an audit by
+                itself shows ranks without ids.
+            top: how many of the riskiest records are listed.
+
+        Returns:
+            An object that a notebook shows; its `html` is a fragment without scripts.
+
+        Raises:
+            InputError: top is no whole number above zero.
+
+        Cost: O(n log n) in the number of records.
+        """
+        return glance(self, show_ids=show_ids, top=require_whole(top, "top", low=1))
+
+    @named_in_errors
+    def summary(self, *, show_ids: bool = False) -> str:
+        """What `noshadow audit` prints, as plain text.
+
+        The first five lines are the verdict, the rate in people per thousand, how it is known, the
+        most exposed record and what to do next. Then come figures, findings, the five riskiest
+        records, notes, and what further evidence would buy.
+
+        Args:
+            show_ids: name the records, as the command does.
+
+        Cost: O(n log n) in the number of records.
+        """
+        return summary_text(self, show_ids=show_ids)
+
+    @named_in_errors
+    def top(self, count: int = 20) -> pd.DataFrame:
+        """The riskiest records by rank, with their ids and the columns that matter.
+
+        These are rank, id, label or targets, group, loss, the record's own rate with its interval
+        where one is known, and what ranks. `records` has every column.
+
+        Args:
+            count: how many, at most.
+
+        Raises:
+            InputError: count is no whole number above zero, or records are not ranked.
+
+        Cost: O(n).
+        """
+        return top_table(self, count)
+
+    @named_in_errors
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw how many records have which exposure, the largest marked, by matplotlib.
+
+        Exposure is each record's own rate, beside the model's rate and a guess, or else the score
+        that ranks. No record is named.
+
+        Args:
+            ax: where to draw; None: a new figure of pyplot.
+
+        Returns:
+            The Axes drawn in.
+
+        Raises:
+            InputError: matplotlib is not installed (`pip install noshadow[plot]`), or the audit
+                holds neither rates nor scores that differ.
+        """
+        return exposure_plot(self, ax)
+
+    @named_in_errors
+    def report(self, path: str | Path, *, show_records: object = None, show_ids: object = None, show_top: int = SHOW_TOP) -> Path:
+        """Write the report: `noshadow.write_report` of this audit, with the same arguments.
+
+        The page names records. Pass it on as carefully as the data.
+
+        Returns:
+            The path written.
+
+        Raises:
+            InputError: as `write_report`.
+        """
+        # The page stands above the audit, and is found by its public name when it is asked for.
+        return noshadow.write_report(self, path, show_records=show_records, show_ids=show_ids, show_top=show_top)
+
     @named_in_errors
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write the audit folder: `audit.json`, `records.parquet`, `losses.npz`, all or nothing.
@@ -129,50 +222,6 @@ class Audit:
         listed = {name: [row.to_dict() for row in rows] for name, rows in borne.items() if rows}
         listed |= {"evidence": [entry.to_dict() for entry in self.evidence]} if self.evidence else {}
         return content | drawn | truth | listed
-
-
-@named_in_errors
-def load(folder: str | Path) -> Audit:
-    """Read an audit folder back; model and data are not needed.
-
-    Raises:
-        InputError: not an audit, of another format, or altered since it was written.
-    """
-    manifest, files = read_folder(folder, form=FORMAT, names=AUDIT.files)
-    require_form(manifest, AUDIT_FORM, "", f"{AUDIT.again}.")
-    require_choice(manifest["task"], TASKS, "task")
-    member, nonmember = _losses(files["losses.npz"], manifest["records"]["count"])
-    records = record_table(files["records.parquet"], manifest["records"], AUDIT.again)
-    targets = target_columns(records)
-    classes = ("target",) if manifest["task"] in ("classification", "binary") else ()
-    require_shares(records, SHARES, AUDIT.again)
-    if manifest["provenance"].get("lood") is not None:
-        _require_lood_columns(records)
-    require_numbers(records, ("loss", *dict.fromkeys((*targets, *classes))), AUDIT.again)
-    require_ranks(records, manifest["ranked_by"], AUDIT.again)
-    _require_rows_named(manifest["provenance"].get("inputs", {}), len(records))
-    risk, truth, drawn = manifest["model_risk"], manifest.get("ground_truth"), manifest.get("findings")
-    measured = None if risk is None else ModelRisk.from_dict(risk)
-    if measured is not None and (measured.n_members, measured.n_nonmembers) != (len(member), len(nonmember)):
-        got = f"{measured.n_members} and {measured.n_nonmembers} beside {len(member)} and {len(nonmember)}"
-        refuse("model_risk", "count the losses that are there", got, f"{AUDIT.again}.")
-    return Audit(
-        records=records,
-        model_risk=measured,
-        member_losses=member,
-        nonmember_losses=nonmember,
-        task=manifest["task"],
-        ranked_by=manifest["ranked_by"],
-        not_applicable=manifest["not_applicable"],
-        notes=tuple(manifest["notes"]),
-        provenance=manifest["provenance"],
-        timings=manifest["timings"],
-        ground_truth=None if truth is None else GroundTruth.from_dict(truth),
-        findings=None if drawn is None else tuple(Finding.from_dict(entry) for entry in drawn),
-        class_risk=tuple(GroupRisk.from_dict(entry) for entry in manifest.get("class_risk", ())),
-        group_risk=tuple(GroupRisk.from_dict(entry) for entry in manifest.get("group_risk", ())),
-        evidence=_entries(manifest.get("evidence", ()), records),
-    )
 
 
 def _with_one(audit: Audit, evidence: Evidence) -> Audit:
@@ -219,47 +268,3 @@ def ranks(score: Array) -> Array:
     places = np.empty(len(score), dtype=np.int64)
     places[np.argsort(-score, kind="stable")] = np.arange(1, len(score) + 1)
     return places
-
-
-def _entries(listed: Any, records: pd.DataFrame) -> tuple[EvidenceEntry, ...]:
-    """Entries of a folder, whose columns must be there, each written by one source."""
-    entries = tuple(EvidenceEntry.from_dict(entry) for entry in listed)
-    written = [name for entry in entries for name in entry.columns]
-    if len(set(written)) < len(written) or not set(written) <= set(records.columns):
-        refuse("evidence", "name columns that are there, each once", ", ".join(written), f"{AUDIT.again}.")
-    return entries
-
-
-def _require_rows_named(inputs: dict[str, Any], count: int) -> None:
-    """Rows of records that a fact of the reading names are rows of the table."""
-    for fact, field_name in (("head_outputs", "train_rows"), ("alone_in_leaves", "first")):
-        rows = (inputs.get(fact) or {}).get(field_name, [])
-        if rows and max(rows) >= count:
-            refuse(f"provenance.inputs.{fact}.{field_name}", f"be rows of {count} records", f"{max(rows)}", f"{AUDIT.again}.")
-
-
-def _require_lood_columns(records: pd.DataFrame) -> None:
-    """Refuse a table without all three columns that `with_lood` adds.
-
-    They must be known for the same records, and for one at least.
-    """
-    known = records[list(LOOD_COLUMNS)].notna().to_numpy() if set(LOOD_COLUMNS) <= set(records.columns) else np.zeros((1, 3), bool)
-    if not known.any() or (known.any(1) != known.all(1)).any():
-        refuse("records.parquet", f"have the columns {', '.join(LOOD_COLUMNS)} of some records", "others", f"{AUDIT.again}.")
-
-
-def _losses(content: bytes, members: int) -> tuple[Array, Array]:
-    """Losses of members and non-members, of one dimension and without NaN."""
-    try:
-        held = npz_arrays(io.BytesIO(content), len(content))
-    except ValueError as error:
-        raise InputError(said(f"losses.npz must hold plain arrays; got {reason_of(error)}. {AUDIT.again}.")) from error
-    if set(held) != {"member", "nonmember"}:
-        refuse("losses.npz", "hold member and nonmember", ", ".join(sorted(held)) or "nothing", f"{AUDIT.again}.")
-    for name, losses in held.items():
-        if losses.ndim != 1 or losses.dtype != np.float64 or bool(np.isnan(losses).any()):
-            got = f"shape {losses.shape} of {losses.dtype}" + (" with NaN" if losses.dtype.kind == "f" and np.isnan(losses).any() else "")
-            refuse(f"{name} losses", "be float64 numbers, one a record", got, f"{AUDIT.again}.")
-    if len(held["member"]) != members:
-        refuse("losses.npz", f"hold one loss for each of {members} records", f"{len(held['member'])}", f"{AUDIT.again}.")
-    return held["member"], held["nonmember"]

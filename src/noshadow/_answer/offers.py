@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from noshadow._known.audited import Audited
 from noshadow.figures import EvidenceEntry
-from noshadow.results.audit_record import Audit
 
 # Sources whose stamps hold the seconds of one training, and the share of a training that each ran.
 _TRAINED = ("few references", "folds", "short references", "reference models")
@@ -31,7 +31,7 @@ class Offer:
     sentence: str
 
 
-def offers(audit: Audit) -> tuple[Offer, ...]:
+def offers(audit: Audited) -> tuple[Offer, ...]:
     """What the next pieces of evidence would cost and buy, the cheapest first.
 
     Widths are those that the exposure promised when it was weighed. Trainings cost what those of
@@ -53,7 +53,7 @@ def offers(audit: Audit) -> tuple[Offer, ...]:
     return (*found, *(_references(int(more), seconds, 1 - width / now if now > 0 else 0.0) for more, width in widths.items()))
 
 
-def evidence_changes(audit: Audit) -> tuple[str, ...]:
+def evidence_changes(audit: Audited) -> tuple[str, ...]:
     """What each source beyond the final weights changed, in the order they were weighed in."""
     entry = next((entry for entry in audit.evidence if entry.source == "exposure"), None)
     told, width = [], None
@@ -68,7 +68,7 @@ def evidence_changes(audit: Audit) -> tuple[str, ...]:
     return tuple(told)
 
 
-def _is_network(audit: Audit) -> bool:
+def _is_network(audit: Audited) -> bool:
     inputs: dict[str, Any] = audit.provenance.get("inputs", {})
     return inputs.get("family") == "network"
 

@@ -145,5 +145,5 @@ def test_a_million_records_open_quickly(browser, tmp_path):
     before = cpu_seconds(browser)
     page = opened_page(browser, path, viewport=SCREEN)
     assert cpu_seconds(browser) - before < 3
-    assert "1,000,000 members" in page.locator(".kicker").text_content() and page.locator(".people-grid").count() == 2
+    assert "1,000,000 records in training" in page.locator(".kicker").text_content() and page.locator(".people-grid").count() == 2
     page.context.close()

@@ -1,6 +1,7 @@
 """The first screen: verdict, one picture, who is most exposed, what to do next."""
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,9 @@ COLUMNS, ROWS_OF_PEOPLE, PITCH = 50, 20, 6
 _RATES = {"exposure": "attack_rate", "measured": "lira_tpr", "predicted": "predicted_tpr"}
 # Colour is never the only sign: each level has a mark and a title.
 _MARKS = {"none": "✓", "some": "!", "strong": "‼", "unknown": "?"}
+# Where a command may be broken: before an option or another word, and after "&&".
+_PART = re.compile(r"noshadow(?: [a-z]+)+(?= |$)|--\S+(?: (?!-|&)\S+)?|\S+")
+_AFTER_AND = re.compile(r"(?<=&&) ")
 _BINS = 25
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46.0, 590.0, 26.0, 122.0
 
@@ -35,6 +39,7 @@ def first_screen(audit: Audit) -> dict[str, Any]:
         "level": found.level,
         "title": found.title,
         "mark": _MARKS[found.level],
+        "source": known.source,
         "sentence": sentence(found.sentence),
         "why": _why(found),
         "reason": sentence(known.reason),
@@ -44,14 +49,19 @@ def first_screen(audit: Audit) -> dict[str, Any]:
         "exposure": _exposure(audit, rated),
         "people": _people(audit, rated),
         "rated": rated is not None,
-        "action": {"sentence": sentence(action.sentence), "command": action.command},
+        "action": {"sentence": sentence(action.sentence), "command": action.command, "lines": command_lines(action.command)},
     }
 
 
 def _why(found: Verdict) -> str:
     """The row of the table of verdicts that this one is, in words."""
     row = next((level for level in LEVELS if level.title == found.title), None)
-    return "" if row is None else sentence(row.condition).replace("'", "’")
+    return "" if row is None else row.condition.replace("'", "’") + "."
+
+
+def command_lines(command: str) -> list[list[str]]:
+    """A command as lines of parts that stay whole: an option stays with its value."""
+    return [_PART.findall(line.strip()) for line in _AFTER_AND.split(command)]
 
 
 def _rated(audit: Audit) -> tuple[str, tuple[str, str] | None] | None:
@@ -107,7 +117,7 @@ def _exposure(audit: Audit, rated: tuple[str, tuple[str, str] | None] | None) ->
         return _bars(np.clip(values, 0, 1)) | {
             "ticks": ticks,
             "title": "times in 1,000 that an attack recognises the record",
-            "worst": {"x": _along(worst), "label": f"most exposed: {per_thousand(worst)}"},
+            "worst": {"x": _along(worst), "label": "most exposed", "told": per_thousand(worst)},
         }
     if audit.ranked_by is None:
         return None
@@ -120,7 +130,7 @@ def _exposure(audit: Audit, rated: tuple[str, tuple[str, str] | None] | None) ->
     return _bars(np.clip((np.log10(scores) - low) / (high - low), 0, 1)) | {
         "ticks": decade_ticks(scale, 60),
         "title": f"{audit.ranked_by}, the score that ranks records (log scale): an order, not a rate",
-        "worst": {"x": scale.at(float(scores.max())), "label": "most exposed"},
+        "worst": {"x": scale.at(float(scores.max())), "label": "most exposed", "told": number(float(scores.max()))},
     }
 
 

@@ -107,15 +107,22 @@ def _measured(folder):
         app(command, prog_name="noshadow", standalone_mode=False)
 
 
-def main():
-    root = Path(sys.argv[1]).resolve()
-    root.mkdir(parents=True, exist_ok=True)
+def write_all(root):
+    """Make the audits that are not there yet, and write every page; gives the pages."""
+    pages = []
     for name, made in AUDITS.items():
         folder = root / name
         if not folder.exists():
             made(folder).save(folder)
             _measured(folder)
-        print(ns.write_report(ns.load(folder), folder / "report.html"))
+        pages.append(ns.write_report(ns.load(folder), folder / "report.html"))
+    return pages
+
+
+def main():
+    root = Path(sys.argv[1]).resolve()
+    root.mkdir(parents=True, exist_ok=True)
+    print(*write_all(root), sep="\n")
 
 
 if __name__ == "__main__":

@@ -88,6 +88,7 @@ screenshot: $(STAMP)
 	rm -rf report-audits
 	$(BIN)/python tools/report_audits.py report-audits
 	$(BIN)/python tools/report_screenshot.py report-audits docs/images/report
+	$(BIN)/python tools/render_benchmarks.py
 	rm -rf report-audits
 
 $(STAMP): pyproject.toml constraints.txt

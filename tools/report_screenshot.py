@@ -21,7 +21,7 @@ FLAGS += ["--disable-component-update", "--disable-sync"]
 READY = "html.explored, #explorer .caution"
 SCREEN = {"width": 1200, "height": 800}
 RECORDS = {"width": 1100, "height": 1250}
-COLOURS = 128  # a picture in a repository should be small
+COLOURS = 256  # a picture in a repository should be small
 
 
 def main():
@@ -52,7 +52,9 @@ def _themes(browser, page, folder):
         _shot(browser, page, half, RECORDS, scheme=scheme, at="explore")
         both.paste(Image.open(half), (place * RECORDS["width"], 0))
         half.unlink()
-    both.resize((RECORDS["width"], RECORDS["height"] // 2)).quantize(COLOURS).save(folder / "report-themes.png", optimize=True)
+    both.resize((RECORDS["width"], RECORDS["height"] // 2)).quantize(
+        COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
+    ).save(folder / "report-themes.png", optimize=True)
     print(folder / "report.png", folder / "report-themes.png")
 
 
@@ -65,7 +67,7 @@ def _shot(browser, page, path, size, *, scheme="light", at=None):
     if at is not None:
         opened.evaluate(f"document.getElementById('{at}').scrollIntoView()")
     opened.screenshot(path=path)
-    Image.open(path).convert("RGB").quantize(COLOURS).save(path, optimize=True)
+    Image.open(path).convert("RGB").quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(path, optimize=True)
     found = shown(opened)
     context.close()
     return found

@@ -40,7 +40,7 @@ def first_screen(audit: Audit) -> dict[str, Any]:
         "title": found.title,
         "mark": _MARKS[found.level],
         "source": known.source,
-        "sentence": sentence(found.sentence),
+        "sentence": sentence(found.sentence).replace(" % ", "\u00a0% "),
         "why": _why(found),
         "reason": sentence(known.reason),
         "grids": [] if known.rate is None else _grids(known),

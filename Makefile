@@ -83,8 +83,9 @@ ifndef QUICK
 	$(BIN)/python tools/render_benchmarks.py
 endif
 
-# Pictures of five audits' first screens, and what they show: a test fails when the pages have moved on. Needs Chromium and transformers.
+# Pictures of five audits' first screens, and what they show: a test fails when the pages have moved on. Needs Chromium.
 screenshot: $(STAMP)
+	$(BIN)/pip install --quiet -c constraints.txt -e .[transformers]
 	rm -rf report-audits
 	$(BIN)/python tools/report_audits.py report-audits
 	$(BIN)/python tools/report_screenshot.py report-audits docs/images/report

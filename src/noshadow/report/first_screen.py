@@ -21,7 +21,7 @@ _RATES = {"exposure": "attack_rate", "measured": "lira_tpr", "predicted": "predi
 # Colour is never the only sign: each level has a mark and a title.
 _MARKS = {"none": "✓", "some": "!", "strong": "‼", "unknown": "?"}
 # Where a command may be broken: before an option or another word, and after "&&".
-_PART = re.compile(r"noshadow(?: [a-z]+)+(?= |$)|--\S+(?: (?!-|&)\S+)?|\S+")
+_PART = re.compile(r"[a-z]+(?: [a-z]+)*(?= |$)|--\S+(?: (?!-|&)\S+)?|\S+")
 _AFTER_AND = re.compile(r"(?<=&&) ")
 _BINS = 25
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46.0, 590.0, 26.0, 122.0

@@ -144,6 +144,28 @@ def test_the_verdict_follows_what_the_interval_leaves_out(rate, ends, level):
     assert per_thousand(rate) in found.sentence and per_thousand(FPR) in found.sentence and per_thousand_between(ends) in found.sentence
 
 
+def test_losses_that_give_the_average_member_away_are_a_sign_where_nothing_better_is_known():
+    """NS002 calls an AUC of 0.8 high; a verdict "not known" or "no sign" above it would contradict the page's own finding."""
+    audit = made()
+    risk = replace(audit.model_risk, tnr=FPR, tnr_interval=(0.0, 0.5), fpr=FPR, auc=0.825, auc_interval=(0.75, 0.9), predicted_tpr=None)
+    found = verdict(replace(audit, model_risk=risk))
+    assert (found.known.source, found.level) == ("losses", "some") and "825 in 1,000 pairs; a coin for 500" in found.sentence
+    near = replace(risk, auc=0.55, auc_interval=(0.45, 0.65))
+    assert verdict(replace(audit, model_risk=near)).level == "unknown"
+    # A measurement goes before the losses.
+    measured = replace(audit, model_risk=risk, ground_truth=truth(attack("LiRA", FPR)))
+    assert verdict(measured).level == "none"
+
+
+def test_what_was_trained_already_is_not_advised_again():
+    """Four models that gave an order and no sizes: train more, not the same four."""
+    rates = np.full(200, 0.2)
+    audit = exposed(rates, rates / 2, rates)
+    ordered = replace(audit, records=audit.records.drop(columns=["attack_rate", "attack_rate_low", "attack_rate_high"]))
+    assert best_known(ordered).source == "losses" and "64 reference models" in next_action(ordered).sentence
+    assert "--reference-models 4" in next_action(made()).command
+
+
 def test_strong_is_the_line_of_the_finding_on_model_risk():
     finding = {f.code: f for f in ns.findings(made())}["NS001"]
     assert finding.limits["times"] == STRONG_TIMES
@@ -237,13 +259,13 @@ def test_findings_follow_the_measurement_and_no_longer_the_prediction():
     assert (before["NS001"].status, before["NS001"].figure) == ("passed", 0.012) and "predicted" in before["NS001"].sentence
     assert (after["NS001"].status, after["NS001"].figure) == ("found", 0.61)
     assert after["NS001"].sentence == (
-        "At false-positive rate 0.01 LiRA with 64 reference models was measured to recognise a share of 0.61 of the members "
-        "(95 % interval 0.59 to 0.63): 61 times a guess."
+        "LiRA with 64 reference models was measured to recognise 610 in 1,000 members (95 % interval 590 to 630 in 1,000): "
+        "61 times a guess, which is 10 in 1,000."
     )
     assert before["NS003"].status == "passed" and after["NS003"].status == "not applicable"
     rates = np.full(200, 0.3)
     weighed = {finding.code: finding for finding in ns.findings(exposed(rates, rates / 2, rates * 2))}["NS001"]
-    assert (weighed.status, weighed.figure) == ("found", pytest.approx(0.3)) and "90 % interval 0.15 to 0.6" in weighed.sentence
+    assert (weighed.status, weighed.figure) == ("found", pytest.approx(0.3)) and "90 % interval 150 to 600 in 1,000" in weighed.sentence
 
 
 def shown(audit, *, terminal, width=80):
@@ -261,7 +283,8 @@ def test_a_pipe_gets_the_verdict_in_its_first_five_lines():
     lines = shown(audit, terminal=False).splitlines()
     assert lines[0] == "Strong leakage"
     assert (
-        lines[1].startswith("LiRA with 64 reference models recognises 610 in 1,000 people") and "a guess recognises 10 in 1,000" in lines[1]
+        lines[1].startswith("The strongest attack tried, LiRA with 64 reference models, recognises 610 in 1,000")
+        and "a guess recognises 10 in 1,000" in lines[1]
     )
     assert lines[2].startswith("Known by: Measured on this model by LiRA") and "r5" in lines[3] and "900 in 1,000" in lines[3]
     assert lines[4].startswith("Next: ") and "noshadow compare" in lines[4]

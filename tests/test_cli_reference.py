@@ -91,7 +91,7 @@ def test_score_adds_ground_truth_to_the_audit_and_its_report(project):
     assert audit.records["id"].iloc[0] == "flower-0"
     assert audit.ground_truth.models == 8
     assert {row["targets"] for row in audit.ground_truth.agreement} == {1, 2}
-    assert "People recognised in 1,000, with 95" in (project / "audit" / "report.html").read_text()
+    assert "How many of 1,000 people each attack recognises, with 95" in (project / "audit" / "report.html").read_text()
     assert len(pd.read_csv(project / "table.csv")) == 75
     rebuilt = command(project, "report", "audit", "--quiet")
     assert rebuilt.returncode == 0

@@ -251,7 +251,9 @@ def test_the_prediction_goes_before_the_tail():
     predicted = {"tnr": 0.0, "predicted_tpr": 0.6, "predicted_tpr_interval": (0.5, 0.7)}
     finding = of(with_risk(made(), **predicted, in_calibration_domain=True), "NS001")
     assert (
-        (finding.status, finding.figure) == ("found", 0.6) and "12 times a guess" in finding.sentence and "0.5 to 0.7" in finding.sentence
+        (finding.status, finding.figure) == ("found", 0.6)
+        and "12 times a guess" in finding.sentence
+        and "500 to 700 in 1,000" in finding.sentence
     )
     # Outside of the domain a prediction is a hint: the headline is what was measured.
     outside = of(with_risk(made(), **predicted, in_calibration_domain=False), "NS001")
@@ -264,7 +266,7 @@ def test_a_rate_whose_interval_includes_a_guess_is_not_found():
     audit = with_risk(made(), fpr=0.001, predicted_tpr=0.02, predicted_tpr_interval=(0.0005, 0.1), in_calibration_domain=True)
     finding = of(audit, "NS001")
     assert (finding.status, finding.figure) == ("passed", 0.02) and finding.sentence.endswith(
-        "20 times a guess. The interval includes a guess."
+        "20 times a guess, which is 1 in 1,000. The interval includes a guess."
     )
     clear = of(with_risk(audit, predicted_tpr_interval=(0.0011, 0.1)), "NS001")
     assert clear.status == "found" and "includes" not in clear.sentence

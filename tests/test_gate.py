@@ -74,12 +74,12 @@ def test_without_test_records_no_rate_is_known(run, tmp_path):
 def test_the_lines_of_the_readme_work_one_after_the_other(run):
     """The first `noshadow audit` for a function and the first `noshadow gate`, with the demo's target as that function."""
     text = README.read_text(encoding="utf-8")
-    (audit, folder), (gate, limits) = (
+    (audit, named, folder), (gate, limits) = (
         re.search(pattern, text, flags=re.MULTILINE).groups()
-        for pattern in (r"^\$ noshadow (audit package\.module:function --out (\S+))", r"^\$ noshadow (gate \S+ ((?:--max-\S+ [\d.]+ ?)+))")
+        for pattern in (r"^\$ noshadow (audit (\w+:\w+) --out (\S+))", r"^\$ noshadow (gate \S+ ((?:--max-\S+ [\d.]+ ?)+))")
     )
     Path("demonstration.py").write_text(TARGETS)
-    code, _, err = run(*audit.replace("package.module", "demonstration").split())
+    code, _, err = run(*audit.replace(named, "demonstration:function").split())
     assert (code, err) == (0, "") and limits and gate.split()[1] == folder
     code, out, err = run(*gate.split())
     assert code in (0, 1) and err == "" and out.startswith(("pass", "FAIL")), err

@@ -17,6 +17,7 @@ from sklearn.linear_model import Ridge
 import noshadow as ns
 from noshadow._answer import next_action, per_thousand, verdict
 from noshadow.checks import InputError
+from noshadow.report.first_screen import command_lines
 from noshadow.report.formats import number, out_of_a_hundred, people_between
 from noshadow.report.rendering import page_script
 from noshadow.results import Audit
@@ -164,9 +165,9 @@ def test_headline_figures_are_the_audits(classified, tmp_path):
             continue
         assert float(figure.text.replace("−", "-")) == pytest.approx(value, rel=5e-3)  # three significant digits
         assert [float(end) for end in text.removeprefix("95 % interval").split(" to ")] == pytest.approx(ends, rel=5e-3)
-    predicted = "not available." if risk.predicted_tpr is None else per_thousand(risk.predicted_tpr)
-    assert root.one(id="predicted-tpr").text == predicted
-    assert risk.reason in root.text
+    # Without a prediction the reason stands where the answer comes from, and nothing is said twice.
+    assert risk.predicted_tpr is None and not root.all(id="predicted-tpr")
+    assert verdict(classified).known.reason in root.one(id="reason").text
 
 
 def test_the_band_says_what_is_known(tmp_path):
@@ -175,7 +176,7 @@ def test_the_band_says_what_is_known(tmp_path):
     root, found = page_of(audit, tmp_path), verdict(audit)
     band = root.one(id="verdict")
     assert band.has({"class": found.level}) and root.one("h1").text == found.title and found.sentence in band.text
-    assert "750 in 1,000" in band.text and "guess 250 in 1,000" in band.text
+    assert "750 in 1,000" in band.text and "a guess rules out 250 in 1,000" in band.text
     assert "Above τ lie 1 of 4 members and 3 of 4 non-members." in root.text and "τ = 0.3" in root.text
 
 
@@ -183,8 +184,8 @@ def test_the_band_of_a_model_that_gives_nothing_away(tmp_path):
     members, nonmembers = np.linspace(1, 2, 50), np.linspace(0.1, 0.9, 50)
     root = page_of(handmade(members, nonmembers), tmp_path)
     assert root.one("h1").text == "No sign of leakage" and root.one(class_="mark").text == "✓"
-    assert "rule out 0 in 1,000 people" in root.one(id="verdict").text and "guess 20 in 1,000" in root.one(id="verdict").text
-    assert "does not rule out that the loss attack does no better than a guess" in root.text
+    assert "rule out 0 in 1,000 people" in root.one(id="verdict").text and "a guess rules out 20 in 1,000" in root.one(id="verdict").text
+    assert "The loss attack may do no better than a guess" in root.text
 
 
 @pytest.mark.parametrize(("rate", "high"), [(0.0, 0.0), (0.0004, 0.01), (0.0614, 0.12), (0.5, 0.5), (1.0, 1.0)])
@@ -216,7 +217,7 @@ def test_the_records_own_rates_are_drawn_and_the_worst_named(tmp_path):
     assert first.one("bdi").text == "299" and "830 in 1,000" in first.text and "415 to 913 in 1,000" in first.text
     chart = root.one("svg", class_="exposure-chart")
     bars = chart.all("rect")
-    assert len(bars) == 2 and "most exposed: 830 in 1,000" in chart.text
+    assert len(bars) == 2 and "the most exposed: 830 in 1,000" in chart.one("desc").text
     mark = float(re.match(r"M([\d.]+) ", chart.one("path", class_="worst").attributes["d"])[1])
     assert mark == pytest.approx(46 + 0.83 * 544, abs=POSITION)
     assert float(bars[1].attributes["x"]) <= mark <= float(bars[1].attributes["x"]) + float(bars[1].attributes["width"]) + 1
@@ -226,8 +227,12 @@ def test_an_order_that_all_columns_share_is_said_and_not_tabled(tmp_path):
     audit = handmade(*sample())
     alike = audit.records.assign(loss=audit.records["shift"], leverage=audit.records["shift"] / 1e3)
     root = page_of(replace(audit, records=alike), tmp_path)
-    assert not root.all("table", class_="matrix") and "All columns put the records in the same order" in root.text
-    assert root.all("table", class_="matrix") == [] and page_of(audit, tmp_path).all("table", class_="matrix")
+    assert not root.all("table", class_="matrix") and "All 3 columns put the records in nearly the same order" in root.text
+    assert page_of(audit, tmp_path).all("table", class_="matrix")
+    # Ends of an interval are no witnesses: they neither make a table nor stand in one.
+    ends = {"predicted_tpr": alike["shift"] / 1e3, "predicted_tpr_low": 0.0, "predicted_tpr_high": np.linspace(0, 1, len(alike))}
+    rated = page_of(replace(audit, records=alike.assign(**ends)), tmp_path)
+    assert not rated.all("table", class_="matrix") and "All 4 columns" in rated.text
 
 
 def test_codes_of_findings_are_links_that_work_from_the_file(classified, tmp_path):
@@ -247,6 +252,25 @@ def test_the_page_stays_within_its_words(name, budget, classified, tmp_path):
     assert len(re.findall(r"[^\W\d_]{2,}", root.one("main").raw)) <= budget
 
 
+@pytest.mark.parametrize(
+    ("command", "lines"),
+    [
+        (
+            "noshadow audit package.module:function --out new-audit --reference-models 4",
+            [["noshadow audit", "package.module:function", "--out new-audit", "--reference-models 4"]],
+        ),
+        (
+            "noshadow reference train f --out references && noshadow reference score references --audit a",
+            [["noshadow reference train f", "--out references", "&&"], ["noshadow reference score references", "--audit a"]],
+        ),
+        ("noshadow gate a-b --quiet --max-tpr 0.01", [["noshadow gate", "a-b", "--quiet", "--max-tpr 0.01"]]),
+    ],
+)
+def test_a_command_breaks_between_its_parts_only(command, lines):
+    made = command_lines(command)
+    assert made == lines and " ".join(part for line in made for part in line) == command
+
+
 def test_hashes_come_last(classified, tmp_path):
     html = (page_of(classified, tmp_path), (tmp_path / "report.html").read_text(encoding="utf-8"))[1]
     order = [
@@ -262,7 +286,7 @@ def test_first_screen_names_the_riskiest_and_warns(classified, tmp_path):
     assert [item.text for item in root.one(class_="riskiest").all("li")] == first
     assert "It shows record ids, never record contents" in root.one(class_="sensitive").text
     facts = root.one(class_="kicker").text
-    assert "120 members, 120 non-members" in facts and "classification" in facts
+    assert "120 records in training, 120 outside" in facts and "classification" in facts
     text = " ".join(table.text for table in root.all("table", class_="pairs"))
     assert "given as arrays" in text and classified.provenance["hashes"]["train"]["data"] in text
     assert root.one(class_="command").text == next_action(classified).command
@@ -539,7 +563,7 @@ def test_zero_losses_have_their_own_bin_and_threshold_beside_it(tmp_path):
         bars = [float(bar.attributes["x"]) + float(bar.attributes["width"]) for bar in chart.all("rect")]
         first = min(x for x, _ in tick_values(chart, "x"))
         assert max(bars) < mark < first
-    assert "losses of exactly zero: 1 of the members, 0.5 of the non-members" in root.text
+    assert "losses of exactly zero: 1,000 in 1,000 members, 500 in 1,000 non-members" in root.text
 
 
 def test_infinite_losses_are_counted_not_drawn(tmp_path):

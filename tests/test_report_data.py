@@ -169,12 +169,12 @@ def test_extrapolation_prediction_and_measurement_stand_in_the_curve(tmp_path):
     assert row["covered"] is False and row["measured"]["exact"] == "0.3"
     html = ns.write_report(replace(audit, model_risk=risk, ground_truth=truth), tmp_path / "a.html").read_text(encoding="utf8")
     # What was measured on the model is the headline; the prediction stands below it.
-    assert "recognises 300 in 1,000 people of the training data" in html
-    assert '<span id="predicted-tpr"><data value="0.2">200 in 1,000</data>' in html
+    assert "recognises 300 in 1,000 people in the training data" in html
+    assert 'id="predicted-tpr"' not in html and '<data value="0.2">200</data> <small>100 to 280</small>' in html
     assert "an extrapolation, not a measurement" in html and 'class="beyond"' in html
     outside = replace(risk, in_calibration_domain=False)
     html = ns.write_report(replace(audit, model_risk=outside), tmp_path / "b.html").read_text(encoding="utf8")
-    assert "reference models is predicted to recognise" not in html and "lies outside the setups" in html
+    assert "is predicted to recognise" not in html and "lies outside the setups" in html
 
 
 def test_classes_and_groups_are_rows_with_flags_and_reasons(tmp_path):

@@ -48,10 +48,17 @@ def mean(entry, method, truth="d_prime", measure="recall"):
     return entry["methods"][method][truth][measure]["mean"] if method in entry["methods"] else None
 
 
-def with_evidence(name):
-    """Recall by d′ of one setting with a checkpoint, and with that, a loss trace and two references; None where it is not judged."""
-    entry = runs().get(name)
-    return (None, None) if entry is None else (mean(entry, "exposure_checkpoint"), mean(entry, "exposure_2"))
+def evidence_lines():
+    """The README's table of what more than the final model adds, all judged by the same models."""
+    lines = [
+        "| data and model | the final model alone | and a checkpoint | and two reference models | the attack, run again |",
+        "|---|---|---|---|---|",
+    ]
+    for entry in runs().values():
+        shares = [mean(entry, method) for method in ("exposure", "exposure_checkpoint", "exposure_2")]
+        told = ["–" if share is None else f"{cell(share)} %" for share in (*shares, entry["second_lira"]["recall"]["mean"])]
+        lines.append(f"| {entry['title']} | {' | '.join(told)} |")
+    return lines
 
 
 def cell(value, error=None):

@@ -42,7 +42,8 @@ README = ROOT / "README.md"
 AUDIT = ROOT / "docs" / "audit.md"
 EXPOSURE = ROOT / "docs" / "exposure.md"
 EXPOSURE_CHARTS = ROOT / "docs" / "images" / "exposure"
-QUOTING = (ROOT / "docs" / "model-risk.md", ROOT / "docs" / "compare.md")
+REPORT_PICTURES = ROOT / "docs" / "images" / "report"
+QUOTING = (ROOT / "docs" / "model-risk.md", ROOT / "docs" / "compare.md", ROOT / "docs" / "report.md")
 COLUMNS = ("leverage", "influence", "newton", "loo", "shift")
 
 
@@ -244,16 +245,24 @@ def quoted_figures():
     return (
         coverage
         | compare_figures(stored("compare_coverage")["rows"])
+        | {"report_words": words_figure()}
         | {
             "wide": f"{scores['50k_513_10']['seconds']:.0f} s",
             "wide_size": f"{scores['50k_513_10']['n']:,} records, {scores['50k_513_10']['d'] - 1} features, {scores['50k_513_10']['m']} classes",
             "million": f"{large['seconds']:.0f} s",
             "million_memory": f"{large['peak_bytes_above_inputs'] / 1e9:.1f} GB",
             "dattri": f"{scores['peers']['dattri_explicit']['speed_up_influence']:,.0f} ×",
-            "loo_n": f"n = {last['n']}",
+            "loo_n": f"{last['n']}",
             "loo_error": percent(last["loo"]["median_top_tenth"]),
         }
     )
+
+
+def words_figure():
+    """What docs/report.md quotes: words on the pages of five audits beside those that the same pages had before."""
+    before, after = (json.loads((REPORT_PICTURES / f"{prefix}.json").read_text()) for prefix in ("before", "after"))
+    shares = [after[name]["words"] / before[name]["words"] for name in after]
+    return f"{100 * min(shares):.0f} % to {100 * max(shares):.0f} %"
 
 
 def compare_figures(rows):

@@ -1,8 +1,9 @@
 """Five audits that the report is looked at with: `python tools/report_audits.py FOLDER`.
 
 Each becomes a folder with its report: digits (the demo), a forest with measured truth, a
-regression with four reference models, a language model, and a clean model. Those that exist are
-only written as pages again.
+regression with four reference models, a language model, and a clean model. Measured truth is added
+as a user adds it, by `noshadow reference score --audit`. Those that exist are only written as pages
+again.
 """
 
 import sys
@@ -19,8 +20,9 @@ from sklearn.preprocessing import StandardScaler
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import noshadow as ns
+from noshadow.cli import app
 from noshadow.demo import demo_audit
-from noshadow.reference import train_references, with_ground_truth
+from noshadow.reference import train_references
 
 
 def forest(folder):
@@ -32,11 +34,9 @@ def forest(folder):
     model = _forest(x, y, np.arange(284), 0)
     ids = [f"patient-{row}" for row in range(len(y))]
     audited = ns.audit(model, train, test, ids=ids[:284], progress=False)
-    fitted = partial(_forest, x, y)
-    made = train_references(
-        folder.parent / "forest-references", fitted, train, test, model=model, ids=ids, models=32, workers=1, progress=False
-    )
-    return with_ground_truth(audited, made, progress=False)
+    settings = {"model": model, "ids": ids, "models": 32, "workers": 1, "progress": False}
+    train_references(_references(folder), partial(_forest, x, y), train, test, **settings)
+    return audited
 
 
 def _forest(x, y, indices, seed):
@@ -46,13 +46,13 @@ def _forest(x, y, indices, seed):
 def regression(folder):
     """A ridge regression on patients, with four reference models."""
     x, y = load_diabetes(return_X_y=True)
-    ids = [f"patient-{row}" for row in range(220)]
+    ids = [f"patient-{row}" for row in range(320)]
 
     def train_fn(indices, seed):
         return make_pipeline(StandardScaler(), Ridge(alpha=1.0)).fit(x[indices], y[indices])
 
-    splits = (x[:220], y[:220]), (x[220:], y[220:])
-    return ns.audit(train_fn(np.arange(220), 0), *splits, ids=ids, reference_models=4, train_fn=train_fn, progress=False)
+    splits = (x[:320], y[:320]), (x[320:], y[320:])
+    return ns.audit(train_fn(np.arange(320), 0), *splits, ids=ids, reference_models=4, train_fn=train_fn, progress=False)
 
 
 def language_model(folder):
@@ -83,8 +83,8 @@ def clean(folder):
     train, test = (x[:2000], y[:2000]), (x[2000:], y[2000:])
     model = train_fn(np.arange(2000), 0)
     settings = {"model": model, "models": 32, "workers": 1, "progress": False}
-    made = train_references(folder.parent / "clean-references", train_fn, train, test, **settings)
-    return with_ground_truth(ns.audit(model, train, test, progress=False), made, progress=False)
+    train_references(_references(folder), train_fn, train, test, **settings)
+    return ns.audit(model, train, test, progress=False)
 
 
 AUDITS = {
@@ -96,15 +96,33 @@ AUDITS = {
 }
 
 
+def _references(folder):
+    return folder.with_name(f"{folder.name}-references")
+
+
+def _measured(folder):
+    """The folder with what its reference models measure, where it has some."""
+    if _references(folder).exists():
+        command = ["reference", "score", str(_references(folder)), "--audit", str(folder), "--quiet"]
+        app(command, prog_name="noshadow", standalone_mode=False)
+
+
+def write_all(root):
+    """Make the audits that are not there yet, and write every page; gives the pages."""
+    pages = []
+    for name, made in AUDITS.items():
+        folder = root / name
+        if not folder.exists():
+            made(folder).save(folder)
+            _measured(folder)
+        pages.append(ns.write_report(ns.load(folder), folder / "report.html"))
+    return pages
+
+
 def main():
     root = Path(sys.argv[1]).resolve()
     root.mkdir(parents=True, exist_ok=True)
-    for name, made in AUDITS.items():
-        folder = root / name
-        audited = ns.load(folder) if folder.exists() else made(folder)
-        if not folder.exists():
-            audited.save(folder)
-        print(ns.write_report(audited, folder / "report.html"))
+    print(*write_all(root), sep="\n")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from noshadow._answer.verdict import Verdict, in_doubt, verdict
+from noshadow._known import trained_models
 from noshadow._known.audited import Audited
 
 AUDIT_AGAIN = "noshadow audit package.module:function --out new-audit"
@@ -66,7 +67,7 @@ def _after_measuring(found: Verdict) -> NextAction:
 def _measuring(audit: Audited, found: Verdict) -> NextAction:
     if audit.task == LANGUAGE_MODEL:
         return NextAction("Compare with a model that was trained less or on cleaner data: no attack is measured on sequences yet.", COMPARE)
-    if found.known.source == "exposure":
+    if found.known.source == "exposure" or trained_models(audit):
         return NextAction("Measure what the real attacks find on this model, with 64 reference models.", ALL_REFERENCES)
     sentence = "Train four models like this one on halves of the records: each record then has a rate of its own, with an interval."
     return NextAction(sentence, FEW_REFERENCES)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from noshadow._findings import most_severe, undermining_findings
+from noshadow._findings import finding_of, most_severe, undermining_findings
 from noshadow._known import KnownRate, WorstRecord, best_known, per_thousand, per_thousand_between, worst_record
 from noshadow._known.audited import Audited
 from noshadow.figures import Finding
@@ -12,6 +12,8 @@ from noshadow.limits import STRONG_TIMES
 
 # An interval that reaches one member in ten cannot carry "no sign of leakage".
 FAR_REACHING = 0.1
+# The finding of losses that tell members from others on average.
+GIVEN_AWAY = "NS002"
 
 
 @dataclass(frozen=True)
@@ -19,13 +21,14 @@ class Level:
     """One row of the table of verdicts.
 
     Attributes:
-        name: of the level. title: what a reader sees. holds: the condition, of the best known rate
-            and the most exposed record. condition: the same in words. why: the reason for the line.
+        name: of the level. title: what a reader sees. holds: the condition, of the best known rate,
+            the most exposed record and whether the losses give the average member away (NS002).
+            condition: the same in words. why: the reason for the line.
     """
 
     name: str
     title: str
-    holds: Callable[[KnownRate, WorstRecord | None], bool]
+    holds: Callable[[KnownRate, WorstRecord | None, bool], bool]
     condition: str
     why: str
 
@@ -51,35 +54,37 @@ LEVELS = (
     Level(
         "unknown",
         "Not known",
-        lambda known, _: known.rate is None,
+        lambda known, *_: known.rate is None,
         "nothing is known about an attack's rate",
         "without records that the model has not seen nothing can be compared",
     ),
     Level(
         "strong",
         "Strong leakage",
-        lambda known, _: _guess_left_out(known) and _many_times_a_guess(known),
+        lambda known, *_: _guess_left_out(known) and _many_times_a_guess(known),
         f"the interval leaves a guess out, and the rate is more than {STRONG_TIMES:g} times a guess",
         "an accusation is then right more than ten times as often as chance makes it: the line of finding NS001",
     ),
     Level(
         "some",
         "Some leakage",
-        lambda known, worst: _guess_left_out(known) or _worst_stands_out(known, worst),
-        f"the interval leaves a guess out, or that of the most exposed record lies above {STRONG_TIMES:g} times a guess",
-        "an average near a guess does not protect the one person who is found every time",
+        lambda known, worst, average: _guess_left_out(known) or _worst_stands_out(known, worst) or average,
+        f"the interval leaves a guess out, or that of the most exposed record lies above {STRONG_TIMES:g} times a guess, or the losses "
+        "give the average member away (NS002)",
+        "a rate near a guess protects neither the one person who is found every time nor a crowd that is found too often",
     ),
     Level(
         "unknown",
         "Not known: the answer is too uncertain",
-        lambda known, _: _many_times_a_guess(known) or _reaches_far(known),
-        f"the interval holds a guess, and the rate is more than {STRONG_TIMES:g} times one or the interval reaches {FAR_REACHING:g}",
+        lambda known, *_: _many_times_a_guess(known) or _reaches_far(known),
+        f"the interval holds a guess, and the rate is more than {STRONG_TIMES:g} times one or the interval reaches "
+        f"{per_thousand(FAR_REACHING)}",
         "such an interval holds both no leakage and strong leakage, and no sign of one is no proof of the other",
     ),
     Level(
         "none",
         "No sign of leakage",
-        lambda known, _: True,
+        lambda *_: True,
         "the interval holds a guess and ends near it",
         "the attack does not do better than chance, as far as these records can show",
     ),
@@ -121,11 +126,21 @@ def verdict(audit: Audited) -> Verdict:
     doubt = in_doubt(audit)
     if doubt is not None:
         return Verdict("unknown", "Not known: the figures are in doubt", doubt.sentence, known)
-    level = next(row for row in LEVELS if row.holds(known, worst))
+    average = given_away(audit)
+    level = next(row for row in LEVELS if row.holds(known, worst, average))
     sentence = _sentence(known)
-    if level.name == "some" and not _guess_left_out(known) and worst is not None:
-        sentence += f" The most exposed record is recognised by {per_thousand(worst.rate)} attacks."
+    if level.name == "some" and not _guess_left_out(known):
+        if worst is not None and _worst_stands_out(known, worst):
+            sentence += f" The most exposed record is recognised by {per_thousand(worst.rate)} attacks."
+        elif average and audit.model_risk is not None:
+            pairs = per_thousand(audit.model_risk.auc)
+            sentence += f" Of a member and a non-member, the loss tells which is which for {pairs} pairs; a coin for 500."
     return Verdict(level.name, level.title, sentence, known)
+
+
+def given_away(audit: Audited) -> bool:
+    """Whether the losses give the average member away (NS002), where nothing better is known."""
+    return best_known(audit).source == "losses" and finding_of(audit, GIVEN_AWAY).status == "found"
 
 
 def in_doubt(audit: Audited) -> Finding | None:
@@ -141,13 +156,13 @@ def _sentence(known: KnownRate) -> str:
     between = "" if known.interval is None else f" ({level}interval {per_thousand_between(known.interval)})"
     if known.source == "losses":
         return (
-            f"By the losses alone an attacker can rule out {rate} people who were not in the training data{between}, and a guess {guess}, "
-            f"while {guess} of those who were are missed."
+            f"From the losses alone an attacker can rule out {rate} people who were not in the training data{between}; "
+            f"a guess rules out {guess}."
         )
     who = {
-        "measured": f"{known.attack} with {known.trainings} reference models recognises",
-        "exposure": "An attacker who knows each record's statistic is estimated to recognise",
-        "predicted": "An attacker with reference models is predicted to recognise",
+        "measured": f"The strongest attack tried, {known.attack} with {known.trainings} reference models, recognises",
+        "exposure": "An attacker who trains models like this one is estimated to recognise",
+        "predicted": "An attacker who trains models like this one is predicted to recognise",
     }[known.source]
     where = "" if known.attacked in (None, "target") else ", in the mean over reference models"
-    return f"{who} {rate} people of the training data{between}{where}; a guess recognises {guess}."
+    return f"{who} {rate} people in the training data{between}{where}; a guess recognises {guess}."

@@ -56,6 +56,12 @@ def undermining_findings(audit: Audited) -> tuple[Finding, ...]:
     return tuple(_finding(audit, rule, outcome) for rule, outcome in _outcomes(audit, rules))
 
 
+def finding_of(audit: Audited, code: str) -> Finding:
+    """Draw one rule of an audit, by its code."""
+    ((rule, outcome),) = _outcomes(audit, (rule for rule in RULES if rule.code == code))
+    return _finding(audit, rule, outcome)
+
+
 def flagged_records(audit: Audited) -> dict[str, Array]:
     """Find the rows of `audit.records` that each found statement speaks of.
 

@@ -2,7 +2,7 @@
 
 from noshadow._findings.outcome import Limits, Outcome, judged, not_applicable, skipped
 from noshadow._findings.rule import rule
-from noshadow._known import KnownRate, best_known
+from noshadow._known import KnownRate, best_known, per_thousand, per_thousand_between
 from noshadow._known.audited import Audited
 from noshadow.figures import Interval, ModelRisk
 from noshadow.limits import FEW_MEMBERS, LARGEST_Z, STRONG_TIMES, SWAPPED_AUC
@@ -34,10 +34,13 @@ def model_risk_rate(audit: Audited, limits: Limits) -> Outcome:
         return _no_risk(audit)
     limit = limits["times"] * known.fpr
     if limit >= 1:
-        return not_applicable(f"at level {known.fpr:g} no rate can be {limits['times']:g} times a guess")
+        return not_applicable(f"where a guess finds {per_thousand(known.fpr)} no rate can be {limits['times']:g} times a guess")
     doubt = "" if known.rate <= limit or _excludes(known.interval, known.fpr) else " The interval includes a guess."
-    ends = "" if known.interval_level is None else _interval(known.interval, known.interval_level)
-    sentence = f"{_attack_in_words(known, known.rate)}{ends}: {known.rate / known.fpr:.3g} times a guess.{doubt}"
+    ends = ""
+    if known.interval is not None and known.interval_level is not None:
+        ends = f" ({100 * known.interval_level:g} % interval {per_thousand_between(known.interval)})"
+    times = f"{known.rate / known.fpr:.3g} times a guess, which is {per_thousand(known.fpr)}"
+    sentence = f"{_attack_in_words(known, known.rate)}{ends}: {times}.{doubt}"
     return judged(known.rate > limit and not doubt, known.rate, sentence)
 
 
@@ -143,7 +146,8 @@ def sample_too_small(audit: Audited, limits: Limits) -> Outcome:
     few, fewest = allowed < limits["members"], min(risk.n_members, risk.n_nonmembers)
     tail = ", too few for the interval of TNR to be trusted" if few else ""
     sentence = (
-        f"At level {risk.fpr:.3g}, {allowed} of {risk.n_members} members may lie above the threshold τ: its place rests on so many{tail}."
+        f"At a level of {per_thousand(risk.fpr)}, {allowed} of {risk.n_members} members may lie above the threshold τ: its place rests on "
+        f"so many{tail}."
     )
     if fewest < limits["records"]:
         split = "test" if risk.n_nonmembers == fewest else "training"
@@ -209,24 +213,17 @@ def _excludes(ends: Interval | None, guess: float) -> bool:
 
 def _between(ends: Interval | None, risk: ModelRisk) -> str:
     """The interval in brackets, at the level of measured figures."""
-    return _interval(ends, risk.interval_level)
-
-
-def _interval(ends: Interval | None, level: float) -> str:
-    return "" if ends is None else f" ({100 * level:g} % interval {ends[0]:.3g} to {ends[1]:.3g})"
+    return "" if ends is None else f" ({100 * risk.interval_level:g} % interval {ends[0]:.3g} to {ends[1]:.3g})"
 
 
 def _attack_in_words(known: KnownRate, rate: float) -> str:
     """What an attack does at its false-positive rate, by the best source there is."""
     if known.source == "losses":
-        return (
-            f"The loss attack rules out a share of {rate:.3g} of the non-members while it misses a share of at most {known.fpr:.3g} of "
-            "the members"
-        )
+        return f"The loss attack rules out {per_thousand(rate)} non-members while it misses at most {per_thousand(known.fpr)} members"
     who = {
         "measured": f"{known.attack} with {known.trainings} reference models was measured",
-        "exposure": "an attack that knows each record's statistic is estimated",
-        "predicted": "a reference-model attack is predicted",
+        "exposure": "An attack that trains models like this one is estimated",
+        "predicted": "A reference-model attack is predicted",
     }[known.source]
     of = "" if known.attacked in (None, "target") else ", in the mean over the reference models"
-    return f"At false-positive rate {known.fpr:.3g} {who} to recognise a share of {rate:.3g} of the members{of}"
+    return f"{who} to recognise {per_thousand(rate)} members{of}"

@@ -34,7 +34,9 @@ class Rule:
     @property
     def words(self) -> str:
         """The condition with its thresholds filled in."""
-        return self.condition.format(**{name: f"{value:g}" for name, value in self.limits.items()})
+        return self.condition.format(
+            **{name: f"{value:g}" if value.is_integer() else f"{value:.3g}" for name, value in self.limits.items()}
+        )
 
     @property
     def anchor(self) -> str:

@@ -91,15 +91,16 @@ def exposure_chart(audit: Audited) -> dict[str, Any] | None:
     if found is None:
         return None
     low, high = found.axis()
+    largest = float(found.values.max())
     if found.are_rates:
-        worst = _along(float(found.values.max()))
+        worst, told = _along(largest), per_thousand(largest)
         ticks = [{"x": _along(share), "label": number(round(1000 * share))} for share in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)]
         parts = found.values
     else:
         scale = LogScale(low, high, _LEFT, _RIGHT)
-        worst, ticks = scale.at(float(found.values.max())), decade_ticks(scale, 60)
+        worst, told, ticks = scale.at(largest), number(largest), decade_ticks(scale, 60)
         parts = np.clip((np.log10(found.values) - low) / (high - low), 0, 1)
-    return _bars(parts) | {"ticks": ticks, "title": found.title, "worst": {"x": worst, "label": found.worst}}
+    return _bars(parts) | {"ticks": ticks, "title": found.title, "worst": {"x": worst, "label": found.worst, "told": told}}
 
 
 def _cells(rate: float, top: float) -> dict[str, Any]:

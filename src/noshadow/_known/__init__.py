@@ -1,7 +1,7 @@
 """What is best known about an attack on an audited model, and on its most exposed record."""
 
 from noshadow._known.circular import circular_columns, exposure_rests_on
-from noshadow._known.rate import SOURCES, KnownRate, best_known, is_level, own_fpr
+from noshadow._known.rate import SOURCES, KnownRate, best_known, is_level, own_fpr, trained_models
 from noshadow._known.words import per_thousand, per_thousand_between, per_thousand_more
 from noshadow._known.worst import WorstRecord, worst_record
 
@@ -17,5 +17,6 @@ __all__ = [
     "per_thousand",
     "per_thousand_between",
     "per_thousand_more",
+    "trained_models",
     "worst_record",
 ]

@@ -37,10 +37,10 @@ def per_thousand_between(interval: tuple[float, float]) -> str:
 
     Example:
         >>> per_thousand_between((0.0402, 0.0821)), per_thousand_between((0.0002, 0.012))
-        ('40 to 82 in 1,000', 'fewer than 1 to 12 in 1,000')
+        ('40 to 82 in 1,000', 'under 1 to 12 in 1,000')
     """
     low, high = (require_number(end, "interval", low=0, high=1) for end in interval)
-    return f"{_people(low)} to {_people(high)} {_UNIT}"
+    return f"{_people(low)} to {_people(high)} {_UNIT}".replace("fewer than 1", "under 1").replace("more than 999", "over 999")
 
 
 def per_thousand_more(difference: float) -> str:

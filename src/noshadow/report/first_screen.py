@@ -1,5 +1,6 @@
 """The first screen: verdict, one picture, who is most exposed, what to do next."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,9 @@ from noshadow.report.top_records import ROWS
 from noshadow.results import Audit
 
 PEOPLE = 3
+# Where a command may be broken: before an option or another word, and after "&&".
+_PART = re.compile(r"[a-z]+(?: [a-z]+)*(?= |$)|--\S+(?: (?!-|&)\S+)?|\S+")
+_AFTER_AND = re.compile(r"(?<=&&) ")
 
 
 def first_screen(audit: Audit) -> dict[str, Any]:
@@ -26,7 +30,8 @@ def first_screen(audit: Audit) -> dict[str, Any]:
         "level": found.level,
         "title": found.title,
         "mark": MARKS[found.level],
-        "sentence": sentence(found.sentence),
+        "source": known.source,
+        "sentence": sentence(found.sentence).replace(" % ", "\u00a0% "),
         "why": _why(found),
         "reason": sentence(known.reason),
         "grids": [] if known.rate is None else people_grids(known),
@@ -35,14 +40,19 @@ def first_screen(audit: Audit) -> dict[str, Any]:
         "exposure": exposure_chart(audit),
         "people": _people(audit, rated),
         "rated": rated is not None,
-        "action": {"sentence": sentence(action.sentence), "command": action.command},
+        "action": {"sentence": sentence(action.sentence), "command": action.command, "lines": command_lines(action.command)},
     }
 
 
 def _why(found: Verdict) -> str:
     """The row of the table of verdicts that this one is, in words."""
     row = next((level for level in LEVELS if level.title == found.title), None)
-    return "" if row is None else sentence(row.condition).replace("'", "’")
+    return "" if row is None else row.condition.replace("'", "’") + "."
+
+
+def command_lines(command: str) -> list[list[str]]:
+    """A command as lines of parts that stay whole: an option stays with its value."""
+    return [_PART.findall(line.strip()) for line in _AFTER_AND.split(command)]
 
 
 def _people(audit: Audit, rated: tuple[str, tuple[str, str] | None] | None) -> list[dict[str, Any]]:

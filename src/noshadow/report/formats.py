@@ -57,6 +57,16 @@ def people(share: float) -> dict[str, str]:
     return {"text": per_thousand(share), "exact": repr(share)}
 
 
+def people_in_table(share: float, ends: tuple[float, float] | None = None) -> dict[str, str]:
+    """A share and its interval as people in a thousand; the table's head names the unit."""
+    told = {"text": _bare(per_thousand(share)), "exact": repr(share)}
+    return told | {"interval": "" if ends is None else _bare(per_thousand_between(ends))}
+
+
+def _bare(text: str) -> str:
+    return text.removesuffix(" in 1,000")
+
+
 def people_between(ends: tuple[float, float]) -> str:
     """Both ends of an interval of shares as people in a thousand."""
     return per_thousand_between(ends)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from noshadow.columns import column, named
-from noshadow.report.formats import figure, interval, number, people, people_between, sentence
+from noshadow.report.formats import figure, interval, number, people_in_table, sentence
 from noshadow.results import GroundTruth, MeasuredAttack
 
 HEADLINE = "lira_d"  # the truth that rows are ordered by, and the first column
@@ -19,12 +19,15 @@ def ground_truth_section(truth: GroundTruth) -> dict[str, Any]:
 
     There is one table per number of audited models.
     """
+    rows = [_attack(measured) for measured in truth.attacks]
+    here = [row for row in rows if row["attacked"] == "target"] or rows
     counts = sorted({int(row["targets"]) for row in truth.agreement})
     return {
         "models": number(truth.models),
         "records": number(truth.records),
-        "fraction": number(truth.fraction),
-        "attacks": [_attack(measured) for measured in truth.attacks],
+        "fraction_words": "half" if truth.fraction == 0.5 else f"a share of {number(truth.fraction)}",
+        "attacks": here,
+        "attacks_elsewhere": [row for row in rows if row not in here],
         "levels": _levels(truth.attacks),
         "tables": [_agreement_table(truth, count) for count in counts],
         "perfect": _perfect_score(truth.ceiling),
@@ -42,13 +45,13 @@ def _attack(measured: MeasuredAttack) -> dict[str, Any]:
         "attacked": measured.attacked,
         "models": number(measured.models),
         "auc": figure(measured.auc) | {"interval": interval(measured.auc_interval)},
-        "rates": {rate.fpr: people(rate.tpr) | {"interval": people_between((rate.low, rate.high))} for rate in measured.rates},
+        "rates": {rate.fpr: people_in_table(rate.tpr, (rate.low, rate.high)) for rate in measured.rates},
     }
 
 
 def _levels(attacks: Iterable[MeasuredAttack]) -> list[dict[str, Any]]:
     levels = sorted({rate.fpr for measured in attacks for rate in measured.rates}, reverse=True)
-    return [{"fpr": level, "text": number(level), "people": people(level)["text"]} for level in levels]
+    return [{"fpr": level, "text": number(level), "people": people_in_table(level)["text"]} for level in levels]
 
 
 def _agreement_table(truth: GroundTruth, targets: int) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from noshadow.report.formats import figure, interval, number, sentence
+from noshadow.report.formats import figure, interval, number, people_in_table, sentence
 from noshadow.results import Audit, GroupRisk
 
 ROWS = 20
@@ -28,7 +28,7 @@ def _table(kind: str, one: str, many: str, rows: Sequence[GroupRisk], absent: st
         "rest": made[ROWS:],
         "flagged": number(sum(row.riskier for row in rows)),
         "total": number(len(rows)),
-        "level": number(rates[0]) if rates else None,
+        "level": people_in_table(rates[0])["text"] if rates else None,
         "overall": None if overall is None else {"x": _place(overall), "text": number(overall)},
         "coin": _place(0.5),
         "absent": sentence(absent or f"The audit holds no risk by {one}"),
@@ -44,7 +44,7 @@ def _row(row: GroupRisk) -> dict[str, Any]:
         "nonmembers": number(row.n_nonmembers),
         "riskier": row.riskier,
         "auc": None if row.auc is None else figure(row.auc) | {"interval": "" if ends is None else interval(ends)},
-        "tnr": None if row.tnr is None else figure(row.tnr) | {"interval": "" if row.tnr_interval is None else interval(row.tnr_interval)},
+        "tnr": None if row.tnr is None else people_in_table(row.tnr, row.tnr_interval),
         "p": _smallest(row.auc_p, row.tnr_p),
         "bar": {"at": _place(row.auc), "low": _place(ends[0]), "high": _place(ends[1])} if drawn and row.auc is not None and ends else None,
         "reason": None if row.reason is None else sentence(row.reason),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from noshadow._answer import evidence_changes, offers
+from noshadow._known import best_known
 from noshadow.arguments import SHOW_TOP
 from noshadow.checks import Array, named_in_errors, refuse
 from noshadow.limits import FAR_FROM_MINIMUM, FEW_MEMBERS
@@ -33,6 +34,8 @@ from noshadow.report.trees import model_words, tree_rows
 from noshadow.results import Audit, ModelRisk, write_file
 
 _UNITS = {"regression": "squared error"}
+_TASKS = {"binary": "two classes", "language-model": "language model"}
+_HUNDREDTH = 0.01
 
 
 @named_in_errors
@@ -110,7 +113,7 @@ def page(audit: Audit, contents: ShownContents | None = None) -> dict[str, Any]:
         "truth": None if audit.ground_truth is None else ground_truth_section(audit.ground_truth),
         "changes": [sentence(line) for line in evidence_changes(audit)],
         "offers": [sentence(offer.sentence) for offer in offers(audit)],
-        "absent": _absent(audit.not_applicable),
+        "absent": _absent(_untold(audit)),
         "notes": [sentence(note) for note in audit.notes],
         "diagnostics": _diagnostics(audit.provenance.get("scores")),
         "trees": tree_rows(audit),
@@ -140,15 +143,18 @@ def _contents(contents: ShownContents, ranked: bool) -> dict[str, Any]:
 
 
 def _curves(audit: Audit, risk: ModelRisk) -> list[dict[str, Any]]:
-    attacks = () if audit.ground_truth is None else audit.ground_truth.attacks
-    measured = [rate for attack in attacks if (attack.attack, attack.attacked) == ("LiRA", "target") for rate in attack.rates]
-    return [curve_chart(risk, frame, measured) for frame in (WIDE, NARROW)]
+    """The curve twice, with the measured rates of the attack that the verdict rests on."""
+    known = best_known(audit)
+    attacks = () if audit.ground_truth is None or known.attacked != "target" else audit.ground_truth.attacks
+    measured = [rate for attack in attacks if (attack.attack, attack.attacked) == (known.attack, "target") for rate in attack.rates]
+    return [curve_chart(risk, frame, measured) | {"attack": known.attack} for frame in (WIDE, NARROW)]
 
 
 def _summary(audit: Audit) -> dict[str, Any]:
     return {
         "created": timestamp(str(audit.timings.get("created", "not recorded"))),
         "task": audit.task,
+        "task_words": _TASKS.get(audit.task, audit.task),
         "model": model_words(audit),
         "records": number(len(audit.records)),
         "unit": _UNITS.get(audit.task, "nats"),
@@ -206,7 +212,7 @@ def _losses(audit: Audit) -> dict[str, Any]:
     return {
         "charts": [loss_chart(bins, threshold, frame) for frame in (WIDE, NARROW)],
         "medians": medians,
-        "tiny": {name: number(share) for name, share in bins.tiny.items()},
+        "tiny": {name: people(share)["text"] for name, share in bins.tiny.items()},
         "tiny_label": bins.tiny_label,
         "undrawn": bins.undrawn,
     }
@@ -215,6 +221,12 @@ def _losses(audit: Audit) -> dict[str, Any]:
 def _splits(audit: Audit) -> dict[str, Array]:
     both = {"members": audit.member_losses, "nonmembers": audit.nonmember_losses}
     return {name: losses for name, losses in both.items() if len(losses)}
+
+
+def _untold(audit: Audit) -> dict[str, str]:
+    """What is missing, without the reason that the answer from losses alone has just given."""
+    told = {"predicted_tpr of the model"} if best_known(audit).source == "losses" else set()
+    return {name: reason for name, reason in audit.not_applicable.items() if name not in told}
 
 
 def _absent(reasons: Mapping[str, str]) -> list[dict[str, str]]:
@@ -244,15 +256,22 @@ def _diagnostics(scores: Mapping[str, Any] | None) -> dict[str, Any] | None:
     }
 
 
+def _seconds(value: float) -> str:
+    """Seconds to a hundredth below ten: nobody asks for less."""
+    if value < _HUNDREDTH:
+        return "less than 0.01"
+    return f"{value:.2f}" if value < 10 else number(value)
+
+
 def _provenance(audit: Audit) -> list[dict[str, Any]]:
     names = audit.provenance.get("class_names")
-    model = {"task": audit.task, "head": audit.provenance.get("head"), "classes": None if names is None else len(names)}
+    model = {"task": audit.task, "head": audit.provenance.get("head")} | ({} if names is None else {"classes": len(names)})
     tables = {
         "Arguments": audit.provenance.get("arguments", {}),
         "Model": model,
         "Versions": audit.provenance.get("versions", {}),
         "Leave-one-out distinguishability": lood_provenance(audit),
-        "Timings": {name: number(value) if isinstance(value, float) else value for name, value in audit.timings.items()},
+        "Timings": {name: _seconds(value) if isinstance(value, float) else value for name, value in audit.timings.items()},
         "SHA-256 hashes": audit.provenance.get("hashes", {}),
     }
     return [{"title": title, "rows": flat_rows(content)} for title, content in tables.items() if content]

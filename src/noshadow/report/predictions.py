@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from noshadow.report.formats import number, people, people_between
+from noshadow.report.formats import people, people_in_table
 from noshadow.results import Audit
 
 _SAME_LEVEL = 1e-6
@@ -24,8 +24,8 @@ def measured_beside_predicted(audit: Audit) -> dict[str, Any] | None:
     same = [row for row in rows if abs(row["fpr"] / risk.fpr - 1) < _SAME_LEVEL]
     return {
         "attack": attack,
-        "level": number(risk.fpr),
-        "predicted": people(risk.predicted_tpr) | {"interval": "" if ends is None else people_between(ends)},
+        "level": people(risk.fpr)["text"],
+        "predicted": people_in_table(risk.predicted_tpr, ends),
         "rows": same,
         "other_levels": sorted({row["level"] for row in rows}),
     }
@@ -40,7 +40,7 @@ def _row(attacked: str, rate: Any, ends: tuple[float, float] | None) -> dict[str
     return {
         "attacked": attacked,
         "fpr": rate.fpr,
-        "level": number(rate.fpr),
-        "measured": people(rate.tpr) | {"interval": people_between((rate.low, rate.high))},
+        "level": people(rate.fpr)["text"],
+        "measured": people_in_table(rate.tpr, (rate.low, rate.high)),
         "covered": None if ends is None else ends[0] <= rate.tpr <= ends[1],
     }

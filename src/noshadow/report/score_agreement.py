@@ -14,6 +14,8 @@ from noshadow.report.formats import number
 from noshadow.results import Audit
 
 _MOST_RECORDS = 100_000
+# Two columns whose correlation rounds to one of these are one column to a reader.
+_ALIKE = ("1.00", "0.99")
 
 
 def score_agreement(audit: Audit, names: Sequence[str]) -> dict[str, Any] | None:
@@ -25,6 +27,7 @@ def score_agreement(audit: Audit, names: Sequence[str]) -> dict[str, Any] | None
     highest; a pair is compared over the records that have both, and a constant column agrees with
     nothing.
     """
+    names = witnesses(names)
     step = math.ceil(len(audit.records) / _MOST_RECORDS)
     table = audit.records[list(names)].iloc[:: max(step, 1)]
     if len(names) < 2 or len(table) < 3:
@@ -45,17 +48,25 @@ def _without_circles(values: Array, names: Sequence[str], circular: Sequence[str
 
 def agreement_absent(audit: Audit, names: Sequence[str]) -> str:
     """Why there is no table: nothing to compare, or all columns order the records alike."""
-    few = len(names) < 2 or len(audit.records) < 3
+    names = witnesses(names)
+    if len(names) < 2 or len(audit.records) < 3:
+        return "There are no two columns of scores to compare."
     return (
-        "There are no two columns of scores to compare."
-        if few
-        else "All columns put the records in the same order: " + ", ".join(names) + "."
+        f"All {len(names)} columns put the records in nearly the same order, and are one witness, not {len(names)}: "
+        + ", ".join(names)
+        + "."
     )
 
 
+def witnesses(names: Sequence[str]) -> list[str]:
+    """The columns that may agree or not; ends of another's interval say nothing of their own."""
+    ends = {f"{name}_{end}" for name in names for end in ("low", "high")}
+    return [name for name in names if name not in ends]
+
+
 def _same_order(cells: list[list[dict[str, Any]]]) -> bool:
-    """Whether the table would hold nothing but 1.00."""
-    return all(cell["text"] == "1.00" for row in cells for cell in row)
+    """Whether the table would hold nothing but 1.00, or what is next to it."""
+    return all(cell["text"] in _ALIKE for row in cells for cell in row)
 
 
 def spearman_matrix(table: pd.DataFrame) -> Array:

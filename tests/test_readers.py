@@ -24,7 +24,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVR
+from sklearn.svm import SVR, LinearSVC
 from sklearn.tree import DecisionTreeRegressor
 from torch import nn
 
@@ -50,7 +50,8 @@ A, B = slice(0, 120), slice(120, None)
         (GridSearchCV(LogisticRegression(), {"C": [1.0]}, cv=2).fit(X, Y), "logistic regression"),
         (Ridge(), "ridge regression"),
         (RidgeClassifier(), "ridge classifier"),
-        (SGDClassifier(), "linear classifier by stochastic gradients"),
+        (SGDClassifier(), "linear model by stochastic gradients"),
+        (LinearSVC(), "linear support vector machine"),
         (MLPRegressor(), "multi-layer perceptron"),
         (RandomForestClassifier(), "forest"),
         (HistGradientBoostingClassifier(), "boosting"),

@@ -146,6 +146,7 @@ def _sentence(known: KnownRate) -> str:
         )
     who = {
         "measured": f"{known.attack} with {known.trainings} reference models recognises",
+        "compared": "An attacker who compares the model with its base recognises",
         "exposure": "An attacker who knows each record's statistic is estimated to recognise",
         "predicted": "An attacker with reference models is predicted to recognise",
     }[known.source]

@@ -18,7 +18,8 @@ _AGAIN = "Run the audit again with this version."
     "model-risk",
     "high",
     found_when=(
-        "the attack's rate at FPR α as it is best known (measured, by exposure, predicted, or the loss attack's TNR at FNR α) > {times}·α, "
+        "the attack's rate at FPR α as it is best known (measured, by exposure, compared with a base, predicted, or the loss attack's "
+        "TNR at FNR α) > {times}·α, "
         "and the lower end of its interval > α"
     ),
     next_step="Regularise, stop earlier, remove duplicates or train with differential privacy, and compare the two audits.",
@@ -225,6 +226,7 @@ def _attack_in_words(known: KnownRate, rate: float) -> str:
         )
     who = {
         "measured": f"{known.attack} with {known.trainings} reference models was measured",
+        "compared": "a comparison with the base model was measured",
         "exposure": "an attack that knows each record's statistic is estimated",
         "predicted": "a reference-model attack is predicted",
     }[known.source]

@@ -10,9 +10,9 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
-from noshadow._answer import best_known, next_action, per_thousand, per_thousand_between, verdict, worst_record
+from noshadow._answer import DECLARED, best_known, next_action, per_thousand, per_thousand_between, verdict, worst_record
 from noshadow._findings import findings, most_severe
-from noshadow.results import Audit, Finding, Interval, evidence_changes, offers
+from noshadow.results import Audit, Finding, Interval, MeasuredAttack, evidence_changes, offers
 from noshadow.visible import visible
 
 _TOP_FINDINGS = 5
@@ -34,6 +34,7 @@ def summary(audited: Audit, page: Path) -> dict[str, Any]:
             "findings": [finding.to_dict() for finding in _drawn(audited)],
             "most_exposed": [{"rank": int(row["rank"]), "id": str(row["id"])} for row in shown],
             "scores": audited.provenance.get("scores"),
+            "sequence_attacks": manifest.get("sequence_attacks", []),
             "folder": str(page.parent),
             "report": str(page),
         }
@@ -108,12 +109,19 @@ def _risk_lines(audited: Audit) -> list[str]:
         line(f"Loss-tail TNR at level {risk.fpr:.3g}", risk.tnr, risk.tnr_interval),
         f"Loss AUC: {risk.auc:.3f}  ({100 * risk.interval_level:g} % interval {low:.3f}–{high:.3f})",
     ]
+    told += [_sequence_line(row) for row in audited.sequence_attacks if row.attack == DECLARED]
     # What was measured goes before a prediction, and the verdict has said it.
     if risk.predicted_tpr is not None and best_known(audited).source != "measured":
         level = risk.prediction_level or risk.interval_level
         named = "" if risk.predicted_attack is None else f" ({harmless(risk.predicted_attack)})"
         told.insert(0, line(f"Predicted attack TPR at FPR {risk.fpr:.3g}{named}", risk.predicted_tpr, risk.predicted_tpr_interval, level))
     return told
+
+
+def _sequence_line(row: MeasuredAttack) -> str:
+    low, high = row.auc_interval
+    rates = [f"{per_thousand(rate.tpr)} at FPR {rate.fpr:.3g} ({per_thousand_between((rate.low, rate.high))})" for rate in row.rates]
+    return f"Gain over the base: AUC {row.auc:.3f}  (95 % interval {low:.3f}–{high:.3f}), {', '.join(rates) or 'no rate resolved'}"
 
 
 def _drawn(audited: Audit) -> tuple[Finding, ...]:

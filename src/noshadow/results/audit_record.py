@@ -1,7 +1,7 @@
 """Audit: the answer as a record, and its folder on disk."""
 
 import io
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pandas as pd
 from noshadow._findings import findings
 from noshadow.checks import Array, InputError, named_in_errors, refuse, require_choice, said
 from noshadow.columns import COLUMNS, TASKS, column, named, ranking_order
-from noshadow.figures import Evidence, EvidenceEntry, Finding, GroundTruth, GroupRisk, ModelRisk
+from noshadow.figures import Evidence, EvidenceEntry, Finding, GroundTruth, GroupRisk, MeasuredAttack, ModelRisk, attack_from_dict
 from noshadow.results.folder import AUDIT, read_folder, write_folder
 from noshadow.results.folder_forms import AUDIT_FORM
 from noshadow.results.record_table import record_table, require_numbers, require_ranks, require_shares, target_columns
@@ -54,6 +54,9 @@ class Audit:
         evidence: who wrote which columns, how, and what could not be given; one entry per source.
         class_risk, group_risk: the loss attack within each class and each group of records,
             riskiest first; empty where `not_applicable` says why.
+        sequence_attacks: of a language model, what each column finds when it is used as an attack
+            on training against test sequences; `_known.DECLARED` is the one that counts, chosen
+            before anything was measured.
     """
 
     records: pd.DataFrame
@@ -71,6 +74,7 @@ class Audit:
     class_risk: tuple[GroupRisk, ...] = ()
     group_risk: tuple[GroupRisk, ...] = ()
     evidence: tuple[EvidenceEntry, ...] = ()
+    sequence_attacks: tuple[MeasuredAttack, ...] = ()
 
     @named_in_errors
     def with_evidence(self, *evidence: Evidence) -> "Audit":
@@ -127,6 +131,7 @@ class Audit:
         }
         borne = {"class_risk": self.class_risk, "group_risk": self.group_risk}
         listed = {name: [row.to_dict() for row in rows] for name, rows in borne.items() if rows}
+        listed |= {"sequence_attacks": [_plain(row) for row in self.sequence_attacks]} if self.sequence_attacks else {}
         listed |= {"evidence": [entry.to_dict() for entry in self.evidence]} if self.evidence else {}
         return content | drawn | truth | listed
 
@@ -172,6 +177,7 @@ def load(folder: str | Path) -> Audit:
         class_risk=tuple(GroupRisk.from_dict(entry) for entry in manifest.get("class_risk", ())),
         group_risk=tuple(GroupRisk.from_dict(entry) for entry in manifest.get("group_risk", ())),
         evidence=_entries(manifest.get("evidence", ()), records),
+        sequence_attacks=tuple(attack_from_dict(entry) for entry in manifest.get("sequence_attacks", ())),
     )
 
 
@@ -212,6 +218,12 @@ def _ranked(audit: Audit) -> Audit:
     order = sorted(known, key=lambda name: len(places) if (entry := known[name]) is None else places[entry.name])
     absent = {name: why for name, why in audit.not_applicable.items() if score is None or name != "rank"}
     return replace(audit, records=table[order], ranked_by=score, not_applicable=absent)
+
+
+def _plain(attack: MeasuredAttack) -> dict[str, Any]:
+    """An attack in plain JSON types."""
+    plain = asdict(attack)
+    return plain | {"auc_interval": list(plain["auc_interval"]), "rates": list(plain["rates"])}
 
 
 def ranks(score: Array) -> Array:

@@ -201,6 +201,7 @@ def test_nothing_to_attack_without_test_sequences(model, base):
 
 
 def test_adapters_are_switched_off_and_on_again(base, lora):
+    lora = copy.deepcopy(lora).requires_grad_(False)  # as adapters are loaded for use; peft would make them trainable again
     before = {name: value.clone() for name, value in lora.state_dict().items()}
     flags = [parameter.requires_grad for parameter in lora.parameters()]
     found = ns.audit(lora, TRAIN, TEST, progress=False)
@@ -329,6 +330,11 @@ def test_a_base_of_another_architecture_and_the_same_vocabulary_is_read(model):
     # The padding token of the base does not take tokens away that the model has read; its context is shorter, and that is said.
     np.testing.assert_array_equal(found.records["tokens"], [len(row) - 1 for row in TRAIN])
     assert any("reads 8 tokens at a time and the model 16" in note for note in found.notes)
+
+
+def test_a_base_with_a_longer_context_reads_the_windows_of_the_model(model):
+    found = ns.audit(model, [*TRAIN, *LONG], TEST, base=gpt2(context=64), progress=False)
+    assert entry(found, "base model").stamp["context"] == 16 and not any("unevenly" in note for note in found.notes)
 
 
 def test_half_precision_beside_its_base(model, base):

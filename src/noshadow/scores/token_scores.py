@@ -12,10 +12,10 @@ import numpy as np
 from noshadow.checks import Array
 from noshadow.views import TokenStatistics
 
-LEAST_ERRORS = 2  # error positions below which the error zone says nothing, as in the authors' code
+LEAST_ERRORS = 2  # error positions below which the error zone says nothing, as in public code
 NOTHING_SAID = 0.5
-SHARE_OF_TOKENS = 0.2  # k of Min-K %, the value that both papers report throughout
-# Geometric from 2 to 40, the schedule that the paper reports throughout.
+SHARE_OF_TOKENS = 0.2  # k of Min-K %, a common choice; never tuned here
+# Roughly geometric from 2 to 40, as public code of the attack has them; never tuned here.
 WINDOW_LENGTHS = (2, 3, 4, 6, 9, 13, 18, 25, 32, 40)
 
 
@@ -24,10 +24,10 @@ def error_zone(own: TokenStatistics, base: TokenStatistics) -> Array:
 
     Errors E are the tokens that the audited model does not put first. With Δ_t = log p(x_t) −
     log q(x_t), P = Σ_{t∈E} max(Δ_t, 0) and N = Σ_{t∈E} max(−Δ_t, 0) the score is P/(P + N), in
-    [0, 1]. The paper's score is P/N, which orders sequences alike. The authors' code gives 0, the
-    least risk, where N = 0; here the score is 1 there, which is the ratio's limit. With fewer than
-    two errors, or none that moved, the score is ½: nothing is said (their code: 0). A token that
-    shares the first place is no error. All scored tokens count; their code leaves out the first.
+    [0, 1]. Public code of the attack takes P/N, which orders sequences alike. It gives 0, the least
+    risk, where N = 0; here the score is 1 there, which is the ratio's limit. With fewer than two
+    errors, or none that moved, the score is ½: nothing is said (public code: 0). A token that
+    shares the first place is no error. All scored tokens count; public code leaves out the first.
 
     Cost: O(N) in the number of tokens.
     Reference: Ilić et al. 2026.
@@ -46,11 +46,12 @@ def window_votes(own: TokenStatistics, base: TokenStatistics) -> Array:
     """Share of windows of tokens over which the base's loss exceeds the model's; (n,) in [0, 1].
 
     For a length w, V_w = mean over all T − w + 1 windows of 1[Σ −log q > Σ −log p]; the score is
-    the mean of V_w over w in WINDOW_LENGTHS. A length beyond T is taken as T, as the authors' code
-    does, so that short sequences are judged by their whole more often. Equal sums are no vote.
+    the mean of V_w over w in WINDOW_LENGTHS. A length beyond T is taken as T, as public code of the
+    attack does, so that short sequences are judged by their whole more often. Equal sums are no
+    vote.
 
     Cost: O(N · number of lengths).
-    Reference: Chen et al. 2026, algorithm 1.
+    Reference: Chen et al. 2026.
     """
     found = np.empty(len(own))
     for number, part in _parts(own):
@@ -63,7 +64,7 @@ def window_votes(own: TokenStatistics, base: TokenStatistics) -> Array:
 def min_k(own: TokenStatistics) -> Array:
     """Mean log p of the sequence's least probable tokens: Min-K %, k = 20; (n,) nats, ≤ 0.
 
-    The mean is over the max(⌊T/5⌋, 1) smallest; the papers' code has none below T = 5.
+    The mean is over the max(⌊T/5⌋, 1) smallest; public code has none below T = 5.
 
     Cost: O(N).
     Reference: Shi et al. 2024.
@@ -78,7 +79,7 @@ def min_k_plus(own: TokenStatistics) -> Array:
     over z ~ p (`TokenStatistics`); tokens are counted as in `min_k`.
 
     Cost: O(N); the standings come from the forward pass.
-    Reference: Zhang et al. 2025, equation 3.
+    Reference: Zhang et al. 2025.
     """
     return _mean_of_smallest(own, own.standing)
 
@@ -87,7 +88,7 @@ def zlib_ratio(losses: Array, texts: Sequence[str]) -> Array:
     """Minus the loss over the bytes that zlib needs for the text; (n,) nats per byte, ≤ 0.
 
     A text that zlib finds simple has a small loss under any model. The loss is the mean over
-    tokens, as in the authors' code.
+    tokens.
 
     Args:
         losses: (n,) mean negative log-likelihoods. texts: of the same sequences.

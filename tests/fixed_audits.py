@@ -128,6 +128,18 @@ def language_model():
     return ns.audit(gpt2(), train, test, progress=False)
 
 
+class _Letters:
+    """A tokenizer whose tokens are letters."""
+
+    def decode(self, tokens, skip_special_tokens):
+        return "".join(chr(ord("a") + token) for token in tokens)
+
+
+def with_a_base_model():
+    train, test = (ragged(np.random.default_rng(k).integers(5, CONTEXT, RECORDS), seed=k + 1) for k in range(2))
+    return ns.audit(gpt2(), train, test, base=gpt2(seed=1), tokenizer=_Letters(), progress=False)
+
+
 def _fitted(x, y, indices, seed):
     return LogisticRegression(C=10.0, tol=1e-10, max_iter=5000).fit(x[indices], y[indices])
 
@@ -224,4 +236,6 @@ AUDITS = {
 
 
 # Their tables hold what `exposure` makes of its sources; its own tests hold those figures.
-WEIGHED = {made.__name__: made for made in (with_out_of_fold_outputs, with_earlier_states, with_drawn_references, with_folds)}
+WEIGHED = {
+    made.__name__: made for made in (with_out_of_fold_outputs, with_earlier_states, with_drawn_references, with_folds, with_a_base_model)
+}

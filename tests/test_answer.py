@@ -61,14 +61,17 @@ def test_the_best_source_wins_and_each_goes_when_it_is_taken_away():
     seen.append(best_known(audit))
     audit = replace(audit, ground_truth=None)
     seen.append(best_known(audit))
-    audit = replace(audit, records=audit.records.drop(columns=["attack_rate"]))
+    audit = replace(audit, records=audit.records.drop(columns=["attack_rate"]), sequence_attacks=(attack("base_gain", 0.2),))
+    seen.append(best_known(audit))
+    audit = replace(audit, sequence_attacks=(attack("min_k", 0.9),))  # not the declared one: it does not count
     seen.append(best_known(audit))
     audit = replace(audit, model_risk=replace(risk, in_calibration_domain=False))
     seen.append(best_known(audit))
     audit = replace(audit, model_risk=None, not_applicable={"model_risk": "not applicable: there are no test records"})
     seen.append(best_known(audit))
     assert tuple(known.source for known in seen) == SOURCES
-    measured, exposure, prediction, losses, unknown = seen
+    measured, exposure, compared, prediction, losses, unknown = seen
+    assert (compared.rate, compared.interval, compared.attacked, compared.trainings) == (0.2, pytest.approx((0.18, 0.22)), "target", 0)
     assert (measured.rate, measured.interval, measured.attack, measured.trainings) == (0.61, (0.59, 0.63), "LiRA", 64)
     assert exposure.rate == pytest.approx(0.2) and exposure.interval == pytest.approx((0.1, 0.3)) and exposure.trainings == 4
     assert (prediction.rate, prediction.interval, prediction.trainings) == (0.12, (0.05, 0.3), 0)

@@ -24,6 +24,7 @@ TRAIN, TEST = (
 
 
 SCORED = ["gradient_norm", "leverage", "influence"]
+TOKENS = ["min_k", "min_k_plus"]
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,7 @@ def test_sequences_are_scored_and_ranked_by_influence(model, audited):
     head = sequence_features(model, TRAIN, progress=False)[1]
     expected = sequence_scores(head)
     assert audited.task == TASK and audited.ranked_by == "influence"
-    assert audited.records.columns.tolist() == ["id", "tokens", "loss", *SCORED, "rank"]
+    assert audited.records.columns.tolist() == ["id", "tokens", "loss", *SCORED, *TOKENS, "rank"]
     for name in SCORED:
         np.testing.assert_array_equal(audited.records[name], getattr(expected, name))
     assert audited.records["influence"][audited.records["rank"] == 1].item() == expected.influence.max()
@@ -112,7 +113,7 @@ def unread(reason):
 def test_a_head_too_large_leaves_the_losses(model, audited, monkeypatch, tmp_path):
     monkeypatch.setattr(language, "sequence_scores", partial(sequence_scores, max_memory=1e3))
     result = ns.audit(model, TRAIN, TEST, progress=False)
-    assert result.ranked_by == "loss" and result.records.columns.tolist() == ["id", "tokens", "loss", "rank"]
+    assert result.ranked_by == "loss" and result.records.columns.tolist() == ["id", "tokens", "loss", *TOKENS, "rank"]
     reason = "EK-FAC of a head of 23 tokens × 8 features needs 1.18e-05 GB, more than the 1e-06 GB allowed"
     assert unread(reason).items() <= result.not_applicable.items() and "margin at every token" in result.not_applicable["shift"]
     assert result.model_risk == audited.model_risk and "scores" not in result.provenance
@@ -177,7 +178,7 @@ def test_ids_groups_and_traces_belong_to_sequences(model):
     ids, groups = [f"text-{k}" for k in range(60)], ["a", "b"] * 30
     traces = np.column_stack([np.random.default_rng(0).random((60, 3)), ns.sequence_losses(model, TRAIN, progress=False).loss])
     result = ns.audit(model, TRAIN, TEST, ids=ids, groups=groups, loss_traces=traces, fpr=0.1, progress=False)
-    assert result.records.columns.tolist() == ["id", "group", "tokens", "loss", *SCORED, "lt_iqr", "rank"]
+    assert result.records.columns.tolist() == ["id", "group", "tokens", "loss", *SCORED, "lt_iqr", *TOKENS, "rank"]
     assert result.records["id"].tolist() == ids and result.records["group"].tolist() == groups and result.model_risk.fpr == 0.1
     np.testing.assert_allclose(result.records["lt_iqr"], np.subtract(*np.quantile(traces, (0.75, 0.25), axis=1)), rtol=1e-12)
 

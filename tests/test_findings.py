@@ -19,6 +19,7 @@ from noshadow import limits as shared
 from noshadow._findings import RULES, flagged_records, most_severe
 from noshadow._findings.record_checks import chance_of_as_many
 from noshadow.checks import InputError
+from noshadow.figures import EvidenceEntry
 from noshadow.report.page import page
 from noshadow.results import Audit, Finding
 from noshadow.tail import model_risk
@@ -145,6 +146,8 @@ def test_a_quiet_audit_passes_everything_that_applies():
         "NS025",
         "NS026",
         "NS030",
+        "NS031",
+        "NS032",
         "NS042",
         "NS043",
         "NS044",
@@ -163,6 +166,12 @@ def with_truth(found_parity):
         models=4, records=10, fraction=0.5, variants={}, attacks=(), agreement=(), ceiling=(), targets=1, parity=found_parity
     )
     return made(ground_truth=truth)
+
+
+def with_base(**changes):
+    """A quiet language model beside its base, unless something of the base is changed."""
+    stamp = {"auc": 0.52, "auc_interval": [0.45, 0.59], "test_loss": 3.0, "vocabulary": 100} | changes
+    return made(task="language-model", evidence=(EvidenceEntry("base model", ("base_gain",), {}, (), stamp, ""),))
 
 
 def changed(split, count, size, *sources):
@@ -197,6 +206,8 @@ FOUND = {
     "NS026": (lambda: with_inputs(loss_traces=TRACED), 0.025),
     "NS027": (lambda: by_loss(), 1),
     "NS030": (lambda: with_truth(FAR), 9.0),
+    "NS031": (lambda: with_base(auc=0.7, auc_interval=[0.6, 0.8]), 0.7),
+    "NS032": (lambda: with_base(test_loss=float(np.log(100)) + 0.75), 0.75),
     "NS040": (lambda: with_inputs(run_again=changed("test", 1, 0.25, "data")), 0.25),
     "NS041": (lambda: with_inputs(repeated_rows={"train": 3, "test": 2}), 5),
     "NS043": (lambda: with_inputs(head_outputs=HEAD_OUTPUTS), 3),
@@ -229,6 +240,10 @@ def test_every_code_has_a_found_case():
         (lambda: with_scores(method="projected", dimensions=1000, parameters=5000, effective_dof=250.0, errors={"shift": 0.1}), "NS025"),
         (lambda: with_inputs(loss_traces=TRACED | {"train_loss": {"median": 0.05, "last": 0.001, "best": 1.0}}), "NS026"),
         (lambda: with_truth(NEAR), "NS030"),
+        (lambda: with_base(), "NS031"),
+        (lambda: with_base(auc=0.549, auc_interval=[0.51, 0.6]), "NS031"),  # too close to matter
+        (lambda: with_base(auc=0.4, auc_interval=[0.3, 0.51]), "NS031"),  # too uncertain
+        (lambda: with_base(test_loss=float(np.log(100)) + 0.49), "NS032"),
         (lambda: with_inputs(head_outputs=HEAD_OUTPUTS | {"differing": 0, "largest": 0.0, "train_rows": []}), "NS043"),
         (lambda: with_inputs(alone_in_leaves=LEAVES | {"records": 2}), "NS016"),
         (lambda: with_leaves(10), "NS017"),

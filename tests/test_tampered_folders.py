@@ -17,6 +17,7 @@ from noshadow.results.folder import _own_digest
 from noshadow.storage.safetensors_files import layout
 
 N = 12
+SEQUENCE_ATTACK = {"attack": "base_gain", "attacked": "target", "auc": 0.5, "auc_interval": [0.4, 0.6], "rates": [], "models": 1}
 
 
 def halves():
@@ -99,6 +100,15 @@ def test_folders_resealed_as_they_are_still_load(audit, lood):
         (put("findings", 0, "severity", "dreadful"), "severity must be one of 'high', 'medium', 'low'; got 'dreadful'"),
         (put("findings", {}), "findings must be null or a list|load: findings"),
         (put("class_risk", [{}]), "load: data must hold exactly its fields"),
+        (put("sequence_attacks", [{}]), r"sequence_attacks\[0\] must hold"),
+        (
+            put("sequence_attacks", [SEQUENCE_ATTACK | {"auc": 2.0}]),
+            r"sequence_attacks\[0\].auc must be a finite number ≥ 0 and ≤ 1; got 2.0",
+        ),
+        (
+            put("sequence_attacks", [SEQUENCE_ATTACK | {"rates": [{"fpr": 0, "tpr": 1, "low": 0, "high": 1}]}]),
+            "fpr must be a finite number > 0",
+        ),
         (put("ground_truth", {"models": 3}), "load: data must hold exactly the fields"),
         (put("timings", "created", {}), "load: timings.created must be"),
         (put("format", True), "load: folder must be of format 1; got True"),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 TASKS = ("regression", "classification", "binary", "language-model")
 _CLASSIFIERS = ("classification", "binary")
 _LAST_LAYER = ("regression", *_CLASSIFIERS)
+_SEQUENCES = ("language-model",)
 
 
 @dataclass(frozen=True)
@@ -285,16 +286,78 @@ COLUMNS = (
         "how wrong the model that the training started from is on the record, in {unit}",
         "base model",
         unit="nats",
-        tasks=_LAST_LAYER,
         score=True,
         page=12,
+        by_task={
+            "language-model": "mean negative log-likelihood of the sequence's tokens under the model that the training started from, "
+            "in {unit}"
+        },
+    ),
+    Column(
+        "base_gain",
+        "gain over the base",
+        "how much less the model's loss on the sequence is than its base's, in nats: larger where training on it may be the reason",
+        "base model",
+        unit="nats",
+        tasks=_SEQUENCES,
+        score=True,
+        page=19,
+    ),
+    Column(
+        "error_zone",
+        "error zone",
+        "where the model puts another token first: which share of all moves of the token's log-probability away from the base goes up "
+        "(EZ-MIA); 0.5 is balance",
+        "base model",
+        unit="share",
+        tasks=_SEQUENCES,
+        kind="share",
+        score=True,
+        page=20,
+    ),
+    Column(
+        "window_votes",
+        "window votes",
+        "in which share of windows of 2 to 40 tokens the model's loss is below its base's (WBC)",
+        "base model",
+        unit="share",
+        tasks=_SEQUENCES,
+        kind="share",
+        score=True,
+        page=21,
+    ),
+    Column(
+        "min_k",
+        "Min-K %",
+        "mean log-probability of the least probable fifth of the sequence's tokens: larger where nothing in it surprises the model",
+        "tokens",
+        unit="nats",
+        tasks=_SEQUENCES,
+        score=True,
+    ),
+    Column(
+        "min_k_plus",
+        "Min-K %++",
+        "the same of tokens measured against all others the model could have expected there, in standard deviations",
+        "tokens",
+        unit="deviations",
+        tasks=_SEQUENCES,
+        score=True,
+    ),
+    Column(
+        "zlib_ratio",
+        "zlib ratio",
+        "minus the loss over the bytes that zlib needs for the text: larger where a text is easier for the model than for zlib",
+        "tokens",
+        unit="nats",
+        tasks=_SEQUENCES,
+        score=True,
     ),
     Column(
         "exposure_score",
         "exposure score",
         "all evidence about the record weighed together, for the order of the records alone",
         "exposure",
-        tasks=_LAST_LAYER,
         score=True,
         ranks=1,
     ),
@@ -453,8 +516,9 @@ def ranking_order(held: Container[str] = ()) -> tuple[str, ...]:
     others (benchmarks/tail_calibration/tree_measure.py). Forests that regress are ranked by
     `shift` (benchmarks/forests.py). Otherwise `shift` ranks best against measured attacks
     (benchmarks/which_layers.py); sequences have none, and there `influence` does
-    (benchmarks/language_models.py). The loss ranks where nothing else is known, and a finding says
-    how little that is.
+    (benchmarks/language_models.py), or with a base model the loss's fall from it, which their
+    `exposure_score` then is: a default that no benchmark has settled yet. The loss ranks where
+    nothing else is known, and a finding says how little that is.
     """
     return tuple(c.name for c in sorted(COLUMNS, key=lambda c: c.ranks) if c.ranks and (not c.ranks_beside or c.ranks_beside in held))
 

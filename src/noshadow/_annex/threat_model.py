@@ -56,6 +56,10 @@ def _has(audit: Audit) -> str:
     if known.source == "exposure":
         trained = f"{known.trainings} models" if known.trainings else "models"
         return f"the law of each record's statistic with and without it, as {trained} trained for this audit show it"
+    if known.source == "compared":
+        return (
+            "the base model that this one was fine-tuned from, and some texts that were in the training of neither, to set a threshold by"
+        )
     if known.source == "predicted" and audit.model_risk is not None and audit.model_risk.reference_models is not None:
         many = audit.model_risk.reference_models
         return f"{many} models of the same kind, trained on halves of records of the same source (predicted, not run)"
@@ -63,7 +67,12 @@ def _has(audit: Audit) -> str:
 
 
 def _has_from(audit: Audit) -> str:
-    words = {"measured": "attacks with reference models", "exposure": "evidence on each record", "predicted": "the calibration"}
+    words = {
+        "measured": "attacks with reference models",
+        "exposure": "evidence on each record",
+        "compared": "the comparison with the base model",
+        "predicted": "the calibration",
+    }
     return words.get(best_known(audit).source, "the loss attack, the strongest that was run")
 
 

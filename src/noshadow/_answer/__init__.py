@@ -3,9 +3,10 @@
 from noshadow._answer.next_action import NextAction, next_action
 from noshadow._answer.offers import Offer, evidence_changes, offers
 from noshadow._answer.verdict import LEVELS, Verdict, verdict
-from noshadow._known import KnownRate, WorstRecord, best_known, per_thousand, per_thousand_between, worst_record
+from noshadow._known import DECLARED, KnownRate, WorstRecord, best_known, per_thousand, per_thousand_between, worst_record
 
 __all__ = [
+    "DECLARED",
     "LEVELS",
     "KnownRate",
     "NextAction",

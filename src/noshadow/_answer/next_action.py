@@ -14,6 +14,7 @@ FEW_REFERENCES = "noshadow audit package.module:function --out new-audit --refer
 ALL_REFERENCES = (
     "noshadow reference train package.module:function --out references && noshadow reference score references --audit this-audit"
 )
+WITH_BASE = "noshadow audit package.module:function --base package.module:base --out new-audit"
 LANGUAGE_MODEL = "language-model"
 
 
@@ -50,7 +51,7 @@ def next_action(audit: Audited) -> NextAction:
     if found.level == "strong":
         sentence = "Regularise, stop earlier, remove duplicates or train with differential privacy; audit the new model and compare."
         return NextAction(sentence, COMPARE)
-    if found.known.source == "measured":
+    if found.known.source in ("measured", "compared"):
         return _after_measuring(found)
     return _measuring(audit, found)
 
@@ -66,7 +67,8 @@ def _after_measuring(found: Verdict) -> NextAction:
 
 def _measuring(audit: Audited, found: Verdict) -> NextAction:
     if audit.task == LANGUAGE_MODEL:
-        return NextAction("Compare with a model that was trained less or on cleaner data: no attack is measured on sequences yet.", COMPARE)
+        sentence = "Give the model that this one was fine-tuned from: comparing the two measures an attack, and ranks better."
+        return NextAction(sentence, WITH_BASE)
     if found.known.source == "exposure" or trained_models(audit):
         return NextAction("Measure what the real attacks find on this model, with 64 reference models.", ALL_REFERENCES)
     sentence = "Train four models like this one on halves of the records: each record then has a rate of its own, with an interval."

@@ -161,6 +161,7 @@ def _sentence(known: KnownRate) -> str:
         )
     who = {
         "measured": f"The strongest attack tried, {known.attack} with {known.trainings} reference models, recognises",
+        "compared": "An attacker who compares the model with its base recognises",
         "exposure": "An attacker who trains models like this one is estimated to recognise",
         "predicted": "An attacker who trains models like this one is predicted to recognise",
     }[known.source]

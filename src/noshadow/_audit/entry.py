@@ -58,6 +58,7 @@ def audit(
     checkpoint: object = None,
     out_of_fold: object = None,
     base: object = None,
+    tokenizer: object = None,
     folds: int | None = None,
     reference_models: int | str | Path | None = None,
     short_references: int | None = None,
@@ -74,9 +75,10 @@ def audit(
 
     Args:
         model: nn.Module whose output comes from a final nn.Linear, a fitted scikit-learn estimator,
-            or a causal language model of transformers (its records are sequences: see
-            docs/language_models.md for what is scored); or a Target, which holds a model, its data
-            and options, so that train and test are left out.
+            or a language model of transformers, causal or sequence-to-sequence, with adapters of
+            PEFT or without (its records are sequences: see docs/language_models.md for what is
+            scored); or a Target, which holds a model, its data and options, so that train and test
+            are left out.
         train: the training records, (X, y), a Dataset or a DataLoader (its order is fixed by us);
             for a language model what `sequence_losses` takes.
         test: records the model has not seen, in the same form; may be empty or None (no model-level
@@ -116,7 +118,10 @@ def audit(
             predictions, in the order of `train`), or the path of a .npy, .npz, .csv or .parquet
             file with them, whose ids are matched where it has any. Adds `out_of_fold_loss`.
         base: the model that a fine-tuned one started from, with the same outputs, given as a
-            checkpoint is. Adds `base_loss`.
+            checkpoint is. Adds `base_loss`. For a language model also a folder of
+            `save_pretrained`; adds `base_gain`, `error_zone` and `window_votes` as well, and is
+            found by itself where the model has adapters that can be switched off.
+        tokenizer: of a language model; adds `zlib_ratio`, which compresses texts.
         folds: k ≥ 2: k models are trained, each on the training records without one of k folds.
             Adds `fold_loss`. Price: k − 1 trainings.
         reference_models: K ≥ 1: K models are trained on random halves of train and test (two and
@@ -196,12 +201,14 @@ def audit(
             output_scale=(output_scale, "auto"),
             checkpoint=(checkpoint, None),
             out_of_fold=(out_of_fold, None),
-            base=(base, None),
             folds=(folds, None),
             reference_models=(reference_models, None),
             short_references=(short_references, None),
         )
-        return audit_language_model(model, train, test, options, given, batch_size=batch_size, device=device)
+        how: dict[str, Any] = {"base": base, "tokenizer": tokenizer, "batch_size": batch_size, "device": device}
+        return audit_language_model(model, train, test, options, given, **how)
+    if tokenizer is not None:
+        refuse("tokenizer", "come with a language model", f"one beside {type(model).__name__}", "Leave it out.")
     folds_out = given_outputs(out_of_fold, "out_of_fold")
     earlier = models_given(checkpoint, model, "checkpoint")
     origin = () if base is None else (model_given(base, model, "base"),)

@@ -21,7 +21,7 @@ from noshadow._audit.without_records import Without, formula_evidence
 from noshadow.checks import Array
 from noshadow.columns import named
 from noshadow.outcomes import uncoded
-from noshadow.results import Audit, Evidence, GroupRisk, ModelRisk
+from noshadow.results import Audit, Evidence, GroupRisk, MeasuredAttack, ModelRisk
 from noshadow.scores.result import RecordScores
 from noshadow.scores.trees.boosting import LeafScores
 from noshadow.views import View
@@ -40,6 +40,7 @@ class Gathered:
     notes: tuple[str, ...]
     provenance: dict[str, Any]
     timings: dict[str, Any] = field(default_factory=dict)
+    sequence_attacks: tuple[MeasuredAttack, ...] = ()
 
 
 def audit_of(found: Gathered, evidence: Sequence[Evidence]) -> Audit:
@@ -57,6 +58,7 @@ def audit_of(found: Gathered, evidence: Sequence[Evidence]) -> Audit:
         timings=found.timings,
         class_risk=found.borne.get("class_risk", ()),
         group_risk=found.borne.get("group_risk", ()),
+        sequence_attacks=found.sequence_attacks,
     )
     return bare.with_evidence(*evidence)
 

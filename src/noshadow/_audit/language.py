@@ -1,7 +1,7 @@
-"""Audit a causal language model.
+"""Audit a language model.
 
-Model-level risk comes from the losses of its sequences, and record scores come from its output
-head.
+Model-level risk comes from the losses of its sequences, record scores come from its output head,
+and what is known beyond the final weights comes from the model that it was fine-tuned from.
 """
 
 import time
@@ -13,14 +13,25 @@ import numpy as np
 
 from noshadow._audit.evidence import RECORD_COLUMNS, score_evidence
 from noshadow._audit.gather import Gathered, audit_of
+from noshadow._audit.language_base import base_given, read_base, storage_words
 from noshadow._audit.notes import risk_notes
 from noshadow._audit.options import GivenColumns, Options
 from noshadow._audit.risks import EMPTY, ONE, Pair, risks_by_group, without_findings
+from noshadow._audit.sequence_evidence import (
+    attacks_absent,
+    base_columns,
+    base_evidence,
+    sequence_attacks,
+    texts_of,
+    token_columns,
+    token_evidence,
+)
 from noshadow._audit.settled import group_names
 from noshadow._audit.splits import copies_among
 from noshadow._audit.stamps import PACKAGES, asked, score_stamp, timings
 from noshadow._audit.tracing import trace_evidence, traced_facts
 from noshadow.checks import Array, NotApplicable, refuse
+from noshadow.columns import named
 from noshadow.outcomes import Absent, not_applicable, uncoded
 from noshadow.results import Audit, Evidence, ModelRisk
 from noshadow.scores.result import RecordScores
@@ -41,27 +52,44 @@ NO_GAPS = not_applicable(
     "a sequence has a margin at every token, and leaving it out takes all of them away at once, which is not one step of the last layer"
 )
 NO_RECORD_RATE = not_applicable("no calibration from scores of sequences to an attack's rate ships")
+_FOR_OTHERS = ("checkpoint", "out_of_fold", "folds", "reference_models", "short_references")
 NO_CLASSES = not_applicable("the records have no classes")
 NO_ENTROPY = not_applicable("a language model has one entropy per token, not one per record")
 
 
 def audit_language_model(
-    model: object, train: object, test: object, options: Options, given: GivenColumns, *, batch_size: int, device: object
+    model: object,
+    train: object,
+    test: object,
+    options: Options,
+    given: GivenColumns,
+    *,
+    base: object,
+    tokenizer: object,
+    batch_size: int,
+    device: object,
 ) -> Audit:
-    """Audit of a causal language model; arguments as in `audit`.
+    """Audit of a language model; arguments as in `audit`.
 
     The record table holds id, group, tokens (scored), loss (mean negative log-likelihood per token,
-    nats), gradient_norm, leverage and influence over the output head, `lt_iqr` when traces were
-    given (and `early_loss` with those of unseen sequences), and the rank by influence. Where the
-    head cannot be read or is too large, the losses remain and nothing is ranked.
+    nats), gradient_norm, leverage and influence over the output head, min_k, min_k_plus and, with a
+    tokenizer, zlib_ratio; `lt_iqr` when traces were given (and `early_loss` with those of unseen
+    sequences). With a base it holds base_loss, base_gain, error_zone and window_votes, and ranks by
+    the gain over the base; without one by influence. Where the head cannot be read or is too large,
+    the losses remain.
     """
+    origin = base_given(base, model, tokenizer)
     started = time.perf_counter()
     reading: dict[str, Any] = {"batch_size": batch_size, "device": device, "progress": options.progress}
     memory = {name: value for name, value in options.score_options.items() if name == "max_memory"}
-    members, head = sequence_features(model, train, argument="train", **reading, **memory)
+    members, head = sequence_features(model, train, argument="train", statistics=True, **reading, **memory)
     if len(members) < 2:
         refuse("train", "hold at least 2 records", len(members))
-    others = None if test is None or _length(test) == 0 else sequence_losses(model, test, argument="test", **reading)
+    nobody = test is None or _length(test) == 0
+    others = None if nobody else sequence_losses(model, test, argument="test", statistics=True, **reading)
+    below = origin if isinstance(origin, NotApplicable) else read_base(origin, model, members, others, reading)
+    beside = (None, None) if isinstance(below, NotApplicable) else (below.train, below.test)
+    seen, unseen = (_columns(split, base_split, tokenizer) for split, base_split in zip((members, others), beside, strict=True))
     losses = (members.loss, np.empty(0) if others is None else others.loss)
     identity = _identity(members, given)
     test_names = group_names(given.test_groups, len(losses[1]), "test_groups").get("group")
@@ -74,6 +102,7 @@ def audit_language_model(
     borne, borne_absent = risks_by_group(losses, {"group_risk": (identity.get("group"), test_names)}, options.resampling)
     splits = _split_counts(members, others, identity["id"])
     facts = traced_facts(traces)
+    attacks = sequence_attacks(seen, unseen, own=None if risk is None else risk.fpr, seed=options.seed)
     stamp = _provenance(model, members, others, identity["id"], options, held)
     gathered = Gathered(
         task=TASK,
@@ -81,12 +110,15 @@ def audit_language_model(
         losses=losses,
         risk=risk,
         borne=borne,
-        absent=absent | borne_absent | {"class_risk": NO_CLASSES},
-        notes=uncoded((*_window_notes(members, others), *risk_notes(risk))),
+        absent=absent | borne_absent | attacks_absent(len(losses[1])) | {"class_risk": NO_CLASSES},
+        notes=uncoded((*_storage_notes(model), *_window_notes(members, others), *risk_notes(risk))),
         provenance=stamp | {"splits": splits, "inputs": stamp["inputs"] | facts},
         timings=timings(read - started, scoring, time.perf_counter() - read - scoring),
+        sequence_attacks=attacks,
     )
-    return audit_of(gathered, (*_evidence(members.loss, scores), *traces))
+    tokens = token_evidence({name: seen[name] for name in named(source="tokens") if name in seen})
+    known = base_evidence({name: seen[name] for name in named(source="base model") if name in seen}, below, unseen)
+    return audit_of(gathered, (*_evidence(members.loss, scores), tokens, *traces, *known))
 
 
 def require_language_arguments(options: Options, **given: tuple[object, object]) -> None:
@@ -104,7 +136,7 @@ def require_language_arguments(options: Options, **given: tuple[object, object])
     for name, (value, default) in asked.items():
         if value is not default and not (isinstance(value, str) and value == default):
             got = repr(value) if isinstance(value, (str, int, float)) else type(value).__name__
-            hint = "It serves classifiers and regressions so far." if name in ("checkpoint", "out_of_fold", "base") else ""
+            hint = "It serves classifiers and regressions so far." if name in _FOR_OTHERS else ""
             refuse(name, "be left out for a language model, whose records are sequences scored by its output head", got, hint)
 
 
@@ -118,6 +150,14 @@ def _identity(members: SequenceLosses, given: GivenColumns) -> dict[str, Any]:
     identifiers = record_ids(members.ids if given.ids is None else given.ids, len(members))
     table: dict[str, Any] = {"id": identifiers} | group_names(given.groups, len(members))
     return table | {"tokens": members.tokens}
+
+
+def _columns(split: SequenceLosses | None, base: SequenceLosses | None, tokenizer: object) -> dict[str, Array]:
+    """Everything that tokens, and the base's, say of the sequences of a split: name → (n,)."""
+    if split is None:
+        return {"loss": np.empty(0)}
+    found = {"loss": split.loss} | token_columns(split, texts_of(split, tokenizer))
+    return found if base is None else found | base_columns(split, base)
 
 
 def _scores(head: TokenHead | NotApplicable, options: Options) -> RecordScores | Absent:
@@ -163,6 +203,11 @@ def _split_counts(members: SequenceLosses, others: SequenceLosses | None, identi
     shared = None if others is None else sum(digest in known for digest in others.digests)
     numbers = np.unique(np.array([digest.hex() for digest in members.digests]), return_inverse=True)[1]
     return {"shared_with_test": shared, "copies": copies_among(numbers, identifiers), "reason": None}
+
+
+def _storage_notes(model: object) -> tuple[str, ...]:
+    held = storage_words(model)
+    return (f"the model's weights are stored in {held}: losses are those of the rounded model, as it answers",) if held else ()
 
 
 def _window_notes(members: SequenceLosses, others: SequenceLosses | None) -> tuple[str, ...]:

@@ -128,13 +128,13 @@ def base_known(given: object, read: Reading, options: Options, found: Settled) -
 
 def _read_alike(one: object, read: Reading, found: Settled, options: Options, argument: str) -> Settled:
     """The records as another model sees them, held against what the audited model saw."""
-    with _told_of(argument):
+    with told_of(argument):
         view = read(one)
     for split, theirs, ours in (("train", view.train, found.train), ("test", view.test, found.seen.test)):
         if theirs.outputs.shape != ours.outputs.shape:
             got = f"shape {theirs.outputs.shape} for {split}"
             refuse(argument, f"give outputs of the audited model's shape {ours.outputs.shape}", got)
-    with _told_of(argument):
+    with told_of(argument):
         seen = settled(replace(view, sample_weight=found.seen.sample_weight), options, GivenColumns())
     if seen.task != found.task:
         refuse(argument, f"have the audited model's task '{found.task}'", f"'{seen.task}'")
@@ -147,7 +147,7 @@ def _read_alike(one: object, read: Reading, found: Settled, options: Options, ar
 
 
 @contextmanager
-def _told_of(argument: str) -> Iterator[None]:
+def told_of(argument: str) -> Iterator[None]:
     """Say which argument holds the model that could not be read."""
     try:
         yield

@@ -45,6 +45,7 @@ class Target:
     stop: float | int | None = None
     work: str | Path | None = None
     training_options: Mapping[str, Any] | None = None
+    tokenizer: object = None
 
 
 def stated_by(target: Target, asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,9 +24,15 @@ TOP = 0.01
 _WAYS = {
     "measured": "measured",
     "exposure": "by exposure",
+    "compared": "by comparison with the base",
     "predicted": "predicted",
     "losses": "by the losses alone",
     "unknown": "not at all",
+}
+_KNOWN_AS = {
+    "measured": ("measured_tpr", "measured attack TPR"),
+    "exposure": ("attack_rate", "mean attack rate of the records"),
+    "compared": ("compared_tpr", "TPR of the comparison with the base"),
 }
 ONLY_SAMPLING = (
     "the intervals speak of the records that happened to be sampled; training again with another seed moves the figures as well, "
@@ -155,7 +161,7 @@ def _attack_change(before: Audit, after: Audit, absent: dict[str, Absent]) -> tu
     A rate that was measured in one audit only is not held against a prediction in the other.
     """
     first, second = best_known(before), best_known(after)
-    named = ("measured", "exposure")
+    named = ("measured", "exposure", "compared")
     if first.source not in named and second.source not in named:
         return _predicted_change(before, after, absent)
     levels = sorted((first.fpr, second.fpr))
@@ -174,9 +180,7 @@ def _attack_change(before: Audit, after: Audit, absent: dict[str, Absent]) -> tu
 def _known_change(first: KnownRate, second: KnownRate) -> Change:
     assert first.rate is not None and second.rate is not None and first.interval is not None and second.interval is not None
     ends = separate_difference_interval((first.rate, first.interval), (second.rate, second.interval))
-    name, words = (
-        ("measured_tpr", "measured attack TPR") if first.source == "measured" else ("attack_rate", "mean attack rate of the records")
-    )
+    name, words = _KNOWN_AS[first.source]
     method = "the audits' own intervals, as if independent"
     return _change(name, f"{words} at FPR {first.fpr:.3g}", [first.rate, second.rate], ends, method)
 

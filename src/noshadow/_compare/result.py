@@ -11,7 +11,7 @@ class Change:
     """One model-level figure in both audits.
 
     Attributes:
-        name: "measured_tpr", "attack_rate" or "predicted_tpr"; "tnr"; "auc".
+        name: "measured_tpr", "attack_rate", "compared_tpr" or "predicted_tpr"; "tnr"; "auc".
         label: the same in words, with its level.
         before, after: the figure in the first and the second audit; None where that audit does not
             hold it.

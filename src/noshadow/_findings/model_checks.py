@@ -18,7 +18,8 @@ _AGAIN = "Run the audit again with this version."
     "model-risk",
     "high",
     found_when=(
-        "the attack's rate at FPR α as it is best known (measured, by exposure, predicted, or the loss attack's TNR at FNR α) > {times}·α, "
+        "the attack's rate at FPR α as it is best known (measured, by exposure, compared with a base, predicted, or the loss attack's "
+        "TNR at FNR α) > {times}·α, "
         "and the lower end of its interval > α"
     ),
     next_step="Regularise, stop earlier, remove duplicates or train with differential privacy, and compare the two audits.",
@@ -222,6 +223,7 @@ def _attack_in_words(known: KnownRate, rate: float) -> str:
         return f"The loss attack rules out {per_thousand(rate)} non-members while it misses at most {per_thousand(known.fpr)} members"
     who = {
         "measured": f"{known.attack} with {known.trainings} reference models was measured",
+        "compared": "A comparison with the base model was measured",
         "exposure": "An attack that trains models like this one is estimated",
         "predicted": "A reference-model attack is predicted",
     }[known.source]

@@ -4,6 +4,7 @@ import textwrap
 from dataclasses import dataclass
 
 from noshadow._answer import (
+    DECLARED,
     Verdict,
     best_known,
     evidence_changes,
@@ -17,7 +18,8 @@ from noshadow._answer import (
 from noshadow._findings import findings, most_severe
 from noshadow._glance.records import record_cells
 from noshadow._glance.told import Told
-from noshadow.figures import Finding, Interval, ModelRisk
+from noshadow._known.rate import INTERVAL_OF_MEASURED
+from noshadow.figures import Finding, Interval, MeasuredAttack, ModelRisk
 from noshadow.formats import number
 from noshadow.visible import visible
 
@@ -151,10 +153,18 @@ def _risk_lines(audit: Told) -> list[Line]:
         _rate(f"Loss-tail TNR at level {number(risk.fpr)}", risk.tnr, risk.tnr_interval, risk.interval_level),
         f"Loss AUC: {number(risk.auc, padded=True)}  ({_level(risk.interval_level)} interval {_between(risk.auc_interval)})",
     ]
+    told += [_of_sequences(row) for row in audit.sequence_attacks if row.attack == DECLARED]
     # What was measured goes before a prediction, and the verdict has said it.
     if risk.predicted_tpr is not None and best_known(audit).source != "measured":
         told.insert(0, _predicted(risk, risk.predicted_tpr))
     return [Line(visible(text)) for text in told]
+
+
+def _of_sequences(row: MeasuredAttack) -> str:
+    """What a language model's gain over its base finds."""
+    rates = [f"{per_thousand(rate.tpr)} at FPR {number(rate.fpr)} ({per_thousand_between((rate.low, rate.high))})" for rate in row.rates]
+    around = f"({_level(INTERVAL_OF_MEASURED)} interval {_between(row.auc_interval)})"
+    return f"Gain over the base: AUC {number(row.auc, padded=True)}  {around}, {', '.join(rates) or 'no rate resolved'}"
 
 
 def _predicted(risk: ModelRisk, rate: float) -> str:

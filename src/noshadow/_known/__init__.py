@@ -1,11 +1,12 @@
 """What is best known about an attack on an audited model, and on its most exposed record."""
 
 from noshadow._known.circular import circular_columns, exposure_rests_on
-from noshadow._known.rate import SOURCES, KnownRate, best_known, is_level, own_fpr, trained_models
+from noshadow._known.rate import DECLARED, SOURCES, KnownRate, best_known, is_level, own_fpr, trained_models
 from noshadow._known.words import per_thousand, per_thousand_between, per_thousand_more
 from noshadow._known.worst import WorstRecord, worst_record
 
 __all__ = [
+    "DECLARED",
     "SOURCES",
     "KnownRate",
     "WorstRecord",

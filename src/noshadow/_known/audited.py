@@ -5,7 +5,7 @@ from typing import Any, Protocol, runtime_checkable
 import pandas as pd
 
 from noshadow.checks import Array
-from noshadow.figures import EvidenceEntry, GroundTruth, GroupRisk, ModelRisk
+from noshadow.figures import EvidenceEntry, GroundTruth, GroupRisk, MeasuredAttack, ModelRisk
 
 
 @runtime_checkable
@@ -50,3 +50,6 @@ class Audited(Protocol):
 
     @property
     def evidence(self) -> tuple[EvidenceEntry, ...]: ...
+
+    @property
+    def sequence_attacks(self) -> tuple[MeasuredAttack, ...]: ...

@@ -14,10 +14,13 @@ from noshadow.figures import EvidenceEntry, GroundTruth, Interval, MeasuredAttac
 from noshadow.metrics import error_budget, tnr_at_fnr
 from noshadow.outcomes import Absent
 
-SOURCES = ("measured", "exposure", "predicted", "losses", "unknown")
+SOURCES = ("measured", "exposure", "compared", "predicted", "losses", "unknown")
 # The attacks that a careful attacker would run; others are beside them for comparison.
 STRONGEST = ("LiRA", "RMIA")
 TARGET = "target"
+# The column of sequences whose rate counts. It was chosen before any audit: the largest of several
+# rates on the same records would be too large by chance.
+DECLARED = "base_gain"
 INTERVAL_OF_MEASURED = 0.95
 # An audit that has neither risk, exposure nor measured attacks is asked about the usual rate.
 USUAL_FPR = 1e-3
@@ -35,13 +38,13 @@ class KnownRate:
             share `fpr` of the members.
         interval: (low, high) at `interval_level`; None where there is none.
         source: "measured" by attacks with reference models, "exposure" of the records from some
-            trained models, "predicted" by a calibration, "losses" alone, or "unknown"; the best
-            first.
+            trained models, "compared" with the model that a language model was fine-tuned from,
+            "predicted" by a calibration, "losses" alone, or "unknown"; the best first.
         attack: "LiRA" or "RMIA" when measured.
         trainings: how many models were trained for it.
         reason: one sentence on where it comes from, and why nothing better is known.
         attacked: "target" when the audited model itself was attacked, "reference models" when the
-            rate is the mean over these; None unless measured.
+            rate is the mean over these; None unless measured or compared.
         interval_level: coverage of `interval`.
     """
 
@@ -70,7 +73,10 @@ def best_known(audit: Audited, fpr: float | None = None) -> KnownRate:
     2. Exposure: the mean over records of `attack_rate`, where models were trained for it. Its
        interval is the mean of the records' interval ends: wide on purpose, since what records share
        errs in the same direction for all of them.
-    3. Predicted by a calibration, where the model resembles its setups. 4. The tail of the losses.
+    3. Compared: what the gain over the base (`DECLARED`) finds when sequences of the audited
+       language model are attacked with it. A measurement, by one attack that needs no training: a
+       stronger one may find more.
+    4. Predicted by a calibration, where the model resembles its setups. 5. The tail of the losses.
 
     Args:
         audit: an Audit, or whatever has its fields.
@@ -86,7 +92,7 @@ def best_known(audit: Audited, fpr: float | None = None) -> KnownRate:
     Cost: O(n), and O(n log n) for losses at another level than the audit's.
     """
     asked = own_fpr(audit) if fpr is None else require_number(fpr, "fpr", low=0, high=1, low_open=True, high_open=True)
-    found = (known(audit, asked) for known in (_measured, _exposed, _predicted, _from_losses))
+    found = (known(audit, asked) for known in (_measured, _exposed, _compared, _predicted, _from_losses))
     return next((known for known in found if known is not None), _unknown(audit, asked))
 
 
@@ -158,6 +164,17 @@ def trained_models(audit: Audited) -> int:
     entry = _entry(audit.evidence, "exposure")
     trained = {} if entry is None else {name for name, price in entry.stamp.get("trainings", {}).items() if price > 0}
     return sum(int(held.stamp.get("models", 0)) for held in audit.evidence if held.source in trained)
+
+
+def _compared(audit: Audited, fpr: float) -> KnownRate | None:
+    row = next((row for row in audit.sequence_attacks if row.attack == DECLARED and row.rates), None)
+    if row is None:
+        return None
+    rate = min(row.rates, key=lambda held: abs(math.log(held.fpr / fpr)))
+    told = "Measured on this model by its gain over the base model, a comparison that was declared before it was measured"
+    told += "" if is_level(rate.fpr, fpr) else f"; at a false-positive rate of {rate.fpr:.3g}, the measured one nearest to {fpr:.3g}"
+    reason = f"{told}. Attacks with reference models may find more."
+    return KnownRate(rate.fpr, rate.tpr, (rate.low, rate.high), "compared", None, 0, reason, TARGET, INTERVAL_OF_MEASURED)
 
 
 def _predicted(audit: Audited, fpr: float) -> KnownRate | None:

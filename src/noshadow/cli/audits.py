@@ -110,8 +110,8 @@ def audit(
         typer.Option(
             "--base",
             metavar="MODEL",
-            help="Model that a fine-tuned one started from: package.module:function returning it, or its weights (.safetensors, .pt). "
-            "Beside a file of signals, another such file.",
+            help="Model that a fine-tuned one started from: package.module:function returning it, its weights (.safetensors, .pt) or, for "
+            "a language model, its folder. Beside a file of signals, another such file.",
         ),
     ] = None,
     folds: Folds = None,

@@ -44,6 +44,7 @@ def summary(audited: Audit, page: Path) -> dict[str, Any]:
             "findings": [finding.to_dict() for finding in drawn(audited)],
             "most_exposed": [{"rank": int(row["rank"]), "id": str(row["id"])} for row in shown],
             "scores": audited.provenance.get("scores"),
+            "sequence_attacks": manifest.get("sequence_attacks", []),
             "folder": str(page.parent),
             "report": str(page),
         }

@@ -23,8 +23,11 @@ def target_of(what: str) -> Target:
 
 
 def base_of(what: str) -> object:
-    """The base model that `package.module:function` returns; the path of its weights stays one."""
-    if ":" not in what or Path(what).suffix in SUFFIXES:
+    """The base model that `package.module:function` returns.
+
+    The path of its weights, or of its folder, stays one.
+    """
+    if ":" not in what or Path(what).suffix in SUFFIXES or Path(what).is_dir():
         return Path(what)
     made = returned_by(what, "return the base model")
     if made is None:

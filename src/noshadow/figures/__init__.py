@@ -2,7 +2,7 @@
 
 from noshadow.figures.evidence import Evidence, EvidenceEntry
 from noshadow.figures.finding import SEVERITIES, Finding
-from noshadow.figures.ground_truth import GroundTruth, MeasuredAttack, MeasuredRate
+from noshadow.figures.ground_truth import GroundTruth, MeasuredAttack, MeasuredRate, attack_from_dict
 from noshadow.figures.group_risk import GroupRisk
 from noshadow.figures.model_risk import Interval, ModelRisk, TnrCurve
 
@@ -18,4 +18,5 @@ __all__ = [
     "MeasuredRate",
     "ModelRisk",
     "TnrCurve",
+    "attack_from_dict",
 ]

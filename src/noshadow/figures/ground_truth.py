@@ -41,7 +41,7 @@ class MeasuredAttack:
     """One attack on one model, or averaged over several attacked models.
 
     Attributes:
-        attack: "LiRA", "RMIA", "Shokri" or "LOSS".
+        attack: "LiRA", "RMIA", "Shokri" or "LOSS"; of sequences, the column it scores them by.
         attacked: "target", or "reference models" (each attacked with the others; the mean over
             them).
         auc: probability that a member scores above a non-member.
@@ -123,12 +123,13 @@ class GroundTruth:
         require_form(data, cls, "data", "Written by another version?")
         for name, form in (("agreement", [AGREEMENT]), ("ceiling", [AGREEMENT]), ("parity", OneOf(None, PARITY))):
             require_form(data[name], form, name, "Written by another version?")
-        attacks = tuple(_attack(entry) for entry in data["attacks"])
+        attacks = tuple(attack_from_dict(entry) for entry in data["attacks"])
         lists = {name: tuple(data[name]) for name in ("agreement", "ceiling", "notes")}
         return cls(**(dict(data) | lists | {"attacks": attacks}))
 
 
-def _attack(entry: Mapping[str, Any]) -> MeasuredAttack:
+def attack_from_dict(entry: Mapping[str, Any]) -> MeasuredAttack:
+    """The attack that `asdict` wrote, through JSON or not; its form was checked before."""
     rates = tuple(MeasuredRate(**rate) for rate in entry["rates"])
     low, high = entry["auc_interval"]
     return MeasuredAttack(**(dict(entry) | {"rates": rates, "auc_interval": (low, high)}))

@@ -42,7 +42,7 @@ def attacks_on_target(truth: RecordTruth, levels: Sequence[float]) -> tuple[Meas
     """
     inside, seed = truth.scene.references.member, truth.scene.options.seed
     scores = {attack.name: attack.on_target(truth.scene) for attack in ATTACKS if attack.name in truth.found}
-    return tuple(_measured(name, values[inside], values[~inside], levels, seed) for name, values in scores.items())
+    return tuple(measured_attack(name, values[inside], values[~inside], levels, seed) for name, values in scores.items())
 
 
 def attacks_on_references(truth: RecordTruth, levels: Sequence[float]) -> tuple[MeasuredAttack, ...]:
@@ -70,7 +70,8 @@ def _mean(values: Array) -> tuple[float, float, float]:
     return mean, max(mean - spread, 0.0), min(mean + spread, 1.0)
 
 
-def _measured(name: str, members: Array, others: Array, levels: Sequence[float], seed: int) -> MeasuredAttack:
+def measured_attack(name: str, members: Array, others: Array, levels: Sequence[float], seed: int) -> MeasuredAttack:
+    """One attack on one model: AUC and rates with intervals, from its scores of both kinds."""
     rates = []
     for level in levels:
         low, high = tpr_interval(members, others, level, level=LEVEL_OF_INTERVALS, seed=seed)

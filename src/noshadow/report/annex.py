@@ -27,6 +27,7 @@ _SECTIONS = (
 _SOURCES = {
     "measured": "measured with reference models",
     "exposure": "estimated from all evidence on each record",
+    "compared": "measured by a comparison with the base model",
     "predicted": "predicted by a calibration",
     "losses": "from the losses alone",
     "unknown": "not known",

@@ -28,6 +28,7 @@ from noshadow.report.predictions import measured_beside_predicted
 from noshadow.report.record_data import RecordData, record_data
 from noshadow.report.rendering import flat_rows, page_script, rendered
 from noshadow.report.score_agreement import agreement_absent, score_agreement
+from noshadow.report.sequence_attacks import sequence_attacks_section
 from noshadow.report.tail_chart import tail_section
 from noshadow.report.top_records import ROWS, top_records
 from noshadow.report.trees import model_words, tree_rows
@@ -110,6 +111,7 @@ def page(audit: Audit, contents: ShownContents | None = None) -> dict[str, Any]:
         "findings": findings_section(audit),
         "losses": _losses(audit),
         "curve": None if audit.model_risk is None else _curves(audit, audit.model_risk),
+        "sequence_attacks": sequence_attacks_section(audit),
         "truth": None if audit.ground_truth is None else ground_truth_section(audit.ground_truth),
         "changes": [sentence(line) for line in evidence_changes(audit)],
         "offers": [sentence(offer.sentence) for offer in offers(audit)],

@@ -1,7 +1,7 @@
 """Audit: the answer as a record, and its folder on disk."""
 
 import io
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from noshadow._glance import Glance, brief_text, exposure_plot, glance, summary_
 from noshadow.arguments import SHOW_TOP
 from noshadow.checks import Array, named_in_errors, refuse, require_whole
 from noshadow.columns import COLUMNS, column, named, ranking_order
-from noshadow.figures import Evidence, EvidenceEntry, Finding, GroundTruth, GroupRisk, ModelRisk
+from noshadow.figures import Evidence, EvidenceEntry, Finding, GroundTruth, GroupRisk, MeasuredAttack, ModelRisk
 from noshadow.results.folder import write_folder
 
 if TYPE_CHECKING:
@@ -54,6 +54,9 @@ class Audit:
         evidence: who wrote which columns, how, and what could not be given; one entry per source.
         class_risk, group_risk: the loss attack within each class and each group of records,
             riskiest first; empty where `not_applicable` says why.
+        sequence_attacks: of a language model, what each column finds when it is used as an attack
+            on training against test sequences; `_known.DECLARED` is the one that counts, chosen
+            before anything was measured.
     """
 
     records: pd.DataFrame
@@ -71,6 +74,7 @@ class Audit:
     class_risk: tuple[GroupRisk, ...] = ()
     group_risk: tuple[GroupRisk, ...] = ()
     evidence: tuple[EvidenceEntry, ...] = ()
+    sequence_attacks: tuple[MeasuredAttack, ...] = ()
 
     @named_in_errors
     def with_evidence(self, *evidence: Evidence) -> "Audit":
@@ -220,6 +224,7 @@ class Audit:
         }
         borne = {"class_risk": self.class_risk, "group_risk": self.group_risk}
         listed = {name: [row.to_dict() for row in rows] for name, rows in borne.items() if rows}
+        listed |= {"sequence_attacks": [_plain(row) for row in self.sequence_attacks]} if self.sequence_attacks else {}
         listed |= {"evidence": [entry.to_dict() for entry in self.evidence]} if self.evidence else {}
         return content | drawn | truth | listed
 
@@ -261,6 +266,12 @@ def _ranked(audit: Audit) -> Audit:
     order = sorted(known, key=lambda name: len(places) if (entry := known[name]) is None else places[entry.name])
     absent = {name: why for name, why in audit.not_applicable.items() if score is None or name != "rank"}
     return replace(audit, records=table[order], ranked_by=score, not_applicable=absent)
+
+
+def _plain(attack: MeasuredAttack) -> dict[str, Any]:
+    """An attack in plain JSON types."""
+    plain = asdict(attack)
+    return plain | {"auc_interval": list(plain["auc_interval"]), "rates": list(plain["rates"])}
 
 
 def ranks(score: Array) -> Array:

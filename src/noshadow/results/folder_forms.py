@@ -5,6 +5,7 @@ Digests prove that a folder is whole, not that it is one of ours.
 
 from typing import Any
 
+from noshadow.figures import MeasuredAttack
 from noshadow.storage.forms import Count, Keys, Level, OneOf, Share, Size, Such
 
 # Forms of what is read by name; whatever else stands beside it is kept as it is.
@@ -99,6 +100,7 @@ AUDIT_FORM = Keys(
         "findings": OneOf(None, list[dict[str, Any]]),
         "class_risk": list[dict[str, Any]],
         "group_risk": list[dict[str, Any]],
+        "sequence_attacks": [MeasuredAttack],
         "evidence": list[dict[str, Any]],
     },
 )

@@ -9,7 +9,7 @@ import pandas as pd
 
 from noshadow.checks import Array, InputError, named_in_errors, refuse, require_choice, said
 from noshadow.columns import TASKS, named
-from noshadow.figures import EvidenceEntry, Finding, GroundTruth, GroupRisk, ModelRisk
+from noshadow.figures import EvidenceEntry, Finding, GroundTruth, GroupRisk, ModelRisk, attack_from_dict
 from noshadow.results.audit_record import FORMAT, Audit
 from noshadow.results.folder import AUDIT, read_folder
 from noshadow.results.folder_forms import AUDIT_FORM
@@ -63,6 +63,7 @@ def load(folder: str | Path) -> Audit:
         class_risk=tuple(GroupRisk.from_dict(entry) for entry in manifest.get("class_risk", ())),
         group_risk=tuple(GroupRisk.from_dict(entry) for entry in manifest.get("group_risk", ())),
         evidence=_entries(manifest.get("evidence", ()), records),
+        sequence_attacks=tuple(attack_from_dict(entry) for entry in manifest.get("sequence_attacks", ())),
     )
 
 

@@ -1,7 +1,7 @@
 """Read a trained model into Signals, or a language model into the losses of its sequences.
 
-Models are any nn.Module that ends in a Linear, scikit-learn estimators, and causal language models
-of transformers.
+Models are any nn.Module that ends in a Linear, scikit-learn estimators, and language models of
+transformers.
 """
 
 from collections.abc import Iterator
@@ -10,16 +10,22 @@ from typing import NoReturn
 from noshadow.arguments import BATCH_SIZE, PROGRESS
 from noshadow.checks import Array, NotApplicable, as_array, named_in_errors, refuse
 from noshadow.signals import Signals
+from noshadow.views.adapters import MERGED, Adapters, adapters_of, model_inside
 from noshadow.views.causal_lm import is_causal_lm
 from noshadow.views.estimator_family import EstimatorFamily
 from noshadow.views.estimators import estimator_reader
 from noshadow.views.reader import LeftOut, OtherRecords, OutOfBag, Reader, Transform
 from noshadow.views.readers import model_family, readable_models, reader_of, register_reader, weights_sha256
+from noshadow.views.seq2seq_lm import is_language_model, is_seq2seq_lm
 from noshadow.views.token_features import TokenHead
+from noshadow.views.token_logits import context_of, vocabulary_of
+from noshadow.views.token_statistics import TokenStatistics
 from noshadow.views.transformers import SequenceLosses, sequence_features, sequence_losses
 from noshadow.views.view import Settings, View
 
 __all__ = [
+    "MERGED",
+    "Adapters",
     "EstimatorFamily",
     "LeftOut",
     "OtherRecords",
@@ -28,13 +34,19 @@ __all__ = [
     "SequenceLosses",
     "Settings",
     "TokenHead",
+    "TokenStatistics",
     "View",
+    "adapters_of",
     "collect_outputs",
     "collect_signals",
+    "context_of",
     "estimator_reader",
     "is_causal_lm",
+    "is_language_model",
+    "is_seq2seq_lm",
     "left_out_outputs",
     "model_family",
+    "model_inside",
     "out_of_bag_outputs",
     "readable_models",
     "reader_of",
@@ -43,6 +55,7 @@ __all__ = [
     "sequence_losses",
     "stage_outputs",
     "view",
+    "vocabulary_of",
     "weights_sha256",
 ]
 

@@ -11,6 +11,7 @@ from noshadow.views.lightgbm import LIGHTGBM
 from noshadow.views.onnx import ONNX
 from noshadow.views.plain_function import PLAIN_FUNCTION
 from noshadow.views.reader import Reader
+from noshadow.views.seq2seq_lm import SEQ2SEQ_LM
 from noshadow.views.sklearn_any import ANY_ESTIMATOR
 from noshadow.views.sklearn_bagging import BAGGING
 from noshadow.views.sklearn_bayes import COUNTING_BAYES, GAUSSIAN_BAYES
@@ -30,6 +31,7 @@ from noshadow.views.xgboost import XGBOOST
 # The first that reads a model has it: special families stand before general ones.
 READERS = (
     CAUSAL_LM,
+    SEQ2SEQ_LM,
     MODULE,
     WRAPPED_MODULE,
     LOGISTIC_REGRESSION,

@@ -38,11 +38,14 @@ class TokenSequences:
         counts: one bool array per sequence, whether the token is scored; never the first, which
             nothing predicts.
         rows: (n,) where each sequence stands in the data set behind Subsets, or None.
+        sources: of a sequence-to-sequence model, the text that each sequence answers; its tokens
+            are then the decoder's, the one that it starts with first. None elsewhere.
     """
 
     tokens: tuple[Array, ...]
     counts: tuple[Array, ...]
     rows: Array | None
+    sources: tuple[Array, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -52,8 +55,9 @@ class TokenSequences:
 
         Digests of equal sequences are equal, however the sequences were padded.
         """
-        pairs = zip(self.tokens, self.counts, strict=True)
-        return [hashlib.sha256(tokens.tobytes() + counts.tobytes()).digest() for tokens, counts in pairs]
+        sources = (b"" if source is None else source.tobytes() for source in self.sources or [None] * len(self))
+        parts = zip(self.tokens, self.counts, sources, strict=True)
+        return [hashlib.sha256(tokens.tobytes() + counts.tobytes() + source).digest() for tokens, counts, source in parts]
 
 
 def token_sequences(data: object, vocabulary: Vocabulary, argument: str) -> TokenSequences:
@@ -73,17 +77,17 @@ def token_sequences(data: object, vocabulary: Vocabulary, argument: str) -> Toke
     """
     tokens: list[Array] = []
     counts: list[Array] = []
-    for number, item in enumerate(_items(data, argument)):
+    for number, item in enumerate(sequence_items(data, argument)):
         where = f"{argument} sequence {number}"
-        ids, mask, labels = (_whole_numbers(part, f"{where} {name}") for name, part in zip(FIELDS, item, strict=True))
+        ids, mask, labels = (whole_numbers(part, f"{where} {name}") for name, part in zip(FIELDS, item, strict=True))
         if ids is None:
             _refuse_form(data, argument)
         for name, part in (("attention_mask", mask), ("labels", labels)):
             if part is not None and len(part) != len(ids):
                 refuse(f"{where} {name}", f"have one entry a token ({len(ids)})", len(part))
-        kept = _unpadded(ids, mask, vocabulary, where)
+        kept = unpadded(ids, mask, vocabulary, where)
         inside = ids[kept]
-        _require_vocabulary(inside, vocabulary, where)
+        require_vocabulary(inside, vocabulary, where)
         tokens.append(inside)
         counts.append(_scored(inside, None if labels is None else labels[kept], where))
     _require_something_to_score(tokens, counts, argument)
@@ -91,7 +95,18 @@ def token_sequences(data: object, vocabulary: Vocabulary, argument: str) -> Toke
     return TokenSequences(tuple(tokens), tuple(counts), None if names is None else names.ids)
 
 
-def _items(data: object, argument: str) -> Iterator[tuple[Any, Any, Any]]:
+def known_sequences(sequences: TokenSequences, vocabulary: Vocabulary, argument: str) -> TokenSequences:
+    """Sequences that another model has read, as this one can read them.
+
+    Raises:
+        InputError: tokens that this model's vocabulary does not have.
+    """
+    for number, tokens in enumerate(sequences.tokens):
+        require_vocabulary(tokens, vocabulary, f"{argument} sequence {number}")
+    return sequences
+
+
+def sequence_items(data: object, argument: str) -> Iterator[tuple[Any, Any, Any]]:
     """(input_ids, attention_mask or None, labels or None) of each sequence."""
     if isinstance(data, DataLoader):
         refuse(argument, FORMS, "a DataLoader", "Pass its data set: sequences are padded and batched here.")
@@ -133,7 +148,7 @@ def _refuse_form(data: object, argument: str) -> NoReturn:
     refuse(argument, FORMS, type(data).__name__, "Tokenise texts first.")
 
 
-def _whole_numbers(part: object, argument: str) -> Array | None:
+def whole_numbers(part: object, argument: str) -> Array | None:
     """One row of integers as int64."""
     if part is None:
         return None
@@ -154,7 +169,7 @@ def _whole_numbers(part: object, argument: str) -> Array | None:
     return numbers
 
 
-def _unpadded(ids: Array, mask: Array | None, vocabulary: Vocabulary, where: str) -> slice:
+def unpadded(ids: Array, mask: Array | None, vocabulary: Vocabulary, where: str) -> slice:
     """Find the stretch of real tokens.
 
     It is where the mask is 1; without a mask, it is everything but pad tokens at the ends.
@@ -184,7 +199,8 @@ def _ends(real: Array) -> slice:
     return slice(int(places[0]), int(places[-1]) + 1) if len(places) else slice(0, 0)
 
 
-def _require_vocabulary(ids: Array, vocabulary: Vocabulary, where: str) -> None:
+def require_vocabulary(ids: Array, vocabulary: Vocabulary, where: str) -> None:
+    """Refuse tokens that the vocabulary does not have."""
     outside = (ids < 0) | (ids >= vocabulary.size)
     if outside.any():
         first = int(outside.argmax())

@@ -1,10 +1,9 @@
-"""Read causal language models of transformers: sequence losses, and what the head saw.
+"""Read language models of transformers: sequence losses, what the head saw, what tokens were told.
 
 Importing this module imports no transformers.
 """
 
 import hashlib
-import inspect
 from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
@@ -12,23 +11,22 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from noshadow.arguments import BATCH_SIZE, MAX_MEMORY, PROGRESS
-from noshadow.checks import Array, NotApplicable, named_in_errors, refuse, require_whole, users_code
+from noshadow.checks import Array, NotApplicable, named_in_errors, refuse
 from noshadow.progress import tracked
+from noshadow.views.adapters import model_inside, require_adapters_in_layers, without_adapters
 from noshadow.views.causal_lm import is_causal_lm
+from noshadow.views.seq2seq_lm import is_language_model
 from noshadow.views.token_features import TokenHead, TokenStore, token_store
-from noshadow.views.token_sequences import TokenSequences, Vocabulary, token_sequences
+from noshadow.views.token_logits import require_causal, require_within_context, vocabulary_of, window_logits, window_rule
+from noshadow.views.token_pairs import decoder_shift, known_pairs, token_pairs
+from noshadow.views.token_sequences import TokenSequences, Vocabulary, known_sequences, token_sequences
+from noshadow.views.token_statistics import StatisticsStore, TokenStatistics, negative_log_likelihood, statistics_store
 from noshadow.views.token_windows import Window, token_windows, window_batches
 from noshadow.views.undisturbed import undisturbed
 from noshadow.views.view import Settings
-
-NUMBERS_AT_ONCE = 2**22  # of the float64 copy whose log-softmax is taken
-PROBE_TOKENS = 16
-# relative: attention sums a longer row in another order, and half-precision models keep three
-# digits
-SAME_LOGITS = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +43,9 @@ class SequenceLosses:
         ids: (n,) row numbers in the data set behind Subsets.
         data_sha256: hex digest of all tokens, and of which count, in row order.
         digests: of each sequence.
+        statistics: what the model says of each scored token, where asked for.
+        sequences: what was read, without padding, where statistics were asked for; another model
+            reads the very same when it is given as `data`.
     """
 
     loss: Array
@@ -55,6 +56,8 @@ class SequenceLosses:
     ids: Array
     data_sha256: str
     digests: tuple[bytes, ...]
+    statistics: TokenStatistics | None = None
+    sequences: TokenSequences | None = None
 
     def __len__(self) -> int:
         return len(self.loss)
@@ -71,6 +74,8 @@ def sequence_losses(
     device: object = None,
     progress: bool = PROGRESS,
     argument: str = "data",
+    statistics: bool = False,
+    adapters: bool = True,
 ) -> SequenceLosses:
     """Compute the mean negative log-likelihood per token of every sequence, in nats.
 
@@ -80,24 +85,31 @@ def sequence_losses(
     back to end with the sequence; each window scores the tokens that none before it has, so that
     every token is scored once and all but the first C see at least C − s tokens before them.
 
+    A sequence-to-sequence model is asked for its answers: S_i are the tokens of answer i, each from
+    the text and the tokens of the answer before it, and nothing is read in windows.
+
     Args:
-        model: a causal language model of transformers, e.g. GPT2LMHeadModel.
+        model: a causal language model of transformers, e.g. GPT2LMHeadModel, or a sequence-to-
+            sequence one, e.g. T5ForConditionalGeneration; with adapters of PEFT or without.
         data: a list of token-id sequences, an integer array (n, length), a dict with `input_ids`
             (and `attention_mask`, `labels`), or a map-style Dataset whose items are sequences or
             such dicts. Padding may be on either side; without a mask, the model's pad token at the
-            ends is padding. Labels repeat `input_ids` or are −100.
+            ends is padding. Labels repeat `input_ids` or are −100. For a sequence-to-sequence model
+            `labels` are the answers, or items are pairs (text, answer).
         context: C ≥ 2, at most what the model has; None: what the model has.
         stride: 1 ≤ s < C; None: ⌈C/2⌉.
         batch_size: windows in one forward pass; fewer where their logits would exceed half a
             gigabyte.
         device: where to run; the model returns to its own device afterwards. None: where it is.
         progress: draw a bar on a terminal. argument: named in error messages.
+        statistics: also keep what the model says of each scored token, 17 bytes each.
+        adapters: False reads the model with its adapters switched off, and puts them back.
 
     Returns:
         SequenceLosses with n entries in the data's own order.
 
     Raises:
-        InputError: not a causal language model; sequences that are empty, of one token, not of the
+        InputError: not such a language model; sequences that are empty, of one token, not of the
             vocabulary or masked in between; a loss that is not finite (how many, and the first
             sequence).
 
@@ -110,10 +122,11 @@ def sequence_losses(
     Example:
         >>> sequence_losses("gpt2", [[1, 2, 3]])
         Traceback (most recent call last):
-        noshadow.errors.InputError: sequence_losses: model must be a causal language model of transformers; got an object of type str.
+        noshadow.errors.InputError: sequence_losses: model must be a language model of transformers; got an object of type str.
     """  # noqa: W505 - doctest compares the message on one line
     settings = Settings(batch_size=batch_size, device=device, progress=progress)
-    return _read(model, data, context, stride, settings, argument, max_memory=None)[0]
+    how: dict[str, Any] = {"statistics": statistics, "adapters": adapters}
+    return _read(model, data, context, stride, settings, argument, max_memory=None, **how)[0]
 
 
 def sequence_features(
@@ -125,13 +138,14 @@ def sequence_features(
     progress: bool = PROGRESS,
     argument: str = "data",
     max_memory: float = MAX_MEMORY,
+    statistics: bool = False,
 ) -> tuple[SequenceLosses, TokenHead | NotApplicable]:
     """Read the losses of every sequence and the output head in one pass.
 
     The head comes with its inputs where each scored token was predicted.
 
     Args:
-        model, data, batch_size, device, progress, argument: as in `sequence_losses`.
+        model, data, batch_size, device, progress, argument, statistics: as in `sequence_losses`.
         max_memory: bytes the head's inputs may take.
 
     Returns:
@@ -145,27 +159,39 @@ def sequence_features(
     Cost: that of `sequence_losses`, and the memory of tokens × features.
     """
     settings = Settings(batch_size=batch_size, device=device, progress=progress)
-    return _read(model, data, None, None, settings, argument, max_memory=max_memory)
+    return _read(model, data, None, None, settings, argument, max_memory=max_memory, statistics=statistics)
 
 
 def _read(
-    model: object, data: object, context: int | None, stride: int | None, settings: Settings, argument: str, *, max_memory: float | None
+    model: object,
+    data: object,
+    context: int | None,
+    stride: int | None,
+    settings: Settings,
+    argument: str,
+    *,
+    max_memory: float | None,
+    statistics: bool = False,
+    adapters: bool = True,
 ) -> tuple[SequenceLosses, TokenHead | NotApplicable]:
     """Read losses and, with `max_memory`, features.
 
     Windows are the same whether or not features are kept.
     """
-    if not is_causal_lm(model):
-        refuse("model", "be a causal language model of transformers", f"an object of type {type(model).__name__}")
-    assert isinstance(model, nn.Module)
-    length, step = _window_rule(model, context, stride)
-    vocabulary = _vocabulary(model)
-    sequences = token_sequences(data, vocabulary, argument)
+    if not is_language_model(model):
+        got = f"an object of type {type(model).__name__}"
+        refuse("model", "be a language model of transformers", got)
+    require_adapters_in_layers(model, "model")
+    inside = model_inside(model)
+    assert isinstance(inside, nn.Module)
+    vocabulary = vocabulary_of(inside)
+    sequences, length, step = _sequences(inside, data, vocabulary, context, stride, argument)
     windows = token_windows(sequences, length, step)
-    store = NotApplicable("not asked for") if max_memory is None else token_store(model, sequences, max_memory)
-    with undisturbed(model, settings) as where:
-        _require_causal(model, sequences, vocabulary, where)
-        sums = _summed_losses(model, sequences, windows, vocabulary, where, settings, argument, store)
+    store = NotApplicable("not asked for") if max_memory is None else token_store(inside, sequences, max_memory)
+    told = statistics_store(sequences) if statistics else None
+    with undisturbed(inside, settings) as where, nullcontext() if adapters else without_adapters(inside):
+        require_causal(inside, sequences, vocabulary, where)
+        sums = _summed_losses(inside, sequences, windows, vocabulary.size, where, settings, argument, store, told)
     tokens = np.array([int(count.sum()) for count in sequences.counts])
     losses = sums / tokens
     _require_finite_losses(losses, argument)
@@ -179,22 +205,30 @@ def _read(
         ids=np.arange(len(losses)) if sequences.rows is None else sequences.rows,
         data_sha256=hashlib.sha256(b"".join(digests)).hexdigest(),
         digests=tuple(digests),
+        statistics=None if told is None else told.found,
+        sequences=sequences if statistics else None,
     )
     return found, store.found() if isinstance(store, TokenStore) else store
 
 
-def _window_rule(model: Any, context: int | None, stride: int | None) -> tuple[int | None, int | None]:
-    held = getattr(_text_config(model), "max_position_embeddings", None)
-    limit = held if isinstance(held, int) and held > 1 else None
-    length = limit if context is None else require_whole(context, "context", low=2)
-    if limit is not None and length is not None and length > limit:
-        refuse("context", f"be at most the model's {limit} tokens", length)
-    if stride is None:
-        return length, None if length is None else -(-length // 2)
-    step = require_whole(stride, "stride", low=1)
-    if length is None or step >= length:
-        refuse("stride", "be less than the context", f"{step} with a context of {length}")
-    return length, step
+def _sequences(
+    model: Any, data: object, vocabulary: Vocabulary, context: int | None, stride: int | None, argument: str
+) -> tuple[TokenSequences, int | None, int | None]:
+    """The sequences, and the length and step of windows; an answer to a text is read whole."""
+    if is_causal_lm(model):
+        length, step = window_rule(model, context, stride)
+        if isinstance(data, TokenSequences):
+            return known_sequences(data, vocabulary, argument), length, step
+        return token_sequences(data, vocabulary, argument), length, step
+    if context is not None or stride is not None:
+        refuse("context", "be left out for a sequence-to-sequence model, whose answers are read whole", f"{context} (stride {stride})")
+    shift = decoder_shift(model)
+    if isinstance(data, TokenSequences):
+        pairs = known_pairs(data, vocabulary, shift, argument)
+    else:
+        pairs = token_pairs(data, vocabulary, shift, argument)
+    require_within_context(pairs, model, argument)
+    return pairs, None, None
 
 
 def _require_finite_losses(losses: Array, argument: str) -> None:
@@ -204,92 +238,38 @@ def _require_finite_losses(losses: Array, argument: str) -> None:
         refuse("model", "give finite losses", got, "Are its weights finite?")
 
 
-def _text_config(model: Any) -> Any:
-    """The part of the configuration that speaks of text, in models that also see or hear."""
-    return model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config
-
-
-def _vocabulary(model: Any) -> Vocabulary:
-    config = _text_config(model)
-    pad = getattr(config, "pad_token_id", None)
-    ends = [getattr(config, name, None) for name in ("eos_token_id", "bos_token_id")]
-    text = {token for end in ends if end is not None for token in (end if isinstance(end, (list, tuple)) else (end,))}
-    # Padded embeddings may hold rows that the head does not: such a token could be read, not
-    # predicted.
-    head = getattr(model.get_output_embeddings(), "weight", None)
-    size = min(len(weight) for weight in (model.get_input_embeddings().weight, head) if weight is not None)
-    return Vocabulary(size, pad if isinstance(pad, int) and 0 <= pad < size else None, pad in text)
-
-
-def _require_causal(model: Any, sequences: TokenSequences, vocabulary: Vocabulary, device: torch.device) -> None:
-    """Refuse a model that is not causal.
-
-    Another last token must leave the logits before it as they are; BERT-like models without
-    is_decoder fail this.
-    """
-    ids = torch.from_numpy(max(sequences.tokens, key=len)[:PROBE_TOKENS].copy())
-    other = ids.clone()
-    other[-1] = (other[-1] + 1) % vocabulary.size
-    before, after = (_logits(model, [row], device)[0, :-1].float() for row in (ids, other))
-    if vocabulary.size < 2 or not bool(torch.isfinite(before).all()):
-        return  # not finite: the losses will be refused with their numbers
-    if float((before - after).abs().max()) > SAME_LOGITS * float(before.abs().max()):
-        got = f"a {type(model).__name__} whose predictions depend on later tokens"
-        refuse("model", "predict each token from those before it", got, "Set is_decoder=True in its configuration?")
-
-
 def _summed_losses(
     model: Any,
     sequences: TokenSequences,
     windows: Sequence[Window],
-    vocabulary: Vocabulary,
+    vocabulary: int,
     device: torch.device,
     settings: Settings,
     argument: str,
     store: TokenStore | NotApplicable,
+    told: StatisticsStore | None,
 ) -> Array:
     """Sum −log p over the scored tokens of each sequence, (n,).
 
-    What the head saw there goes into the store.
+    What the head saw there, and what the model says of each token, go into their stores.
     """
     sums = np.zeros(len(sequences))
-    batches = list(window_batches(windows, settings.batch_size, vocabulary.size))
+    batches = list(window_batches(windows, settings.batch_size, vocabulary))
     kept = store if isinstance(store, TokenStore) else None
     hooked = nullcontext() if kept is None else kept.listening()
     with hooked, closing(tracked(batches, f"Reading {argument}", show=settings.progress)) as steps:  # type: ignore[type-var]
         for batch in steps:
             rows = [torch.from_numpy(sequences.tokens[w.sequence][w.start : w.stop].copy()) for w in batch]
-            logits = _logits(model, rows, device)
+            sources = None if sequences.sources is None else [sequences.sources[w.sequence] for w in batch]
+            # Nobody reads the last token of an answer, and a decoder may have no place for it.
+            logits = window_logits(model, rows if sources is None else [row[:-1] for row in rows], sources, device)
             for number, (window, ids, row) in enumerate(zip(batch, rows, logits, strict=True)):
                 counts = torch.from_numpy(sequences.counts[window.sequence][window.first : window.stop].copy())
                 places = window.first - window.start + torch.nonzero(counts)[:, 0]
-                sums[window.sequence] += _negative_log_likelihood(row, places, ids)
+                loss, said_of = negative_log_likelihood(row, places, ids, statistics=told is not None)
+                sums[window.sequence] += loss
+                if told is not None and said_of is not None:
+                    told.keep(window.sequence, window.start, places, said_of)
                 if kept is not None:
                     kept.keep(number, window.sequence, window.start, places, ids, row)
     return sums
-
-
-def _logits(model: Any, rows: Sequence[Tensor], device: torch.device) -> Tensor:
-    """(b, longest, vocabulary), rows padded on the right, where no token sees the padding."""
-    lengths = torch.tensor([len(row) for row in rows])
-    ids = nn.utils.rnn.pad_sequence(list(rows), batch_first=True)
-    mask = (torch.arange(ids.shape[1]) < lengths[:, None]).long()
-    # A cache of keys and values is of no use here and can be larger than the logits.
-    cache = {"use_cache": False} if "use_cache" in inspect.signature(model.forward).parameters else {}
-    with users_code("model must run on token ids and their attention mask"):
-        logits: Tensor = model(input_ids=ids.to(device), attention_mask=mask.to(device), **cache).logits
-    if logits.shape[:2] != ids.shape:
-        refuse("model", "give one row of logits a token", f"shape {tuple(logits.shape)} for {tuple(ids.shape)} tokens")
-    return logits
-
-
-def _negative_log_likelihood(logits: Tensor, places: Tensor, ids: Tensor) -> float:
-    """Σ −log p of the tokens at `places`, each from the logits one place before it."""
-    # Apple's GPUs have no float64
-    wide = torch.float32 if logits.device.type == "mps" else torch.float64
-    total = 0.0
-    for part in torch.split(places, max(NUMBERS_AT_ONCE // logits.shape[1], 1)):
-        values = logits[(part - 1).to(logits.device)].to(wide)
-        own = values.gather(1, ids[part].to(logits.device)[:, None])[:, 0]
-        total += float((values.logsumexp(1) - own).sum())
-    return total

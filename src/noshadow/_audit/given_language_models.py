@@ -1,0 +1,117 @@
+"""The base of a language model as people hand it over: an object, weights, or a folder on disk."""
+
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from noshadow._audit.given_models import model_given
+from noshadow.checks import InputError, NotApplicable, refuse, said
+from noshadow.storage.reasons import reason_of
+from noshadow.storage.weight_files import SUFFIXES
+from noshadow.views import adapters_of, is_causal_lm, is_language_model, model_inside, vocabulary_of
+
+CONFIG, ADAPTERS = "config.json", "adapter_config.json"
+# Vocabularies may differ by added tokens and by padding to round numbers, and by no more.
+ADDED_SHARE, ADDED_TOKENS = 0.01, 8
+MOST_NAMED = 3
+
+
+def language_model_given(value: object, audited: object, argument: str) -> tuple[object, object | None]:
+    """A language model that can be read beside the audited one, and its tokenizer where it has one.
+
+    Args:
+        value: the model; a state dict or the path of a file of weights of the audited model's kind;
+            or a folder of `save_pretrained`, whose weights are read from .safetensors alone.
+        audited: the model under audit. argument: named in error messages.
+
+    Raises:
+        InputError: nothing that can be read, or a model of another kind or vocabulary.
+    """
+    made, tokenizer = value, None
+    if isinstance(value, (str, Path)) and Path(value).suffix not in SUFFIXES:
+        made, tokenizer = _from_folder(Path(value), audited, argument)
+    elif isinstance(value, (str, Path, Mapping)):
+        if adapters_of(audited) is not None:
+            hint = "Leave it out: the model with its adapters off is read by itself."
+            refuse(argument, "be a model beside one with adapters", "weights alone", hint)
+        made = model_given(value, audited, argument)
+    if not is_language_model(made):
+        got = f"an object of type {type(made).__name__}"
+        refuse(argument, "be a language model of transformers, its weights or its folder", got)
+    if made is audited:
+        refuse(argument, "be another model", "the audited model itself", "Give the model before it was fine-tuned.")
+    _require_alike(made, audited, argument)
+    return made, tokenizer
+
+
+def require_tokenizer(tokenizer: object) -> None:
+    """Refuse what cannot turn tokens into text."""
+    if not callable(getattr(tokenizer, "decode", None)):
+        got = f"an object of type {type(tokenizer).__name__}"
+        refuse("tokenizer", "be a tokenizer with decode, as AutoTokenizer gives", got)
+
+
+def require_same_tokenizer(own: object | None, others: object | None, argument: str) -> None:
+    """Refuse a base whose tokenizer gives the same numbers to other tokens."""
+    if own is None or others is None or not all(callable(getattr(one, "get_vocab", None)) for one in (own, others)):
+        return
+    mine, theirs = (one.get_vocab() for one in (own, others))  # type: ignore[attr-defined]
+    named = {number: token for token, number in theirs.items()}
+    moved = [f"{number} is {token!r} and {named[number]!r}" for token, number in mine.items() if named.get(number, token) != token]
+    if moved:
+        got = f"{len(moved)} numbers that name other tokens ({', '.join(sorted(moved)[:MOST_NAMED])})"
+        refuse(argument, "have the audited model's tokenizer", got, "Give the model that the fine-tuning started from.")
+
+
+def _require_alike(base: object, audited: object, argument: str) -> None:
+    words = {True: "causal", False: "sequence-to-sequence"}
+    kinds = [words[is_causal_lm(one)] for one in (audited, base)]
+    if kinds[0] != kinds[1]:
+        refuse(argument, f"be a {kinds[0]} model as the audited one is", f"a {kinds[1]} one ({type(base).__name__})")
+    sizes = [vocabulary_of(model_inside(one)).size for one in (audited, base)]
+    if abs(sizes[0] - sizes[1]) > max(ADDED_SHARE * max(sizes), ADDED_TOKENS):
+        got = f"{sizes[1]:,} tokens ({type(model_inside(base)).__name__})"
+        hint = "Another tokenizer gives the same numbers to other tokens: give the model that the fine-tuning started from."
+        refuse(argument, f"have the audited model's vocabulary of {sizes[0]:,} tokens", got, hint)
+
+
+def _from_folder(folder: Path, audited: object, argument: str) -> tuple[object, object | None]:
+    """The model of a folder, read without network and without running or unpickling anything."""
+    if not folder.is_dir():
+        refuse(argument, f"be a folder that exists, or a file that ends in {', '.join(SUFFIXES)}", f"'{folder}'")
+    if (folder / ADAPTERS).is_file() and not (folder / CONFIG).is_file():
+        hint = "Give the folder of the model below them, or audit a PeftModel, whose base is read by itself."
+        refuse(argument, "be a folder of a whole model", f"'{folder}', which holds adapters alone", hint)
+    if not (folder / CONFIG).is_file() or not any(folder.glob("*.safetensors")):
+        hint = "Write one with model.save_pretrained(folder, safe_serialization=True)."
+        refuse(argument, f"be a folder with {CONFIG} and weights in .safetensors", f"'{folder}'", hint)
+    transformers = importlib.import_module("transformers")  # the audited model has it loaded already
+    kind: Any = transformers.AutoModelForCausalLM if is_causal_lm(audited) else transformers.AutoModelForSeq2SeqLM
+    local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    try:
+        made: object = kind.from_pretrained(folder, use_safetensors=True, **local).eval()
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+        raise InputError(said(f"{argument} must be a folder of a language model; got '{folder}' ({reason_of(error)}).")) from error
+    tokenizer = None
+    if any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json")):
+        try:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **local)
+        except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+            raise InputError(said(f"{argument} must have a tokenizer that can be read; got '{folder}' ({reason_of(error)}).")) from error
+    return made, tokenizer
+
+
+def why_no_base(audited: object) -> NotApplicable | None:
+    """Why a model given without a base has none; None where its adapters can be switched off."""
+    held = adapters_of(audited)
+    if held is None:
+        return NotApplicable(
+            "no base model was given (base=), and the model has no adapters to switch off; adapters that were merged and unloaded "
+            "leave no trace"
+        )
+    if held.lost:
+        return NotApplicable(f"{held.lost}, so that switching them off does not give the base: give it (base=)")
+    if not held.active:
+        return NotApplicable("the model's adapters are switched off, so that its base is what was audited")
+    return None

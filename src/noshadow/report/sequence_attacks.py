@@ -1,0 +1,39 @@
+"""What each column of sequences finds as an attack, as text and numbers for the page."""
+
+from typing import Any
+
+from noshadow._known import DECLARED
+from noshadow.columns import column, meaning
+from noshadow.report.formats import figure, interval, number, people, people_between, sentence
+from noshadow.results import Audit, MeasuredAttack
+
+
+def sequence_attacks_section(audit: Audit) -> dict[str, Any] | None:
+    """The table of attacks on sequences, the declared one first; None where there is none."""
+    if not audit.sequence_attacks:
+        return None
+    rows = sorted(audit.sequence_attacks, key=lambda row: (row.attack != DECLARED, -row.auc))
+    levels = sorted({rate.fpr for row in rows for rate in row.rates}, reverse=True)
+    return {
+        "rows": [_row(row, audit.task) for row in rows],
+        "levels": [{"fpr": level, "text": number(level), "people": people(level)["text"]} for level in levels],
+        "declared": any(row.attack == DECLARED for row in rows),
+        "title": _title(DECLARED),
+    }
+
+
+def _row(measured: MeasuredAttack, task: str) -> dict[str, Any]:
+    words = meaning(measured.attack, task)
+    return {
+        "name": _title(measured.attack),
+        "column": measured.attack,
+        "meaning": "" if words is None else sentence(words[:1].upper() + words[1:]),
+        "declared": measured.attack == DECLARED,
+        "auc": figure(measured.auc) | {"interval": interval(measured.auc_interval)},
+        "rates": {rate.fpr: people(rate.tpr) | {"interval": people_between((rate.low, rate.high))} for rate in measured.rates},
+    }
+
+
+def _title(name: str) -> str:
+    found = column(name)
+    return name if found is None else found.title

@@ -1,8 +1,11 @@
 """`noshadow audit --model`: every format gives the audit that Python gives for the same model and records, or says in one line why not."""
 
+import os
 import re
+import subprocess
 import sys
 import warnings
+from pathlib import Path
 from textwrap import dedent
 
 import numpy as np
@@ -24,6 +27,7 @@ from torch import nn
 import noshadow as ns
 from extras import extra
 from file_models import CATEGORIES, MIXED, NUMBERS, TABLE, TEST, TRAIN, N, categorical, write_tables
+from noshadow.model_files import Columns, HeldModel, read_split
 
 # Names of the models in test ids → model, its columns, its target.
 SKLEARN = {
@@ -244,7 +248,7 @@ def net(tmp_path, monkeypatch):
 
 def test_safetensors_with_a_module(run, net):
     columns = list(reversed(NUMBERS))
-    train, test = write_tables(__import__("pathlib").Path(), NUMBERS, "stage", "parquet", more=("patient", "ward"))
+    train, test = write_tables(Path(), NUMBERS, "stage", "parquet", more=("patient", "ward"))
     files = ("--model", "m.safetensors", "--module", "built_net:build", "--train", train, "--test", test, "--target", "stage")
     options = ("--id", "patient", "--group", "ward", "--weight-decay", "0.01", "--layers", "2")
     code, out, err = run("audit", *files, "--out", "a", "--quiet", *options)
@@ -431,23 +435,17 @@ def test_floats_of_a_csv_are_the_nearest(audited, tmp_path):
     """A tree asks on which side of a threshold a value is: one unit in the last place would be another leaf."""
     values = np.random.default_rng(3).random(4000) * 10.0 ** np.random.default_rng(4).integers(-8, 9, 4000)
     pd.DataFrame({"x": values, "y": values}).to_csv(tmp_path / "t.csv", index=False)
-    from noshadow.model_files import Columns, HeldModel, read_split  # noqa: PLC0415
-
     split = read_split(tmp_path / "t.csv", HeldModel(None, ("x",)), Columns("y"), option="--train")
     assert np.array_equal(split.X["x"].to_numpy(), values) and np.array_equal(split.y, values)
 
 
 def test_help_teaches_files_without_loading_a_library():
-    import subprocess  # noqa: PLC0415
-
     code = (
         "import sys\nfrom noshadow import cli\nsys.argv = ['noshadow', 'audit', '--help']\n"
         "try:\n    cli.main()\nexcept SystemExit:\n    pass\n"
         "print([name for name in ('torch', 'sklearn', 'pandas', 'skops', 'onnx', 'xgboost') if name in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=__import__("os").environ | {"COLUMNS": "200"}
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ | {"COLUMNS": "200"})
     assert done.stdout.rstrip().endswith("[]")
     for word in ("From files", "--model", "--train", "--target", "--trust", "--module", ".skops", ".onnx", ".safetensors"):
         assert word in done.stdout, word

@@ -41,7 +41,8 @@ def require_sound_catboost(content: bytes) -> None:
             raise ValueError(f"columns of {name}, which are not read from files")
     splits = _require_sound_columns(trees)
     _require_sound_trees(trees, splits)
-    classes = _classes_of_statistics(content[8 + size :], core.count(PARTS))
+    columns = trees.count(FLOATS), trees.count(CATEGORICAL)
+    classes = _classes_of_statistics(content[8 + size :], core.count(PARTS), *columns)
     for one in trees.tables(CTRS):
         statistic = one.table(0)
         if not 0 <= statistic.whole(1, 0) < classes.get(statistic.table(0).small(1, 0), 1):
@@ -63,7 +64,7 @@ def _require_sound_columns(trees: "_Table") -> int:
     if any(not 0 <= one.whole(0, -1) < len(kinds) for one in hot):
         raise ValueError("categories of a column that is not there")
     for one in ctrs:
-        _require_sound_statistic(one.table(0), len(floats), len(kinds))
+        _require_sound_statistic(one.table(0).table(0), len(floats), len(kinds))
     counts = [len(one) for one in (*borders, *values)]
     buckets = sum(-(-count // BUCKET) for count in counts)
     bins = trees.array(BINS, "<u2", 2)
@@ -72,9 +73,9 @@ def _require_sound_columns(trees: "_Table") -> int:
     return sum(counts)
 
 
-def _require_sound_statistic(statistic: "_Table", floats: int, kinds: int) -> None:
-    """Target statistics of categories, and what is combined in them."""
-    combined = statistic.table(0).table(0)
+def _require_sound_statistic(base: "_Table", floats: int, kinds: int) -> None:
+    """A target statistic of categories: the columns that are combined in it are there."""
+    combined = base.table(0)
     if not _within(combined.array(0, "<i4"), kinds):
         raise ValueError("statistics of categories that are not there")
     for place, many in ((1, floats), (2, kinds)):
@@ -113,19 +114,22 @@ def _require_sound_steps(trees: "_Table", sizes: Array, outputs: int, leaves: in
         raise ValueError("leaves that are not there")
 
 
-def _classes_of_statistics(content: bytes, parts: int) -> dict[int, int]:
+def _classes_of_statistics(content: bytes, parts: int, floats: int, kinds: int) -> dict[int, int]:
     """Check the tables of target statistics; kind → least number of classes among its tables."""
     if parts == 0:
         if content:
             raise ValueError(f"{len(content)} bytes behind its end")
         return {}
-    place, found = 4, {}
+    place = 4
+    found: dict[int, int] = {}
     for _ in range(int(struct.unpack_from("<I", content)[0])):
         size = int(struct.unpack_from("<I", content, place)[0])
         held = content[place + 4 : place + 4 + size]
         if len(held) != size:
             raise ValueError("it ends early, in its target statistics")
-        kind, classes = _require_sound_values(_Table(held, struct.unpack_from("<I", held)[0]))
+        table = _Table(held, struct.unpack_from("<I", held)[0])
+        _require_sound_statistic(table.table(0), floats, kinds)
+        kind, classes = _require_sound_values(table)
         found[kind] = min(classes, found.get(kind, classes))
         place += 4 + size
     if place != len(content):

@@ -99,7 +99,10 @@ def _require_sound_tree(tree: Mapping[str, Any], features: int) -> None:
     )
     if not honest.all() or ((left == LEAF) != (right == LEAF)).any() or 0 <= parents[0] < count:
         raise ValueError("children that are not its own")
-    _whole_numbers(tree["split_indices"], "split_indices", count, 0, max(1, features))
+    # Leaves and nodes that were pruned away ask for no column.
+    columns = _whole_numbers(tree["split_indices"], "split_indices", count, 0, 2**32)[inner]
+    if (columns >= features).any():
+        raise ValueError(f"split_indices outside of 0 … {features - 1}")
     kinds = _whole_numbers([int(kind) for kind in tree.get("split_type", [0] * count)], "split_type", count, 0, 2)
     _whole_numbers([int(kind) for kind in tree["default_left"]], "default_left", count, 0, 2)
     for name in ("split_conditions", "base_weights", "loss_changes", "sum_hessian"):

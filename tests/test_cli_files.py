@@ -21,7 +21,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from torch import nn
 
 import noshadow as ns
@@ -48,6 +48,14 @@ SKLEARN = {
     "ridge": (lambda: Ridge(), NUMBERS, "days"),
     "forest": (lambda: RandomForestClassifier(8, random_state=0), NUMBERS, "state"),
     "histogram boosting": (lambda: HistGradientBoostingClassifier(max_iter=6), NUMBERS, "state"),
+    "histograms of categories": (
+        lambda: make_pipeline(
+            make_column_transformer((OrdinalEncoder(), ["sex", "clinic"]), remainder="passthrough"),
+            HistGradientBoostingClassifier(max_iter=6, categorical_features=[0, 1]),
+        ),
+        MIXED,
+        "state",
+    ),
     "boosting": (lambda: GradientBoostingClassifier(n_estimators=6), NUMBERS, "stage"),
     "perceptron": (lambda: MLPClassifier((6,), max_iter=30, random_state=0), NUMBERS, "stage"),
     "neighbours": (lambda: KNeighborsClassifier(3), NUMBERS, "state"),
@@ -175,6 +183,15 @@ def test_settings_that_an_xgboost_file_loses_are_named_and_blame_nobody(audited,
     assert "settings that a model file loses" in str(found.provenance) + str([entry.stamp for entry in found.evidence]) + str(
         found.evidence
     )
+
+
+def test_a_trusted_skops_file_keeps_what_an_xgboost_file_loses(audited, tmp_path):
+    model = extra("xgboost").XGBClassifier(n_estimators=6, reg_lambda=3.0, n_jobs=1).fit(TRAIN[NUMBERS], TRAIN.ill)
+    extra("skops.io").dump(model, tmp_path / "m.skops")
+    trusted = ("--trust", "xgboost.core.Booster", "--trust", "xgboost.sklearn.XGBClassifier")
+    found = audited("m.skops", NUMBERS, "ill", "csv", *trusted)
+    assert found.ranked_by == "shift"
+    require_same(found, python_audit(model, lambda table: table[NUMBERS], "ill"))
 
 
 @pytest.mark.parametrize(("kind", "target"), [("LGBMClassifier", "ill"), ("LGBMClassifier", "stage"), ("LGBMRegressor", "days")])

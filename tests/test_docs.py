@@ -22,8 +22,11 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 # tests/test_examples.py runs these and looks at what they say.
 LOOKED_AT = set(re.findall(r'example\("(\w+)"\)', (ROOT / "tests" / "test_examples.py").read_text()))
 # Pages whose commands work after their Python; commands of the others name audits and models that a page does not make.
-RUN = [DOCS / f"{name}.md" for name in ("compare", "quickstart", "how-to/torch", "how-to/scikit-learn", "how-to/arrays", "how-to/own-loop")]
-EXTRAS = ("transformers", "opacus", "lightning")
+RUN = [
+    DOCS / f"{name}.md"
+    for name in ("compare", "quickstart", "how-to/torch", "how-to/scikit-learn", "how-to/arrays", "how-to/own-loop", "how-to/files")
+]
+EXTRAS = ("transformers", "opacus", "lightning", "skops", "onnxruntime")
 
 
 def python_blocks(path):

@@ -68,7 +68,7 @@ def audit(
     layer: Annotated[str, typer.Option("--layer", help="For functions: name of the head to use instead of the one found.")] = "auto",
     output: Annotated[
         str,
-        typer.Option("--output", help="For functions: name or position of the output of a model that returns several tensors."),
+        typer.Option("--output", help="Name or position of the output of a model that returns several tensors."),
     ] = "auto",
     damping: Annotated[float | None, typer.Option("--damping", help="λ on the sum over records; default: the training's own.")] = None,
     weight_decay: Annotated[float | None, typer.Option("--weight-decay", help="Weight decay of the training, gives λ.")] = None,

@@ -7,7 +7,7 @@ import pickletools
 import zipfile
 from pathlib import Path
 
-SUFFIXES = (".pkl", ".pickle", ".joblib", ".pt", ".pth", ".ckpt", ".sav", ".dill", ".cloudpickle")
+SUFFIXES = (".pkl", ".joblib", ".pt", ".pth", ".ckpt", ".sav", ".cloudpickle")
 MARKS = tuple(bytes([0x80, version]) for version in range(2, 6))
 # How joblib's compressions begin: gzip, bz2, xz, lzma, lz4 and zlib.
 COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x5d\x00\x00", b"\x04\x22\x4d\x18", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
@@ -15,7 +15,7 @@ LOOKED_AT = 1 << 16
 
 
 def holds_objects(path: Path) -> bool:
-    """Whether a file is one of serialised objects, of pickle, joblib or torch.save.
+    """Whether a file is one of serialised objects, as joblib and torch.save write them, too.
 
     It raises OSError as the system gives it.
     """
@@ -24,11 +24,9 @@ def holds_objects(path: Path) -> bool:
     # The size of a header stands first in safetensors, and may look like anything.
     if begins[8:9] == b"{" and int.from_bytes(begins[:8], "little") <= path.stat().st_size:
         return False
-    if begins.startswith(MARKS):
+    if begins.startswith((*MARKS, *COMPRESSED)):
         return True
-    if begins.startswith(COMPRESSED):
-        return True
-    return _is_torch_archive(path) if begins.startswith(b"PK") else _is_old_pickle(begins)
+    return _is_torch_archive(path) if begins.startswith(b"PK") else _is_unmarked(begins)
 
 
 def _is_torch_archive(path: Path) -> bool:
@@ -39,8 +37,8 @@ def _is_torch_archive(path: Path) -> bool:
         return False
 
 
-def _is_old_pickle(begins: bytes) -> bool:
-    """Whether bytes are a short pickle without a mark (protocols 0 and 1), which end in STOP."""
+def _is_unmarked(begins: bytes) -> bool:
+    """Whether bytes are a short file of protocol 0 or 1, which has no mark and ends in STOP."""
     if not begins.endswith(b"."):
         return False
     try:

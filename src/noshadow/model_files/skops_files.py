@@ -42,8 +42,9 @@ KNOWN = frozenset(
         "neural_network._stochastic_optimizers.SGDOptimizer",
         "tree._tree.Tree",
         "utils._bunch.Bunch",
+        "utils.validation.check_array",
     )
-) | {"collections.OrderedDict", "numpy.dtype"}
+) | {"collections.OrderedDict", "functools.partial", "numpy.dtype"}
 
 
 def skops_model(path: Path, trust: Sequence[str], argument: str) -> HeldModel:

@@ -27,8 +27,8 @@ def require_sound_estimator(model: Any) -> None:
     Raises:
         ValueError: with the part, or KeyError, AttributeError for one that is missing.
     """
-    for part, owner in _parts(model):
-        columns = getattr(owner, "n_features_in_", 0)
+    for part, around in _parts(model):
+        columns = getattr(around, "n_features_in_", 0)
         if isinstance(part, Tree):
             _require_sound_tree(part, columns)
         elif isinstance(part, TreePredictor):
@@ -45,14 +45,14 @@ def _parts(model: Any) -> Iterator[tuple[Any, Any]]:
     """Everything that an estimator holds, each with the nearest estimator around it."""
     waiting, seen = [(model, model)], {id(model)}
     while waiting:
-        part, owner = waiting.pop()
-        yield part, owner
+        part, around = waiting.pop()
+        yield part, around
         if isinstance(part, BaseEstimator):
-            owner = part
+            around = part
         for inner in _held(part):
             if id(inner) not in seen:
                 seen.add(id(inner))
-                waiting.append((inner, owner))
+                waiting.append((inner, around))
 
 
 def _held(part: Any) -> list[Any]:

@@ -1,5 +1,6 @@
 """`load_model`: what is refused and why, before any library sees it; damage of every kind is one sentence, never a crash or a wait."""
 
+import faulthandler
 import gzip
 import io
 import json
@@ -29,6 +30,7 @@ import noshadow as ns
 from extras import extra
 from file_models import MIXED, NUMBERS, TRAIN, categorical
 from noshadow import InputError
+from noshadow.model_files import catboost_content
 from noshadow.model_files.sound_estimators import require_sound_estimator
 from noshadow.model_files.ubjson import parsed_ubjson
 from noshadow.views import collect_outputs
@@ -286,7 +288,7 @@ def lightgbm(path, target="ill", categories=False):
 
 
 def catboost(path, target="ill", categories=False):
-    read = TRAIN[MIXED] if categories else TRAIN[NUMBERS]
+    read = TRAIN[["sex", "clinic"]] if categories else TRAIN[NUMBERS]
     options = {"iterations": 4, "depth": 3, "verbose": 0, "allow_writing_files": False, "thread_count": 1, "one_hot_max_size": 1}
     model = extra("catboost").CatBoostClassifier(**options, cat_features=["sex", "clinic"] if categories else [])
     model.fit(read, TRAIN[target]).save_model(str(path))
@@ -383,8 +385,9 @@ def module_of(path):
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_damaged_files_are_read_or_refused_in_one_sentence(tmp_path, name, capfd):
-    """A crash would end this process; a wait is ended by the alarm that faulthandler sets."""
+def test_damaged_files_are_read_or_refused_in_one_sentence(tmp_path, name):
+    """A crash would end this process, and so does a wait."""
+    faulthandler.dump_traceback_later(300, exit=True)
     path, rng = tmp_path / name, random.Random(name)
     read = FORMATS[name](path)
     content, outcomes = path.read_bytes(), []
@@ -401,6 +404,7 @@ def test_damaged_files_are_read_or_refused_in_one_sentence(tmp_path, name, capfd
         except InputError as error:
             outcomes.append("refused")
             assert "\n" not in str(error) and len(str(error)) < 2000 and re.match(r"(load_model|collect_outputs): ", str(error)), error
+    faulthandler.cancel_dump_traceback_later()
     assert outcomes.count("refused") > MUTATIONS // 3
 
 
@@ -549,6 +553,49 @@ def test_forms_of_lightgbm_are_read(tmp_path):
         )
         booster.save_model(tmp_path / "m.txt")
         assert np.array_equal(ns.load_model(tmp_path / "m.txt").predict(X), booster.predict(X)), options
+
+
+def with_number(content, place, value, kind="<i"):
+    """A model of CatBoost in which the first number of a vector of its trees is another."""
+    core = catboost_content._Table(content[8:], struct.unpack_from("<I", content, 8)[0])
+    trees = core.table(catboost_content.TREES)
+    at, made = trees.at(place), bytearray(content)
+    struct.pack_into(kind, made, 8 + at + struct.unpack_from("<I", content, 8 + at)[0] + 4, value)
+    return bytes(made)
+
+
+def misplaced(content):
+    """The last category that the file's last hash finds leads to counts that are not there."""
+    made = bytearray(content)
+    starts = range(len(content) - 12, 0, -12)
+    last = next(start for start in starts if content[start : start + 8] != b"\xff" * 8)
+    made[last + 8 : last + 12] = (10**6).to_bytes(4, "little")
+    return bytes(made)
+
+
+@pytest.mark.parametrize(
+    ("edit", "says"),
+    [
+        (lambda content: with_number(content, catboost_content.SPLITS, 10**6), "splits that are not there"),
+        (lambda content: with_number(content, catboost_content.SIZES, 2), "splits that are not there"),
+        (lambda content: with_number(content, catboost_content.STARTS, 1), "trees that do not follow each other"),
+        (lambda content: with_number(content, catboost_content.LEAVES, float("nan"), "<d"), "leaf values that are not finite"),
+        (lambda content: with_number(content, catboost_content.BINS, 60000, "<H"), "bins of columns that are not there"),
+        (lambda content: content[:8] + content[8:].replace(b"\xff" * 8, b"\x11" * 8), "target statistics that are searched for ever"),
+        (lambda content: misplaced(content), "target statistics that are not there"),
+        (lambda content: content[:-4], "it ends early, in its target statistics"),
+        (lambda content: content + b"more", "4 bytes behind its end"),
+        (lambda content: b"CBM2" + content[4:], "no whole model of CatBoost"),
+    ],
+)
+def test_what_catboost_would_believe_is_refused(tmp_path, edit, says):
+    path = tmp_path / "m.cbm"
+    catboost(path, categories=True)
+    content = path.read_bytes()
+    made = edit(content)
+    assert made != content
+    path.write_bytes(made)
+    refused(says, path)
 
 
 def test_forms_of_catboost_are_read(tmp_path):

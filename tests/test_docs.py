@@ -24,9 +24,10 @@ LOOKED_AT = set(re.findall(r'example\("(\w+)"\)', (ROOT / "tests" / "test_exampl
 # Pages whose commands work after their Python; commands of the others name audits and models that a page does not make.
 RUN = [ROOT / "README.md"]
 RUN += [
-    DOCS / f"{name}.md" for name in ("compare", "quickstart", "how-to/torch", "how-to/scikit-learn", "how-to/arrays", "how-to/own-loop")
+    DOCS / f"{name}.md"
+    for name in ("compare", "quickstart", "how-to/torch", "how-to/scikit-learn", "how-to/arrays", "how-to/own-loop", "how-to/files")
 ]
-EXTRAS = ("transformers", "opacus", "lightning", "matplotlib")
+EXTRAS = ("transformers", "opacus", "lightning", "matplotlib", "skops", "onnxruntime")
 
 
 def python_blocks(path):

@@ -63,23 +63,28 @@ def audit(
     ] = TaskChoice.auto,
     fpr: Annotated[float | None, typer.Option("--fpr", help="False-positive rate of the attack; default max(1e-3, 1/n).")] = None,
     layers: Annotated[
-        str, typer.Option("--layers", help="For functions: 'last' (exact), 'all', or how many last layers to score together.")
+        str, typer.Option("--layers", help="For functions and --module: 'last' (exact), 'all', or how many last layers to score together.")
     ] = "last",
-    layer: Annotated[str, typer.Option("--layer", help="For functions: name of the head to use instead of the one found.")] = "auto",
+    layer: Annotated[
+        str, typer.Option("--layer", help="For functions and --module: name of the head to use instead of the one found.")
+    ] = "auto",
     output: Annotated[
         str,
-        typer.Option("--output", help="For functions: name or position of the output of a model that returns several tensors."),
+        typer.Option("--output", help="Name or position of the output of a model that returns several tensors."),
     ] = "auto",
     damping: Annotated[float | None, typer.Option("--damping", help="λ on the sum over records; default: the training's own.")] = None,
     weight_decay: Annotated[float | None, typer.Option("--weight-decay", help="Weight decay of the training, gives λ.")] = None,
-    intercept: Annotated[bool, typer.Option("--intercept/--no-intercept", help="For files: whether the head has a bias.")] = True,
+    intercept: Annotated[
+        bool, typer.Option("--intercept/--no-intercept", help="For files of signals: whether the head has a bias.")
+    ] = True,
     output_scale: Annotated[
         OutputScale, typer.Option("--output-scale", help="What a classifier's outputs are; recognised where that is not a guess.")
     ] = OutputScale.auto,
     family: Annotated[
         str,
         typer.Option(
-            "--family", help="For files: kind of model, 'linear' or 'network' to have the attack's rate predicted; default from features."
+            "--family",
+            help="For files of signals: kind of model, 'linear' or 'network' to have the attack's rate predicted; default from features.",
         ),
     ] = "auto",
     loss_traces: Annotated[

@@ -10,7 +10,7 @@ from torch import nn
 from noshadow._audit import Target
 from noshadow.checks import InputError, refuse, said
 from noshadow.cli.targets import returned_by
-from noshadow.model_files import Columns, load_model, read_model, read_split
+from noshadow.model_files import Columns, load_model, read_model, read_split, require_same_columns
 from noshadow.storage.weight_files import SUFFIXES as WEIGHTS
 
 
@@ -56,6 +56,7 @@ def files_target(files: Files) -> Target:
     held = read_model(files.model, module=_module(files.module), trust=tuple(files.trust))
     columns = Columns(files.target, files.id, files.group, tuple(files.drop))
     train, test = (read_split(path, held, columns, option=name) for path, name in ((files.train, "--train"), (files.test, "--test")))
+    require_same_columns(train, test, held)
     return Target(held.model, (train.X, train.y), (test.X, test.y), ids=train.ids, groups=train.groups, test_groups=test.groups)
 
 

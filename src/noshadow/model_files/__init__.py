@@ -2,6 +2,6 @@
 
 from noshadow.model_files.entry import load_model, read_model
 from noshadow.model_files.held import HeldModel
-from noshadow.model_files.tables import Columns, Split, read_split
+from noshadow.model_files.tables import Columns, Split, read_split, require_same_columns
 
-__all__ = ["Columns", "HeldModel", "Split", "load_model", "read_model", "read_split"]
+__all__ = ["Columns", "HeldModel", "Split", "load_model", "read_model", "read_split", "require_same_columns"]

@@ -10,6 +10,8 @@ from noshadow.checks import InputError, named_in_errors, refuse, said
 from noshadow.model_files.boosted_files import catboost_model, lightgbm_model, xgboost_model
 from noshadow.model_files.held import HeldModel
 from noshadow.model_files.onnx_files import onnx_file
+from noshadow.model_files.serialised import SUFFIXES as OBJECTS
+from noshadow.model_files.serialised import holds_objects
 from noshadow.model_files.skops_files import skops_model
 from noshadow.storage.reasons import reason_of
 from noshadow.storage.weight_files import weights_in
@@ -23,8 +25,11 @@ READERS: dict[str, Callable[[Path], HeldModel]] = {
     ".onnx": onnx_file,
 }
 SUFFIXES = (".skops", *READERS, ".safetensors")
-OBJECTS = (".pkl", ".joblib", ".pt", ".pth", ".ckpt", ".sav", ".cloudpickle")
-MARKS = tuple(bytes([0x80, version]) for version in range(2, 6))  # how serialised Python objects begin
+CONVERT = (
+    "Opening one runs whatever code it holds. Convert it where it was made: skops.io.dump(model, 'm.skops'), "
+    "model.save_model('m.json') of XGBoost, booster.save_model('m.txt') of LightGBM, model.save_model('m.cbm') of CatBoost, "
+    "torch.onnx.export, or safetensors.torch.save_file(model.state_dict(), 'm.safetensors')."
+)
 
 
 @named_in_errors
@@ -47,47 +52,58 @@ def load_model(path: str | Path, *, module: nn.Module | None = None, trust: Sequ
 
     Cost: reading the file once or twice.
     """
-    return read_model(Path(path), module=module, trust=trust).model
+    if isinstance(trust, str):
+        refuse("trust", "be a sequence of names", repr(trust), f"Pass trust=[{trust!r}].")
+    return read_model(Path(path), module=module, trust=trust, prefix="").model
 
 
-def read_model(path: Path, *, module: nn.Module | None, trust: Sequence[str]) -> HeldModel:
-    """The model of a file with what it says about its tables; arguments as in `load_model`."""
+def read_model(path: Path, *, module: nn.Module | None, trust: Sequence[str], prefix: str = "--") -> HeldModel:
+    """The model of a file with what it says about its tables.
+
+    Args:
+        path, module, trust: as in `load_model`.
+        prefix: "--" where they are options of the command line, whose messages name them so.
+    """
+    argument, suffix = "--model" if prefix else "path", path.suffix.lower()
     if not path.is_file():
-        refuse("path", "be a file that exists", f"'{path}'")
-    with path.open("rb") as file:
-        begins = file.read(2)
-    if path.suffix in OBJECTS or begins in MARKS:
-        hint = (
-            "Opening one runs whatever code it holds. Convert it where it was made: skops.io.dump(model, 'm.skops'), "
-            "model.save_model('m.json') of XGBoost, booster.save_model('m.txt') of LightGBM, torch.onnx.export, or "
-            "safetensors.torch.save_file(model.state_dict(), 'm.safetensors')."
-        )
-        refuse("path", "be no file of serialised Python objects", f"'{path}'", hint)
-    if path.suffix not in SUFFIXES:
-        refuse("path", f"end in {', '.join(SUFFIXES)}", f"'{path}'")
-    if (module is None) == (path.suffix == ".safetensors"):
-        if module is None:
-            refuse("module", "come with weights in .safetensors", "none", "Pass module=… (--module package.module:build).")
-        refuse("module", "come with weights in .safetensors only", f"'{path}'", "Leave it out.")
-    if trust and path.suffix != ".skops":
-        refuse("trust", "come with a .skops file", f"'{path}'", "No other format makes types by name.")
+        refuse(argument, "be a file that exists", f"'{path}'")
+    _require_given(argument, path, suffix, module, trust, prefix)
     try:
         if module is not None:
-            return _with_weights(module, path)
-        return skops_model(path, trust) if path.suffix == ".skops" else READERS[path.suffix](path)
+            return _with_weights(module, path, f"{prefix}module")
+        return skops_model(path, trust, argument) if suffix == ".skops" else READERS[suffix](path)
     except InputError:
         raise
     except (ValueError, OSError) as error:
-        raise InputError(said(f"path must be a whole {path.suffix} file of a model; got '{path}' ({reason_of(error)}).")) from error
+        raise InputError(said(f"{argument} must be a whole {suffix} file of a model; got '{path}' ({reason_of(error)}).")) from error
 
 
-def _with_weights(module: nn.Module, path: Path) -> HeldModel:
+def _require_given(argument: str, path: Path, suffix: str, module: object, trust: Sequence[str], prefix: str) -> None:
+    """Refuse files that hold Python objects, unknown suffixes, and what does not go with them."""
+    try:
+        objects = suffix in OBJECTS or holds_objects(path)
+    except OSError as error:
+        raise InputError(said(f"{argument} must be a readable file; got '{path}' ({reason_of(error)}).")) from error
+    if objects:
+        refuse(argument, "be no file of serialised Python objects", f"'{path}'", CONVERT)
+    if suffix not in SUFFIXES:
+        refuse(argument, f"end in {', '.join(SUFFIXES)}", f"'{path}'")
+    if module is None and suffix == ".safetensors":
+        hint = "Pass --module package.module:build." if prefix else "Pass module=…, an nn.Module of the same layers."
+        refuse(f"{prefix}module", "come with weights in .safetensors", "none", hint)
+    if module is not None and suffix != ".safetensors":
+        refuse(f"{prefix}module", "come with weights in .safetensors only", f"'{path}'", "Leave it out.")
+    if trust and suffix != ".skops":
+        refuse(f"{prefix}trust", "come with a .skops file", f"'{path}'", "No other format makes types by name.")
+
+
+def _with_weights(module: nn.Module, path: Path, argument: str) -> HeldModel:
     if not isinstance(module, nn.Module):
-        refuse("module", "be an nn.Module", type(module).__name__)
+        refuse(argument, "be an nn.Module", type(module).__name__)
     try:
         module.load_state_dict(weights_in(path), strict=True)
     except RuntimeError as error:
         # The first line only says for which class it failed.
         lines = [line.strip() for line in str(error).splitlines()]
-        refuse("module", "have exactly the weights of the file", " ".join(lines[1:3]).rstrip(".") or lines[0])
+        refuse(argument, "have exactly the weights of the file", " ".join(lines[1:3]).rstrip(".") or lines[0])
     return HeldModel(module.eval(), module=True)

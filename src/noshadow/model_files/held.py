@@ -15,14 +15,18 @@ class HeldModel:
         model: as `noshadow.audit` takes it.
         columns: names of its columns in their order; None where the file names none.
         classes: labels of its classes in their order; None where it has none or names none.
-        text: what becomes of columns of text: "category" (a pandas category), "as is" or "refused".
+        categories: columns that become pandas categories, by name, or by place without names.
+        texts: columns whose values are text, though they may look like numbers (007).
+        numbers: whether all others must hold numbers.
         module: whether it is an nn.Module, which takes tensors.
     """
 
     model: Any
     columns: tuple[str, ...] | None = None
     classes: tuple[Any, ...] | None = None
-    text: str = "as is"
+    categories: frozenset[str | int] = frozenset()
+    texts: frozenset[str | int] = frozenset()
+    numbers: bool = False
     module: bool = False
 
 

@@ -6,11 +6,12 @@ from typing import Any
 
 from noshadow.model_files.held import HeldModel, needed
 from noshadow.storage.reasons import one_kind_of_error
-from noshadow.views.onnx import onnx_model, running
+from noshadow.views.onnx import onnx_model
+from noshadow.views.onnx_graph import known_classes, table_inputs
 
 # Operators of the standard, and those that onnxruntime brings itself.
 DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
-EXTERNAL = 1  # TensorProto.EXTERNAL
+EXTERNAL, STRING = 1, 8  # TensorProto.EXTERNAL, TensorProto.STRING
 LARGEST = 2**31 - 1  # bytes of a protobuf message
 
 
@@ -26,14 +27,22 @@ def onnx_file(path: Path) -> HeldModel:
     with one_kind_of_error():
         if path.stat().st_size > LARGEST:
             raise ValueError("more than 2 GB in one message")
-        proto = onnx.load_model(str(path), load_external_data=False)
+        proto = onnx.load_model(str(path), format="protobuf", load_external_data=False)
         _require_known_operators(proto)
         _require_own_folder(proto, path.parent.resolve())
         onnx.load_external_data_for_model(proto, str(path.parent.resolve()))
+        if any(tensor.data_location == EXTERNAL for tensor in _tensors(proto)):
+            raise ValueError("weights beside it in a place where they are not read")
         onnx.checker.check_model(proto)
-    model = onnx_model(proto)
-    run = running(model, "auto") if len(proto.graph.output) == 1 else None
-    return HeldModel(model, None if run is None else run.columns, None if run is None else run.ending.classes)
+        inputs = table_inputs(proto.graph)
+    texts = frozenset(one.name for one in inputs if one.type.tensor_type.elem_type == STRING)
+    several = len(inputs) > 1
+    return HeldModel(
+        onnx_model(proto),
+        tuple(one.name for one in inputs) if several else None,
+        known_classes(proto.graph),
+        texts=texts if several else frozenset(),
+    )
 
 
 def _graphs(proto: Any) -> Iterator[Any]:
@@ -50,6 +59,9 @@ def _graphs(proto: Any) -> Iterator[Any]:
 
 def _require_known_operators(proto: Any) -> None:
     own = {(function.domain, function.name) for function in proto.functions}
+    hidden = next((name for domain, name in own if domain in DOMAINS), None)
+    if hidden is not None:
+        raise ValueError(f"a function in the place of the standard's operator {hidden}")
     for graph in _graphs(proto):
         for node in graph.node:
             if node.domain not in DOMAINS and (node.domain, node.op_type) not in own:
@@ -75,10 +87,14 @@ def _require_own_folder(proto: Any, folder: Path) -> None:
         raise ValueError("more than 2 GB of weights beside it")
 
 
-def _tensors(proto: Any) -> Iterator[Any]:
-    for graph in _graphs(proto):
-        yield from getattr(graph, "initializer", ())
-        for node in graph.node:
-            for attribute in node.attribute:
-                yield from [attribute.t] if attribute.HasField("t") else []
-                yield from attribute.tensors
+def _tensors(message: Any) -> Iterator[Any]:
+    """All tensors anywhere in a message."""
+    waiting = [message]
+    while waiting:
+        one = waiting.pop()
+        if one.DESCRIPTOR.name == "TensorProto":
+            yield one
+            continue
+        for field, value in one.ListFields():
+            if field.message_type is not None:
+                waiting += [value] if hasattr(value, "DESCRIPTOR") else list(value)

@@ -56,12 +56,6 @@ class Running:
     session: Any
     ending: Ending
 
-    @property
-    def columns(self) -> tuple[str, ...] | None:
-        """Names of the inputs where each is one column of a table; None for one array."""
-        inputs = self.session.get_inputs()
-        return tuple(one.name for one in inputs) if len(inputs) > 1 else None
-
 
 def running(model: OnnxModel, output: str | int) -> Running:
     """The session of a model whose only outputs are its logits and what enters its last layer."""

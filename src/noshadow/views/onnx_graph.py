@@ -12,6 +12,8 @@ from noshadow.checks import refuse
 # What may stand between the last linear layer and an output, and what it makes of logits.
 ENDINGS = {"Softmax": "softmax", "LogSoftmax": "log_softmax", "Sigmoid": "sigmoid"}
 PASSED = ("Identity", "ZipMap", "ArgMax", "Cast", *ENDINGS)
+STANDARD = ("", "ai.onnx")
+ZIP = "ai.onnx.ml"
 FLOATS = (1, 10, 11)  # TensorProto.FLOAT, FLOAT16, DOUBLE
 MOST_PASSED = 16
 
@@ -55,7 +57,9 @@ def found_ending(graph: Any, output: str | int) -> Ending:
     names = [one.name for one in graph.output]
     makers, weights = _makers(graph), _weights(graph)
     if output != "auto":
-        name = names[output] if isinstance(output, int) and output < len(names) else output
+        # A name goes before a position, which the command line gives as text.
+        place = int(output) if str(output).isdigit() and output not in names else None
+        name = output if place is None else names[place] if place < len(names) else None
         if name not in names:
             refuse("output", f"be one of the model's outputs ({', '.join(names)})", repr(output))
         return _followed(str(name), makers, weights)
@@ -81,12 +85,41 @@ def ends_linear(graph: Any) -> bool:
     return any(_followed(one.name, makers, weights).features for one in graph.output)
 
 
+def known_classes(graph: Any) -> tuple[Any, ...] | None:
+    """The labels of the classes that the outputs of a graph name; None where none or several do."""
+    makers, weights = _makers(graph), _weights(graph)
+    found = {ending.classes for ending in (_followed(one.name, makers, weights) for one in graph.output)} - {None}
+    return found.pop() if len(found) == 1 else None
+
+
+def table_inputs(graph: Any) -> list[Any]:
+    """Inputs of a graph that come from the data, and not from its own weights."""
+    held = {one.name for one in graph.initializer}
+    return [one for one in graph.input if one.name not in held]
+
+
 def _makers(graph: Any) -> dict[str, Any]:
     return {name: node for node in graph.node for name in node.output if name}
 
 
 def _weights(graph: Any) -> set[str]:
-    return {one.name for one in graph.initializer} | {node.output[0] for node in graph.node if node.op_type == "Constant"}
+    """Tensors that are the same for all records: weights, and what is made of nothing else."""
+    found = {one.name for one in graph.initializer}
+    for node in graph.node:  # a graph's nodes stand behind those whose outputs they take
+        if not any(one.type in (5, 10) for one in node.attribute) and all(name in found or not name for name in node.input):
+            found |= set(node.output)
+    return found
+
+
+def _passed(node: Any) -> bool:
+    """Whether the logits stand unchanged before a node, in their rows and columns."""
+    if node.op_type not in PASSED or node.domain not in (STANDARD if node.op_type != "ZipMap" else (ZIP,)):
+        return False
+    if node.op_type == "Cast":
+        return _attribute(node, "to", 0) in FLOATS
+    # Rows are records: what is taken over all records together is nobody's own.
+    rest = 0 if node.op_type == "ArgMax" else -1
+    return node.op_type in ("Identity", "ZipMap", "Sigmoid") or _attribute(node, "axis", rest) in (-1, 1)
 
 
 def _followed(output: str, makers: Mapping[str, Any], weights: set[str]) -> Ending:
@@ -94,7 +127,7 @@ def _followed(output: str, makers: Mapping[str, Any], weights: set[str]) -> Endi
     tensor = output
     for _ in range(MOST_PASSED):
         node = makers.get(tensor)
-        if node is None or node.op_type not in PASSED:
+        if node is None or not _passed(node):
             break
         if here.kind and node.op_type in ENDINGS:
             break  # a softmax of a softmax has no logits behind it
@@ -107,16 +140,21 @@ def _followed(output: str, makers: Mapping[str, Any], weights: set[str]) -> Endi
         tensor = node.input[0]
     here = replace(here, logits=tensor)
     node = makers.get(tensor)
-    if node is None:
-        return here
-    if node.op_type == "Gemm" and node.input[1] in weights and not _attribute(node, "transA", 0):
-        biased = len(node.input) > 2 and node.input[2] != "" and _attribute(node, "beta", 1.0) != 0
+    return here if node is None or node.domain not in STANDARD else _behind(node, here, makers, weights)
+
+
+def _behind(node: Any, here: Ending, makers: Mapping[str, Any], weights: set[str]) -> Ending:
+    """The ending with the linear layer that gives its logits, if one does."""
+    if node.op_type == "Gemm" and node.input[1] in weights and not _attribute(node, "transA", 0) and _attribute(node, "alpha", 1.0) == 1:
+        biased = len(node.input) > 2 and node.input[2] != ""
+        if biased and (node.input[2] not in weights or _attribute(node, "beta", 1.0) != 1):
+            return here
         return replace(here, features=node.input[0], bias=biased, layer=f"Gemm {_title(node)}")
-    if node.op_type == "MatMul" and node.input[1] in weights:
+    if node.op_type == "MatMul" and node.input[1] in weights and node.input[0] not in weights:
         return replace(here, features=node.input[0], layer=f"MatMul {_title(node)}")
-    if node.op_type == "Add":
-        inner = next((makers[name] for name in node.input if name in makers and makers[name].op_type == "MatMul"), None)
-        if inner is not None and inner.input[1] in weights and any(name in weights for name in node.input):
+    if node.op_type == "Add" and any(name in weights for name in node.input):
+        inner = next((makers[name] for name in node.input if name in makers and name not in weights), None)
+        if inner is not None and inner.op_type == "MatMul" and inner.domain in STANDARD and inner.input[1] in weights:
             return replace(here, features=inner.input[0], bias=True, layer=f"MatMul + Add {_title(inner)}")
     return here
 

@@ -49,7 +49,7 @@ def gradient_rounds(last: Any, X: Any, targets: Array, weights: Array | None) ->
         library="scikit-learn",
         rounds=rounds,
         count=len(last.estimators_),
-        start=last._raw_predict_init(X),
+        start=last._raw_predict_init(table),
         margins=margins.reshape(len(targets), outputs),
         objective=objective,
         targets=targets,

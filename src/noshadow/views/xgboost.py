@@ -33,6 +33,7 @@ _OBJECTIVES = {
 }
 _CLASSIFIERS = ("binary:logistic", "binary:logitraw", "multi:softprob", "multi:softmax")
 _REGRESSIONS = ("reg:", "count:poisson")
+LOST = "settings that a model file loses, such as reg_lambda and subsample"
 _CURVATURE_FLOOR = 1e-16  # of a record, in XGBoost's own losses
 
 
@@ -166,7 +167,7 @@ def _boosted(last: Any, X: Any, targets: Array, weights: Array | None) -> Booste
         rule=LeafRule(float(trained["alpha"]), float(trained["lambda"]), float(trained["max_delta_step"])),
         margin_dtype=np.float32,
         gradient_dtype=np.float32,
-        unread=_unread(last, trained),
+        unread=_unread(last, settings),
     )
 
 
@@ -178,13 +179,16 @@ def _calibrated_as(last: Any) -> str:
     return "XGBoost with parallel trees" if int(held["gbtree_model_param"]["num_parallel_tree"]) > 1 else "XGBoost"
 
 
-def _unread(last: Any, trained: dict[str, Any]) -> str:
+def _unread(last: Any, settings: dict[str, Any]) -> str:
     """What bends leaf values and is not read: constraints, and what a file does not hold."""
+    trained = settings["gradient_booster"]["tree_train_param"]
     constrained = str(trained.get("monotone_constraints", "()")) not in ("()", "", "[]")
     found = ["monotone_constraints"] if constrained else []
     # Drawn again as histogram trees draw; other methods draw in other ways.
     found += ["subsample"] if float(trained["subsample"]) < 1 else []
-    return ", ".join(found if hasattr(last, "get_booster") else [*found, "settings that a model file loses"])
+    # A fit leaves a metric behind, a file does not.
+    from_file = not hasattr(last, "get_booster") or not settings.get("metrics")
+    return ", ".join([*found, LOST] if from_file else found)
 
 
 XGBOOST = estimator_reader(

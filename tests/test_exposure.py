@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.optimize import approx_fprime
-from scipy.stats import binom, norm
+from scipy.stats import binom, norm, spearmanr
 from statsmodels.regression.mixed_linear_model import MixedLM
 
 import noshadow as ns
@@ -128,6 +128,38 @@ def test_without_a_leak_few_intervals_lie_above_zero(models):
     margins, covariates, references, inside, _ = drawn(3000, models, 3, leak=False)
     found = ns.exposure(margins, covariates=covariates, references=references, membership=inside)
     assert (found.interval[:, 0] > 0).sum() <= binom.ppf(0.999, 3000, 0.05)
+
+
+def uneven_spreads(n, models, seed, *, apart):
+    """Records whose margins spread differently, and by side as log-normal ratios with deviation `apart` say; nobody leaks."""
+    rng = np.random.default_rng(seed)
+    member, level = rng.random((models, n)) < 0.5, rng.normal(2, 1.5, n)
+    out = np.exp(0.5 * rng.normal(size=n))
+    inside = out * np.exp(apart * rng.normal(size=n) / 2)
+    return level + inside * rng.normal(size=n), level + np.where(member, inside, out) * rng.normal(size=(models, n)), member, inside, out
+
+
+@pytest.mark.parametrize("models", [4, 8, 32, 128])
+def test_chance_in_the_spreads_makes_nobody_exposed(models):
+    """Rates at 0.001 rest on the ratio of two spreads. Where ratios do not differ between records, nobody's rate is above a guess."""
+    margins, references, member, _, _ = uneven_spreads(2000, models, 1, apart=0.0)
+    found = ns.exposure(margins, references=references, membership=member)
+    low, high = found.tpr_interval(0.001).T
+    # Each ratio by itself, as side by side shrinkage left it, put twenty of these records at 16 to 104 in a thousand.
+    assert found.tpr(0.001).max() < 0.02 and np.sort(found.tpr(0.001))[-20:].mean() < 0.015
+    assert (low > 0.001).mean() <= 0.05 and ((low <= 0.001) & (high >= 0.001)).mean() > 0.9
+
+
+@pytest.mark.parametrize("models", [4, 8, 32, 128])
+def test_rates_cover_where_the_sides_spread_differently(models):
+    margins, references, member, inside, out = uneven_spreads(3000, models, 2, apart=1.0)
+    found = ns.exposure(margins, references=references, membership=member)
+    true = norm.cdf(norm.ppf(0.001) * out / inside)
+    low, high = found.tpr_interval(0.001).T
+    assert 0.85 < ((low <= true) & (true <= high)).mean() < 0.98  # 90 asked for; of first order in the ratio
+    if models == 128:  # Each record's own ratio is known by then.
+        assert spearmanr(found.spread_in / found.spread_out, inside / out).statistic > 0.9
+        assert found.tpr(0.001).mean() == pytest.approx(true.mean(), rel=0.15)
 
 
 def test_many_models_give_the_moments_of_lira():

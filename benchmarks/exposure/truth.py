@@ -86,16 +86,21 @@ def predicted_rates(found, count, fpr):
     """(n,) rate that an Exposure predicts for the test of `measured_rates`, whose threshold is estimated from `count` OUT models.
 
     Φ((b − q σ_out)/√(σ_in² + var b + σ_out² (1/n + q²/2(n − 1)))), q = t_{n−1}(1 − fpr) √(1 + 1/n): the threshold of n models that a
-    further OUT model passes at the rate fpr, and its own noise. For n → ∞ this is `Exposure.tpr`.
+    further OUT model passes at the rate fpr, and its own noise; the mean over the posterior of log(σ²_in/σ²_out). For n → ∞ this is
+    `Exposure.tpr`.
     """
     both = found.direction == "either"
     bar = student.isf(fpr / 2 if both else fpr, count - 1) * np.sqrt(1 + 1 / count)
-    noise = found.spread_out**2 * (1 / count + bar**2 / (2 * (count - 1)))
-    width = np.sqrt(found.spread_in**2 + found.variance + noise)
-    # The root of a variance of n models is too small by 1/4(n − 1) in the mean.
-    edge = bar * found.spread_out * (1 - 1 / (4 * (count - 1)))
-    above = ndtr((found.separation - edge) / width)
-    return above + ndtr((-found.separation - edge) / width) if both else above
+    places, weights = np.polynomial.hermite_e.hermegauss(7)
+    rate = 0.0
+    for place, weight in zip(places, weights / weights.sum(), strict=True):
+        log_ratio = place * np.sqrt(found.ratio_variance)
+        out, inside = found.spread_out * np.exp(-log_ratio / 4), found.spread_in * np.exp(log_ratio / 4)
+        width = np.sqrt(inside**2 + found.variance + out**2 * (1 / count + bar**2 / (2 * (count - 1))))
+        # The root of a variance of n models is too small by 1/4(n − 1) in the mean.
+        edge = bar * out * (1 - 1 / (4 * (count - 1)))
+        rate = rate + weight * (ndtr((found.separation - edge) / width) + (ndtr((-found.separation - edge) / width) if both else 0.0))
+    return rate
 
 
 def null_bias(models, *, balanced, records=20_000, seed=0):

@@ -13,7 +13,7 @@ from noshadow._exposure.posterior import Posterior, coefficient_variance, expect
 from noshadow._exposure.result import Exposure, State, shares
 from noshadow._exposure.rules import CHOSEN, Rules
 from noshadow._exposure.scales import fitted_scales
-from noshadow._exposure.spread import LEAST_RECORDS, Spreads, spreads_of, with_own_squares
+from noshadow._exposure.spread import LEAST_RECORDS, Compared, Spreads, sides_compared, spreads_of, with_own_squares
 from noshadow._exposure.sufficient import Sides, sides_of, sums_of
 from noshadow.checks import Array, named_in_errors, whole_seed
 
@@ -150,7 +150,7 @@ def answered(arguments: Given, rules: Rules = CHOSEN) -> Exposure:
     notes = arguments.notes + tuple(f"Covariate {name!r} does not vary and says nothing." for name in basis.left_out)
     if drawn_in > WORTH_A_NOTE:
         notes += (f"A share of {drawn_in:.2g} of the margins lies far from all others; variances are estimated with these drawn in.",)
-    found = _answer(arguments, posterior, spreads, sizes, weights, notes, rules)
+    found = _answer(arguments, posterior, spreads, sides_compared(spreads, sides), sizes, weights, notes, rules)
     if sizes.order_only:
         found = with_free_order(found, arguments.covariates, posterior.levels[0])
     return replace(found, state=State(sides.counts, own.slopes, spreads.free, own.scales))
@@ -247,32 +247,34 @@ def _answer(
     arguments: Given,
     posterior: Posterior,
     spreads: Spreads,
+    compared: Compared,
     sizes: _Sizes,
     weights: dict[str, float],
     notes: tuple[str, ...],
     rules: Rules,
 ) -> Exposure:
-    mean_square = spreads.record.mean(0)
+    mean_square = compared.record.mean(0)
     width = np.sqrt(mean_square)
     separation, variance = posterior.separation, posterior.variance
     if arguments.direction == "either":
         separation = _folded_mean(separation, np.sqrt(variance))
     d_prime = separation / width
     # To first order: the separation's own variance, and that of the logarithm of the spread.
-    share = spreads.record / (2 * mean_square)
+    share = compared.record / (2 * mean_square)
     log_width = (share**2 * polygamma(1, np.minimum(spreads.free, 1e12) / 2)).sum(0) / 4
     error = np.sqrt(variance / mean_square + d_prime**2 * log_width)
     centre = posterior.separation / width
     ends = _interval(centre, error, arguments.level, arguments.direction)
     return Exposure(
-        score=separation / width**rules.power,
+        score=separation / spreads.record.mean(0) ** (rules.power / 2),
         rule=rules.named,
         separation=separation,
         variance=variance,
         d_prime=d_prime,
         interval=np.full_like(ends, np.nan) if sizes.order_only else ends,
-        spread_in=np.sqrt(spreads.record[1]),
-        spread_out=np.sqrt(spreads.record[0]),
+        spread_in=np.sqrt(compared.record[1]),
+        spread_out=np.sqrt(compared.record[0]),
+        ratio_variance=compared.log_ratio,
         order_only=sizes.order_only,
         reason=sizes.reason,
         level=arguments.level,

@@ -27,6 +27,7 @@ def order_of(score: Array, rule: str, direction: str, level: float) -> Exposure:
         interval=np.full((len(score), 2), np.nan),
         spread_in=nothing,
         spread_out=nothing,
+        ratio_variance=nothing,
         order_only=True,
         reason="there are no margins of models without the record. Two reference models on independent halves would identify them.",
         level=level,

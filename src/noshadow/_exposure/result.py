@@ -8,6 +8,11 @@ from scipy.special import ndtr, ndtri
 
 from noshadow.checks import Array, NotApplicable, named_in_errors, require_number, said
 
+# Of the mean over a standard normal: exact for polynomials up to the thirteenth degree.
+_PLACES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(7)
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+_LEAST, _MOST = 1e-300, 1e-16  # how near to 0 and 1 a rate has a quantile
+
 
 @dataclass(frozen=True, eq=False)
 class State:
@@ -36,7 +41,7 @@ class Exposure:
         d_prime: (n,) separation / √((spread_in² + spread_out²)/2). interval: (n, 2) of d_prime at
             `level`; NaN when order only.
         spread_in, spread_out: (n,) standard deviations of the margins over models that had the
-            record and that had not.
+            record and that had not. ratio_variance: (n,) variance of log(spread_in²/spread_out²).
         order_only: sizes are not identified; `reason` says what would identify them.
         level: coverage of intervals. direction: "larger" or "either".
         weights: name of a source → its share in what makes the separations differ between records;
@@ -53,6 +58,7 @@ class Exposure:
     interval: Array
     spread_in: Array
     spread_out: Array
+    ratio_variance: Array
     order_only: bool
     reason: str
     level: float
@@ -67,33 +73,57 @@ class Exposure:
 
         The rate is taken at false-positive rate `fpr`.
 
-        Φ((b − z σ_out)/√(σ_in² + var b)), z = Φ⁻¹(1 − fpr), b the separation: the mean over its
-        posterior. "either": the test calls a member on both sides, with fpr/2 on each.
+        The mean of Φ((b − z σ_out)/σ_in), z = Φ⁻¹(1 − fpr), over the posterior of the separation b
+        (in closed form) and of log(σ²_in/σ²_out) (by Gauss–Hermite quadrature). "either": the test
+        calls a member on both sides, with fpr/2 on each.
 
         Raises:
             NotApplicable: order only; the message says what would identify sizes. InputError: fpr
                 outside (0, 1).
         """
         self._require_sizes()
-        return self._rate(self.separation, self.variance, fpr)
+        deviation = np.sqrt(self.ratio_variance)
+        found = np.zeros_like(self.separation)
+        for place, weight in zip(_PLACES, _WEIGHTS, strict=True):
+            found += weight * self._rate(self.separation, self.variance, place * deviation, fpr)
+        return found
 
     @named_in_errors
     def tpr_interval(self, fpr: float) -> Array:
-        """Interval (n, 2) of `tpr` at `level`: rates at the ends of the separation's interval."""
+        """Interval (n, 2) of `tpr` at `level`.
+
+        Both ends lie as far from the rate at the middle, in normal quantiles, as the ends of the
+        separation's interval and those of the ratio's take it together: the root of the sum of both
+        squares.
+        """
         self._require_sizes()
-        half = -ndtri((1 - self.level) / 2) * np.sqrt(self.variance)
+        z = -ndtri((1 - self.level) / 2)
+        half, deviation = z * np.sqrt(self.variance), z * np.sqrt(self.ratio_variance)
         low, high = self.separation - half, self.separation + half
         nearest = np.maximum(low, 0.0) if self.direction == "either" else low
         none = np.zeros_like(self.variance)
-        return np.column_stack([self._rate(nearest, none, fpr), self._rate(high, none, fpr)])
 
-    def _rate(self, separation: Array, variance: Array, fpr: float) -> Array:
-        rate = require_number(fpr, "fpr", low=0, high=1, low_open=True, high_open=True)
-        width = np.sqrt(self.spread_in**2 + variance)
-        if self.direction == "larger":
-            found: Array = ndtr((separation + ndtri(rate) * self.spread_out) / width)
+        def quantile(separation: Array, log_ratio: Array) -> Array:
+            found: Array = ndtri(np.clip(self._rate(separation, none, log_ratio, fpr), _LEAST, 1 - _MOST))
             return found
-        bar = ndtri(rate / 2) * self.spread_out
+
+        middle = quantile(self.separation, none)
+        moved = np.stack([quantile(self.separation, sign * deviation) for sign in (-1, 1)])
+        ends = [
+            middle + sign * np.hypot(quantile(end, none) - middle, np.maximum(sign * (moved - middle), 0).max(0))
+            for sign, end in ((-1, nearest), (1, high))
+        ]
+        return np.column_stack([ndtr(end) for end in ends])
+
+    def _rate(self, separation: Array, variance: Array, log_ratio: Array, fpr: float) -> Array:
+        """The rate where log(σ²_in/σ²_out) is larger by `log_ratio` than its middle."""
+        rate = require_number(fpr, "fpr", low=0, high=1, low_open=True, high_open=True)
+        width = np.sqrt(self.spread_in**2 * np.exp(log_ratio / 2) + variance)
+        out = self.spread_out * np.exp(-log_ratio / 4)
+        if self.direction == "larger":
+            found: Array = ndtr((separation + ndtri(rate) * out) / width)
+            return found
+        bar = ndtri(rate / 2) * out
         both: Array = ndtr((separation + bar) / width) + ndtr((bar - separation) / width)
         return both
 

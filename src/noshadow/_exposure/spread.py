@@ -74,6 +74,49 @@ def with_own_squares(spreads: Spreads, sides: Sides) -> Spreads:
     return replace(spreads, record=(spreads.prior * spreads.level + sides.squares) / (spreads.prior + free))
 
 
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """Variances of both sides whose ratio is told from chance.
+
+    Attributes:
+        record: (2, n) variances, OUT first. log_ratio: (n,) variance of log(σ²_in/σ²_out), what
+            records' own margins leave open.
+    """
+
+    record: Array
+    log_ratio: Array
+
+
+def sides_compared(spreads: Spreads, sides: Sides) -> Compared:
+    """Shrink the ratio of each record's two variances to what it is by level.
+
+    A rate at a small false-positive rate rests on σ_in/σ_out: by chance alone the records with the
+    largest ratio would seem exposed. The logarithm of each record's ratio is shrunk by how much
+    ratios truly differ between records: their variance beyond that of two χ², ψ′(ν_in/2) +
+    ψ′(ν_out/2). Where ratios differ no more than chance makes them, all records have the ratio of
+    their levels. The mean of both variances, weighted by degrees of freedom, stays what it was.
+
+    Args:
+        spreads: of all records. sides: the margins they rest on.
+    """
+    free = np.maximum(sides.counts - 1, 0)
+    if not np.isfinite(spreads.prior):
+        return Compared(spreads.level, np.zeros(free.shape[1]))
+    weight = (spreads.prior + free) / (spreads.prior + free).sum(0)
+    both = ((free > 0) & (sides.squares > 0)).all(0)
+    half = free[:, both] / 2
+    out, inside = np.log(sides.squares[:, both] / spreads.level[:, both]) - np.log(2.0) - digamma(half)
+    found, noise = inside - out, polygamma(1, half).sum(0)
+    usual = np.average(found, weights=1 / noise) if both.any() else 0.0
+    beyond = max(float(np.average((found - usual) ** 2 - noise, weights=noise**-2.0)), 0.0) if both.any() else 0.0
+    ratio, left = np.full(free.shape[1], usual), np.full(free.shape[1], beyond)
+    ratio[both] = usual + (found - usual) * beyond / (beyond + noise)
+    left[both] = beyond * noise / (beyond + noise)
+    mean = (weight * spreads.record / spreads.level).sum(0)
+    parts = np.exp(np.stack([-ratio * weight[1], ratio * weight[0]]))
+    return Compared(spreads.level * mean * parts / (weight * parts).sum(0), left)
+
+
 def _gamma_fit(squares: Array, free: Array, scaled: Array, told: list[int], start: Array, apart: bool) -> tuple[Array, Array]:
     """Constants and slopes of both sides, fitted to the gamma likelihood.
 

@@ -2,18 +2,33 @@
 
 from noshadow._answer.next_action import NextAction, next_action
 from noshadow._answer.verdict import LEVELS, Verdict, verdict
-from noshadow._known import KnownRate, WorstRecord, best_known, per_thousand, per_thousand_between, worst_record
+from noshadow._known import (
+    Accusation,
+    KnownRate,
+    WorstRecord,
+    accusations,
+    best_known,
+    largest_rate,
+    per_thousand,
+    per_thousand_between,
+    retraining,
+    worst_record,
+)
 
 __all__ = [
     "LEVELS",
+    "Accusation",
     "KnownRate",
     "NextAction",
     "Verdict",
     "WorstRecord",
+    "accusations",
     "best_known",
+    "largest_rate",
     "next_action",
     "per_thousand",
     "per_thousand_between",
+    "retraining",
     "verdict",
     "worst_record",
 ]

@@ -1,20 +1,27 @@
 """What is best known about an attack on an audited model, and on its most exposed record."""
 
+from noshadow._known.accusation import PRIORS, Accusation, accusations
 from noshadow._known.circular import circular_columns, exposure_rests_on
 from noshadow._known.rate import SOURCES, KnownRate, best_known, is_level, own_fpr
+from noshadow._known.together import largest_rate, retraining
 from noshadow._known.words import per_thousand, per_thousand_between
 from noshadow._known.worst import WorstRecord, worst_record
 
 __all__ = [
+    "PRIORS",
     "SOURCES",
+    "Accusation",
     "KnownRate",
     "WorstRecord",
+    "accusations",
     "best_known",
     "circular_columns",
     "exposure_rests_on",
     "is_level",
+    "largest_rate",
     "own_fpr",
     "per_thousand",
     "per_thousand_between",
+    "retraining",
     "worst_record",
 ]

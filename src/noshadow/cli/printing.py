@@ -1,6 +1,5 @@
 """An audit in a few lines, for people and for machines."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,19 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
-from noshadow._answer import best_known, next_action, per_thousand, per_thousand_between, verdict, worst_record
+from noshadow._answer import (
+    WorstRecord,
+    accusations,
+    best_known,
+    next_action,
+    per_thousand,
+    per_thousand_between,
+    retraining,
+    verdict,
+    worst_record,
+)
 from noshadow._findings import findings, most_severe
+from noshadow.outcomes import Absent
 from noshadow.results import Audit, Finding, Interval, evidence_changes, offers
 from noshadow.visible import visible
 
@@ -41,12 +51,17 @@ def summary(audited: Audit, page: Path) -> dict[str, Any]:
 
 
 def answer(audited: Audit) -> dict[str, Any]:
-    """The verdict, what it rests on, the most exposed record and what to do next, for `--json`."""
-    worst = worst_record(audited)
+    """The verdict, what it rests on, the most exposed record and what to do next, for `--json`.
+
+    Beside them stand how often an accusation is right, and what a retraining would flag again.
+    """
+    known, worst, again = best_known(audited), worst_record(audited), retraining(audited)
     return {
         "verdict": verdict(audited).to_dict(),
-        "best_known": best_known(audited).to_dict(),
-        "worst_record": None if worst is None else asdict(worst) | {"interval": None if worst.interval is None else list(worst.interval)},
+        "best_known": known.to_dict(),
+        "accusations": [one.to_dict() for one in accusations(known)],
+        "worst_record": None if worst is None else worst.to_dict(),
+        "retraining": {"absent": str(again)} if isinstance(again, Absent) else again.to_dict(),
         "next_action": next_action(audited).to_dict(),
     }
 
@@ -55,10 +70,7 @@ def verdict_lines(audited: Audit) -> list[str]:
     """The answer in five lines: verdict, people in a thousand, how it is known, who, what next."""
     found, worst, action = verdict(audited), worst_record(audited), next_action(audited)
     colour = _LEVEL_COLOURS[found.level]
-    who = "Most exposed record: no record has a rate of its own yet"
-    if worst is not None:
-        ends = "" if worst.interval is None else f", interval {per_thousand_between(worst.interval)}"
-        who = f"Most exposed record: {harmless(worst.id)}, recognised by {per_thousand(worst.rate)} attacks{ends} ({worst.source})"
+    who = "Most exposed record: no record has a rate of its own yet" if worst is None else _worst_line(worst)
     return [
         f"[{colour}]{harmless(found.title)}[/{colour}]",
         harmless(found.sentence),
@@ -66,6 +78,16 @@ def verdict_lines(audited: Audit) -> list[str]:
         who,
         f"Next: {harmless(action.sentence)} {harmless(action.command)}",
     ]
+
+
+def _worst_line(worst: WorstRecord) -> str:
+    """Who is most exposed, and how far: the largest true rate, or an estimate that says so."""
+    ends = "" if worst.interval is None else f", interval {per_thousand_between(worst.interval)}"
+    if not worst.drawn:
+        told = f"{harmless(worst.id)}, recognised by {per_thousand(worst.rate)} attacks{ends} ({worst.source}; the largest of"
+        return f"Most exposed record: {told} {worst.records:,} estimates, not corrected for that)"
+    largest = f"the largest rate of any record is {per_thousand(worst.rate)}{ends}"
+    return f"Most exposed record: probably {harmless(worst.id)}, own rate {per_thousand(worst.own_rate)}; {largest} ({worst.source})"
 
 
 def print_audit(audited: Audit, page: Path, seconds: float, console: Console | None = None) -> None:

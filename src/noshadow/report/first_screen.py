@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from noshadow._answer import LEVELS, KnownRate, Verdict, next_action, per_thousand, per_thousand_between, verdict, worst_record
+from noshadow._answer import LEVELS, KnownRate, Verdict, WorstRecord, next_action, per_thousand, per_thousand_between, verdict, worst_record
 from noshadow.checks import Array
 from noshadow.report.charts import LogScale, decade_ticks
 from noshadow.report.formats import number, power_of_ten, sentence
@@ -30,7 +30,8 @@ def first_screen(audit: Audit) -> dict[str, Any]:
     """
     found, action = verdict(audit), next_action(audit)
     known = found.known
-    rated = _rated(audit)
+    worst = worst_record(audit)
+    rated = _rated(audit, worst)
     return {
         "level": found.level,
         "title": found.title,
@@ -41,9 +42,10 @@ def first_screen(audit: Audit) -> dict[str, Any]:
         "grids": [] if known.rate is None else _grids(known),
         "pale": known.interval is not None,
         "ruled_out": known.source == "losses",
-        "exposure": _exposure(audit, rated),
+        "exposure": _exposure(audit, rated, worst),
         "people": _people(audit, rated),
         "rated": rated is not None,
+        "largest": None if worst is None else _largest(worst),
         "action": {"sentence": sentence(action.sentence), "command": action.command},
     }
 
@@ -54,9 +56,15 @@ def _why(found: Verdict) -> str:
     return "" if row is None else sentence(row.condition).replace("'", "’")
 
 
-def _rated(audit: Audit) -> tuple[str, tuple[str, str] | None] | None:
+def _largest(worst: WorstRecord) -> dict[str, Any]:
+    """The largest rate of any record, or that the first of these is only the largest estimate."""
+    level = "" if worst.interval_level is None else f"{100 * worst.interval_level:g}\u202f% interval "
+    between = "" if worst.interval is None else f" ({level}{per_thousand_between(worst.interval)})"
+    return {"drawn": worst.drawn, "people": per_thousand(worst.rate) + between, "records": number(worst.records)}
+
+
+def _rated(audit: Audit, worst: WorstRecord | None) -> tuple[str, tuple[str, str] | None] | None:
     """The column of the records' own rates and those of their intervals; None without rates."""
-    worst = worst_record(audit)
     if worst is None:
         return None
     column = _RATES[worst.source]
@@ -94,20 +102,19 @@ def _blocks(people: int) -> list[dict[str, int]]:
     return [block for block in blocks if block["width"] and block["height"]]
 
 
-def _exposure(audit: Audit, rated: tuple[str, tuple[str, str] | None] | None) -> dict[str, Any] | None:
+def _exposure(audit: Audit, rated: tuple[str, tuple[str, str] | None] | None, worst: WorstRecord | None) -> dict[str, Any] | None:
     """How many records have which exposure, with the largest marked.
 
     Exposure is each record's rate; without rates it is the score that ranks, on a log axis.
     """
-    if rated is not None:
+    if rated is not None and worst is not None:
         values = audit.records[rated[0]].to_numpy(np.float64)
         values = values[np.isfinite(values)]
         ticks = [{"x": _along(share), "label": number(round(1000 * share))} for share in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)]
-        worst = float(values.max())
         return _bars(np.clip(values, 0, 1)) | {
             "ticks": ticks,
             "title": "times in 1,000 that an attack recognises the record",
-            "worst": {"x": _along(worst), "label": f"most exposed: {per_thousand(worst)}"},
+            "worst": {"x": _along(worst.rate), "label": f"most exposed: {per_thousand(worst.rate)}"},
         }
     if audit.ranked_by is None:
         return None

@@ -43,7 +43,7 @@ INPUTS = {
 }
 SCALE = {"given": "logits", "settled_by": "values", "raised": 0, "entries": 400}
 TWINS = {"records": 0, "looked": 200, "of": 200, "dimension": 6.0, "ratio": 0.1, "first_ids": []}
-NO_TWINS = {"features": TWINS, "inputs": None, "reasons": {"inputs": "the inputs are the features"}}
+NO_TWINS = {"features": TWINS, "inputs": None, "reasons": {"inputs": "the same as the features"}}
 NO_COPIES = {"records": 0, "groups": 0, "largest": 1, "first_ids": []}
 SPLITS = {"shared_with_test": 0, "copies": NO_COPIES, "reason": None, "near": NO_TWINS}
 

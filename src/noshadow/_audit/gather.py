@@ -27,7 +27,7 @@ from noshadow.scores.result import RecordScores
 from noshadow.scores.trees.boosting import LeafScores
 from noshadow.views import View
 
-NO_INPUTS = "the records were given as signals, without the model's inputs"
+NO_INPUTS = "not given"
 
 
 @dataclass(frozen=True, eq=False)

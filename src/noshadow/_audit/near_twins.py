@@ -57,9 +57,9 @@ def near_facts(found: Settled, inputs: Array | str, seed: int) -> dict[str, Any]
     Returns:
         features, inputs: as `near_twins` has them, None where twins cannot be told; reasons: why.
     """
-    features: Array | str = "no features were given" if found.train.features is None else found.train.features
+    features: Array | str = "not given" if found.train.features is None else found.train.features
     if isinstance(inputs, np.ndarray) and isinstance(features, np.ndarray) and _same(inputs, features):
-        inputs = "the inputs are the features"
+        inputs = "the same as the features"
     counted = {name: _of(found, points, seed) for name, points in (("features", features), ("inputs", inputs))}
     told = {name: None if isinstance(held, str) else held for name, held in counted.items()}
     return {**told, "reasons": {name: held for name, held in counted.items() if isinstance(held, str)}}
@@ -68,17 +68,17 @@ def near_facts(found: Settled, inputs: Array | str, seed: int) -> dict[str, Any]
 def given_inputs(train: object) -> Array | str:
     """The inputs of (X, y) as a table of numbers (n, d), or why there is none."""
     if not (isinstance(train, (tuple, list)) and len(train) == 2):
-        return "the inputs were not given as an array"
+        return "not given as an array"
     values = train[0].detach().cpu().numpy() if isinstance(train[0], Tensor) else train[0]
     if isinstance(values, (tuple, list, Mapping)) or not hasattr(values, "__array__"):
-        return "the inputs are not one array"
+        return "not one array"
     table: Array = np.asarray(values)
     if table.dtype.kind not in "biuf" or table.ndim < 2:
-        return "the inputs are not numbers alone"
+        return "not numbers alone"
     if table.size > MOST_NUMBERS:
-        return f"the inputs hold more than {MOST_NUMBERS:.0e} numbers"
+        return f"more than {MOST_NUMBERS:.0e} numbers"
     flat: Array = table.reshape(len(table), -1)
-    return flat if np.isfinite(flat).all() else "some inputs are missing"
+    return flat if np.isfinite(flat).all() else "some are missing"
 
 
 def _same(first: Array, second: Array) -> bool:
@@ -117,17 +117,17 @@ def near_twins(points: Array, ids: Array, *, labels: Array | None, seed: int = 0
     Reference: dimension from ratios of neighbours' distances: Facco et al. 2017.
     """
     if len(points) < LEAST_RECORDS:
-        return f"{len(points)} records are fewer than the {LEAST_RECORDS} that tell what is near"
+        return f"fewer than {LEAST_RECORDS} records"
     held = _standardised(points, labels, seed)
     if held is None:
-        return "the features do not vary"
+        return "they do not vary"
     n, d = held.single.shape
     looked = int(min(n, max(PAIRS / n, LEAST_RECORDS), max(NUMBERS / (n * d), LEAST_RECORDS)))
     rows = np.sort(np.random.default_rng(seed).choice(n, looked, replace=False))
     scale, nearest, twins, ties = (np.concatenate(parts) for parts in zip(*_looks(held, rows), strict=True))
     ordinary = scale[:, 1] > 0
     if ordinary.sum() < LEAST_RECORDS:
-        return "most records have many exact copies, so that nothing tells how far apart records are"
+        return "most records have many exact copies"
     dimension = _dimension(scale[ordinary], d)
     spared = np.where(ties, np.minimum(dimension, max(int((~held.few).sum()), 1)), dimension)
     limit = np.minimum((CHANCE / (NEIGHBOURS - 1)) ** (1 / spared), NEAREST)

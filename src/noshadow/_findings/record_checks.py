@@ -118,7 +118,7 @@ def duplicates_share_leverage(audit: Audited, limits: Limits) -> Outcome:
     "NS018",
     "near-duplicates",
     "low",
-    found_when="> {share} of the training records, at least {least}, have a near twin: one of the same target, far nearer than chance",
+    found_when="> {share} of the records, at least {least}, have another one of their target far nearer than chance",
     next_step="Twins hide each other: each looks safe while the other stays. If they are one person, keep one of them and audit again.",
     limits={"share": 0.001, "least": 2.0},
 )
@@ -131,8 +131,8 @@ def near_duplicates(audit: Audited, limits: Limits) -> Outcome:
         return not_applicable("sequences are compared as a whole (NS013)")
     held = {name: near[name] for name in ("features", "inputs") if near[name] is not None}
     if not held:
-        told = " and ".join(f"by {name} ({reason})" for name, reason in sorted(near["reasons"].items()))
-        return not_applicable(f"twins cannot be told {told}")
+        told = "; ".join(f"{name}: {reason}" for name, reason in sorted(near["reasons"].items()))
+        return not_applicable(f"twins cannot be told ({told})")
     shares = {name: twins["records"] / twins["looked"] for name, twins in held.items()}
     found = [name for name, twins in held.items() if twins["records"] >= limits["least"] and shares[name] > limits["share"]]
     told = " ".join(_twins_told(name, held[name]) for name in held)
@@ -142,8 +142,8 @@ def near_duplicates(audit: Audited, limits: Limits) -> Outcome:
 
 def _twins_told(name: str, twins: Mapping[str, Any]) -> str:
     sampled = "" if twins["looked"] == twins["of"] else f" that were looked at, of {twins['of']}"
-    how = f"{twins['records']} of {twins['looked']} training records{sampled} have a near twin"
-    return f"By {name}, {how} (nearer than {twins['ratio']:.2g} of the way to their tenth neighbour)."
+    how = f"By {name}, {twins['records']} of {twins['looked']} records{sampled} have a near twin"
+    return f"{how} (nearer than {twins['ratio']:.2g} of the way to their tenth neighbour)." if twins["records"] else f"{how}."
 
 
 @rule(

@@ -147,6 +147,8 @@ def test_an_audit_looks_by_features_and_by_inputs(tmp_path):
     forest = audit_of(x, y, RandomForestClassifier(5, random_state=0))
     near = forest.provenance["splits"]["near"]
     assert near["features"] is None and near["inputs"]["records"] == 20 and "By inputs" in of(forest, "NS018").sentence
+    other = audit_of(x, np.r_[y[:569], 1 - y[569:]], LogisticRegression(max_iter=2000))
+    assert other.provenance["splits"]["near"]["features"]["records"] == 0
     torch.manual_seed(0)
     network = torch.nn.Sequential(torch.nn.Linear(30, 20), torch.nn.Tanh(), torch.nn.Linear(20, 2))
     both = ns.audit(network, (x.astype(np.float32), y), (x[:50].astype(np.float32) + 1, y[:50]), progress=False)

@@ -5,7 +5,7 @@ from scipy.special import ndtr, ndtri
 
 from noshadow._exposure.draws import Beliefs, beliefs_of, checked_level
 from noshadow._exposure.result import Exposure
-from noshadow.checks import Array, named_in_errors, whole_seed
+from noshadow.checks import Array, whole_seed
 from noshadow.figures import LargestRate
 
 MOST_DRAWS, LEAST_DRAWS = 2000, 200
@@ -14,7 +14,6 @@ NUMBERS = 2e8  # records times draws: a few seconds
 FAR_BELOW, LOWER_END = 6.0, 3.0
 
 
-@named_in_errors
 def largest_rate(found: Exposure, fpr: float, *, seed: int = 0) -> LargestRate:
     """Posterior of max_i rate_i, the largest of all records' true rates, from draws.
 

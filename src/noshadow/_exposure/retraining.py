@@ -4,7 +4,7 @@ import numpy as np
 
 from noshadow._exposure.draws import Beliefs, Truths, beliefs_of, checked_level
 from noshadow._exposure.result import Exposure
-from noshadow.checks import Array, named_in_errors, whole_seed
+from noshadow.checks import Array, whole_seed
 from noshadow.figures import Retraining
 
 TOP = 0.01
@@ -12,7 +12,6 @@ MOST_DRAWS, LEAST_DRAWS = 400, 40
 NUMBERS = 2e7  # records times draws
 
 
-@named_in_errors
 def retraining(found: Exposure, fpr: float, *, seed: int = 0) -> Retraining:
     """What becomes of a record's flag in a fresh training, from posterior draws.
 

@@ -8,7 +8,7 @@ from noshadow.outcomes import Absent, not_applicable
 
 EXPOSURE = "exposure"
 OLDER = Absent("not available", "the version that wrote this audit did not draw it; audit again with this version")
-NO_SIZES = "one training does not show how trainings differ (--reference-models)"
+NO_SIZES = "one training does not show how trainings differ, and no reference models were trained"
 
 
 def largest_rate(audit: Audited) -> LargestRate | Absent:

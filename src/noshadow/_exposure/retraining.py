@@ -33,6 +33,8 @@ def retraining(found: Exposure, fpr: float, *, seed: int = 0) -> Retraining:
     Exact when: the data follow the model of `exposure`, and a fresh training differs from the
         audited one as the reference models differ from each other: in other companions, too. The
         same records trained again with another seed alone keep more of their flags.
+    Approximates: intervals of `flagged_again` are too short, most where spreads differ between
+        records (docs/benchmarks.md has the measured cover).
     Cost: O(nD) for D draws, 40 to 400; seconds for 10⁶ records.
     """
     level, beliefs = checked_level(fpr), beliefs_of(found)

@@ -65,6 +65,10 @@ TRACED_IDS = "tests/test_early_loss.py::test_records_are_matched_by_id"
 KEPT = "tests/test_loss_traces_unseen.py::test_the_kept_checkpoint_is_the_state_of_the_best_recording"
 RESUMED = "tests/test_loss_traces_unseen.py::test_a_resumed_training_replaces_the_checkpoint_by_a_lower_loss_only"
 LIMIT = "tests/test_findings.py::test_a_figure_at_its_limit_passes"
+TOGETHER = "tests/test_reviewed.py::test_an_audit_draws_both_at_its_own_level_and_its_folder_keeps_them"
+SPOKEN = "tests/test_reviewed.py::test_verdict_gate_terminal_and_page_speak_of_the_largest_rate"
+RIGHT = "tests/test_reviewed.py::test_accusations_follow_what_is_best_known"
+TWINS = "tests/test_near_twins.py"
 
 EVIDENCE, SETTLED, ENTRY, RISKS = "_audit/evidence.py", "_audit/settled.py", "_audit/entry.py", "_audit/risks.py"
 ARRAYS = "_audit/arrays.py"
@@ -259,6 +263,30 @@ MUTANTS = tuple(
             "BALANCED_FROM = 2",
             "tests/test_reference_plan.py::test_few_models_are_independent_halves",
         ),
+        # All records together
+        ("_audit/exposing.py", "largest_rate(found, fpr, seed=seed)", "largest_rate(found, 0.01, seed=seed)", TOGETHER),
+        ("_audit/exposing.py", "retraining(found, fpr, seed=seed)", "retraining(found, fpr)", TOGETHER),
+        ("_known/worst.py", "drawn.median, drawn.interval, source", "own, drawn.interval, source", SPOKEN),
+        ("_answer/verdict.py", "else worst.own_interval", "else worst.interval", SPOKEN),
+        ("_known/accusation.py", "PRIORS = (0.01, 0.1, 0.5)", "PRIORS = (0.01, 0.1)", RIGHT),
+        ("_known/accusation.py", "(1 - known.fpr, 1 - rate)", "(1 - known.fpr, rate)", RIGHT),
+        # Near twins
+        (ENTRY, "        inputs=given_inputs(train),\n", "", f"{TWINS}::test_an_audit_looks_by_features_and_by_inputs"),
+        (
+            "_audit/near_twins.py",
+            'labels=np.asarray(found.identity["target"]), seed',
+            "labels=None, seed",
+            f"{TWINS}::test_an_audit_looks_by_features_and_by_inputs",
+        ),
+        (
+            "_audit/near_twins.py",
+            "np.hstack([points, found.targets])",
+            "points",
+            f"{TWINS}::test_the_target_of_a_regression_is_one_more_feature",
+        ),
+        ("_audit/near_twins.py", "CHANCE = 1e-5", "CHANCE = 1e-3", f"{TWINS}::test_scales_and_dimension_are_those_of_all_distances"),
+        (OF_RECORDS, '"share": 0.001, "least": 2.0', '"share": 0.0009, "least": 2.0', LIMIT),
+        (OF_RECORDS, '"share": 0.001, "least": 2.0', '"share": 0.001, "least": 1.0', LIMIT),
         # Loss traces
         ("_audit/tracing.py", "early_trace_mean(ordered, given.best)", "early_trace_mean(given.losses, given.best)", TRACED_IDS),
         ("_audit/tracing.py", "early_trace_mean(ordered, given.best)", "early_trace_mean(ordered, ordered.shape[1] - 1)", TRACED),

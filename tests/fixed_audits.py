@@ -188,7 +188,7 @@ def drawn_references(found, *, models=6, seed=6):
     return Known(Source("drawn references", {}, margins, member, there, trainings=models), Evidence("drawn references"))
 
 
-def weighed_signals(sources, *, records=600, fpr="auto"):
+def weighed_signals(sources, *, records=600, fpr="auto", seed=0):
     """An audit of many records, with sources that a test has drawn."""
     rng = np.random.default_rng(7)
     head = rng.normal(size=(FEATURES, 3))
@@ -197,7 +197,7 @@ def weighed_signals(sources, *, records=600, fpr="auto"):
         x = rng.normal(size=(records, FEATURES))
         splits.append(ns.Signals(x, x @ head, (x @ head + rng.normal(size=(records, 3))).argmax(1)))
     seen = replace(View(*splits, "classification", None, True, True, Damping(0.5, "given", "given"), None, None, None, (), ""), inputs={})
-    options = Options("classification", 0.5, None, fpr, 0, False, "audit")
+    options = Options("classification", 0.5, None, fpr, seed, False, "audit")
     return audit_view(seen, options, GivenColumns(), signal_seconds=0.0, sources=sources)
 
 

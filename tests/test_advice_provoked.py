@@ -225,6 +225,7 @@ ERRORS = [
     ("tnr_at_fnr", lambda: metrics.tnr_at_fnr(LOSSES, LOSSES, 1e-9)),
     ("top_precision", lambda: metrics.top_precision(LOSSES, LOSSES, top=2)),
     ("top_recall", lambda: metrics.top_recall(LOSSES, LOSSES, top=2)),
+    ("accusation_precision", lambda: metrics.accusation_precision(0.5, 0.01, 2.0)),
     ("tpr_at_fpr", lambda: metrics.tpr_at_fpr(LOSSES, LOSSES, 1e-9)),
     ("tpr_interval", lambda: metrics.tpr_interval(LOSSES, LOSSES, 1e-9)),
     ("plan", lambda: reference.plan(10, models=4, fraction=0.01)),

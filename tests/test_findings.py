@@ -43,7 +43,10 @@ INPUTS = {
     "repeated_rows": {"train": 0, "test": 0},
 }
 SCALE = {"given": "logits", "settled_by": "values", "raised": 0, "entries": 400}
-SPLITS = {"shared_with_test": 0, "copies": {"records": 0, "groups": 0, "largest": 1, "first_ids": []}, "reason": None}
+TWINS = {"records": 0, "looked": 200, "of": 200, "dimension": 6.0, "ratio": 0.1, "first_ids": []}
+NO_TWINS = {"features": TWINS, "inputs": None, "reasons": {"inputs": "the same as the features"}}
+NO_COPIES = {"records": 0, "groups": 0, "largest": 1, "first_ids": []}
+SPLITS = {"shared_with_test": 0, "copies": NO_COPIES, "reason": None, "near": NO_TWINS}
 
 
 def made(n=200, *, members=None, nonmembers=None, shift=None, **changes):
@@ -83,6 +86,12 @@ def with_scores(**changes):
 
 def with_splits(**changes):
     return made(provenance={"scores": SCORES, "splits": SPLITS | changes, "inputs": INPUTS})
+
+
+def with_twins(found, looked, name="features"):
+    """An audit that has looked at so many records for near twins."""
+    twins = TWINS | {"records": found, "looked": looked, "of": 5000, "first_ids": ["r3", "r9"] if found else []}
+    return with_splits(near=NO_TWINS | {name: twins})
 
 
 def with_inputs(**changes):
@@ -190,6 +199,7 @@ FOUND = {
     "NS008": (lambda: with_inputs(ids_in_both={"count": 2, "first": ["a", "b"]}), 2),
     "NS010": (lambda: made(shift=[1.0] * 198 + [30.0, 40.0]), 70 / 268),
     "NS011": (lambda: made(shift=np.where(np.arange(200) % 4 == 2, 2.0, 1.0) + np.linspace(0, 0.1, 200)), 4.0),
+    "NS018": (lambda: with_twins(5, 1000), 0.005),
     "NS013": (lambda: with_splits(copies={"records": 4, "groups": 2, "largest": 2, "first_ids": ["r1", "r2"]}), 0.02),
     "NS014": (lambda: made(shift=[1.0] * 197 + [np.inf] * 3), 3),
     "NS016": (lambda: with_inputs(alone_in_leaves=LEAVES), 3 / 200),
@@ -247,6 +257,8 @@ def test_every_code_has_a_found_case():
         (lambda: with_inputs(head_outputs=HEAD_OUTPUTS | {"differing": 0, "largest": 0.0, "train_rows": []}), "NS043"),
         (lambda: with_inputs(alone_in_leaves=LEAVES | {"records": 2}), "NS016"),
         (lambda: with_leaves(10), "NS017"),
+        (lambda: with_twins(2, 2000), "NS018"),
+        (lambda: with_twins(1, 100), "NS018"),
         (lambda: with_inputs(closed_form="the record leaves"), "NS044"),
         (lambda: with_inputs(output_scale=SCALE), "NS042"),
         (lambda: with_inputs(output_scale=SCALE | {"given": "log-probabilities"}), "NS042"),
@@ -552,7 +564,7 @@ def test_an_audit_counts_copies_and_shared_records():
     assert (of(audit, "NS007").status, of(audit, "NS007").figure) == ("found", 5)
     clean = fitted()
     assert of(clean, "NS013").status == of(clean, "NS007").status == "passed"
-    assert clean.provenance["splits"] == SPLITS
+    assert clean.provenance["splits"] | {"near": NO_TWINS} == SPLITS and of(clean, "NS018").status == "passed"
 
 
 def test_without_features_copies_are_skipped():

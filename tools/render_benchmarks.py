@@ -17,6 +17,7 @@ from exposure_picture import recall_picture
 from exposure_tables import exposure_section
 from forest_tables import forest_section
 from language_tables import language_section
+from largest_tables import largest_section
 from layer_tables import network_section, record_tpr_section, which_layers_section
 from lood_pictures import lood_pictures
 from lood_tables import lood_section, measured_section
@@ -230,6 +231,7 @@ def page():
         *where_stored("which_layers", which_layers_section),
         *where_stored("record_tpr", record_tpr_section),
         *where_stored("forests", forest_section),
+        *where_stored("largest_rate", largest_section),
         *attack_section(stored("attacks")),
         *where_stored("lood", lood_section),
     ]

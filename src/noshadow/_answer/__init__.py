@@ -3,22 +3,38 @@
 from noshadow._answer.next_action import NextAction, next_action
 from noshadow._answer.offers import Offer, evidence_changes, offers
 from noshadow._answer.verdict import LEVELS, Verdict, verdict
-from noshadow._known import DECLARED, KnownRate, WorstRecord, best_known, per_thousand, per_thousand_between, worst_record
+from noshadow._known import (
+    DECLARED,
+    Accusation,
+    KnownRate,
+    WorstRecord,
+    accusations,
+    best_known,
+    largest_rate,
+    per_thousand,
+    per_thousand_between,
+    retraining,
+    worst_record,
+)
 
 __all__ = [
     "DECLARED",
     "LEVELS",
+    "Accusation",
     "KnownRate",
     "NextAction",
     "Offer",
     "Verdict",
     "WorstRecord",
+    "accusations",
     "best_known",
     "evidence_changes",
+    "largest_rate",
     "next_action",
     "offers",
     "per_thousand",
     "per_thousand_between",
+    "retraining",
     "verdict",
     "worst_record",
 ]

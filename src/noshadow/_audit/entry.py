@@ -12,6 +12,7 @@ from noshadow._audit.evidence import Scores
 from noshadow._audit.gather import audit_view
 from noshadow._audit.given_models import model_given, models_given
 from noshadow._audit.language import audit_language_model, require_language_arguments
+from noshadow._audit.near_twins import given_inputs
 from noshadow._audit.notes import deeper_notes
 from noshadow._audit.options import GivenColumns, Options
 from noshadow._audit.other_models import base_source, checkpoint_source
@@ -258,5 +259,6 @@ def audit(
         ),
         trained=trained_sources(trainings, Subject(model, train, test, how_read), options),
         beside=None if reader is None or form != "table" else partial(without_records, reader, model, train),
+        inputs=given_inputs(train),
     )
     return replace(found, notes=found.notes + deeper_notes(model, found.task, layers))

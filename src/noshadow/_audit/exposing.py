@@ -14,7 +14,7 @@ import numpy as np
 from noshadow._audit.evidence import Scores, loss_evidence, score_evidence
 from noshadow._audit.options import Options
 from noshadow._audit.settled import Settled
-from noshadow._exposure import Exposure, Source, Step, line_to, mean_width, stepwise, width_with
+from noshadow._exposure import Exposure, Source, Step, largest_rate, line_to, mean_width, retraining, stepwise, width_with
 from noshadow._exposure.inputs import LEAST_RECORDS
 from noshadow._exposure.sources import LEAST_TEST_RECORDS
 from noshadow.checks import Array, NotApplicable
@@ -92,8 +92,9 @@ def exposure_evidence(found: Settled, known: Sequence[Known], scores: Scores, op
         Evidence of the source "exposure": `exposure_score`, which ranks, and `exposure` (d′) and
         `attack_rate` at the audit's false-positive rate with their intervals, or why the sources
         give the order only. The stamp holds the rule behind the score, each source's share, the
-        line that put it on the audited model's scale, what it changed, and how wide intervals would
-        be with more references.
+        line that put it on the audited model's scale, what it changed, how wide intervals would be
+        with more references, and with sizes the largest rate of any record and what becomes of
+        flags in a retraining.
     """
     why = _not_weighed(found)
     if why is not None:
@@ -136,7 +137,7 @@ def weighed_exposure(statistics: Statistics, known: Sequence[Known], free: Mappi
         return _without(not_applicable(reason))
     columns, absent = _columns(weighing.found, fpr, _order_reason(weighing.found, [entry.source for entry in known]))
     notes = tuple(f"{note[:1].lower()}{note[1:].rstrip('.')}" for note in weighing.found.notes)
-    stamp = _stamp(weighing, known, fpr)
+    stamp = _stamp(weighing, known, fpr) | _of_all_records(weighing.found, fpr, seed)
     return Evidence(SOURCE, columns, absent, notes, stamp, time.perf_counter() - started)
 
 
@@ -223,6 +224,13 @@ def _columns(found: Exposure, fpr: float, reason: str) -> tuple[dict[str, Array]
     rates = found.tpr_interval(fpr)
     columns |= {"exposure": found.d_prime, "exposure_low": found.interval[:, 0], "exposure_high": found.interval[:, 1]}
     return columns | {"attack_rate": found.tpr(fpr), "attack_rate_low": rates[:, 0], "attack_rate_high": rates[:, 1]}, {}
+
+
+def _of_all_records(found: Exposure, fpr: float, seed: int) -> dict[str, Any]:
+    """Figures about all records together; none where only the order is known."""
+    if found.order_only:
+        return {}
+    return {"largest_rate": largest_rate(found, fpr, seed=seed).to_dict(), "retraining": retraining(found, fpr, seed=seed).to_dict()}
 
 
 def _stamp(weighing: _Weighing, known: Sequence[Known], fpr: float) -> dict[str, Any]:

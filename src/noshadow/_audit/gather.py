@@ -10,6 +10,7 @@ import pandas as pd
 from noshadow._audit.evidence import Contradicted, LayeredScores, Scores, loss_evidence, rate_evidence, score_evidence, scored
 from noshadow._audit.exposing import Known, SourceOf, exposure_evidence, with_traces
 from noshadow._audit.leaves import leaf_evidence, leaf_facts
+from noshadow._audit.near_twins import near_facts
 from noshadow._audit.notes import risk_notes
 from noshadow._audit.options import GivenColumns, Options
 from noshadow._audit.risks import Pair, correct_of, margins_of, measured_risk, naming_record_rates, risks_by_group, shown_family
@@ -25,6 +26,8 @@ from noshadow.results import Audit, Evidence, GroupRisk, MeasuredAttack, ModelRi
 from noshadow.scores.result import RecordScores
 from noshadow.scores.trees.boosting import LeafScores
 from noshadow.views import View
+
+NO_INPUTS = "not given"
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +77,7 @@ def audit_view(
     trained: Sequence[SourceOf] = (),
     stages: Callable[[Settled], tuple[Evidence, ...]] | None = None,
     beside: Callable[[Settled], Without] | None = None,
+    inputs: Array | str = NO_INPUTS,
 ) -> Audit:
     """Check what belongs to the records, score them and measure the risk.
 
@@ -84,7 +88,8 @@ def audit_view(
     each a function of the settled records; they are asked first, since they may refuse what they
     were given. `trained` are further ones that train when they are asked: last, when all else has
     worked. `stages` gives the loss traces that a model keeps of itself, where none were given.
-    `beside` asks the model itself what it says of each record without it.
+    `beside` asks the model itself what it says of each record without it. `inputs` are what the
+    model was given of its training records, or why they are not known.
     """
     found = settled(seen, options, given)
     known = [source(found) for source in sources]
@@ -100,7 +105,7 @@ def audit_view(
     risk, absent, family = _model_risk(found, options, held)
     groups = {"class_risk": found.classes, "group_risk": found.groups}
     borne, borne_absent = risks_by_group(found.losses, groups, options.resampling)
-    counts = split_counts(found.train, seen.test)
+    counts = split_counts(found.train, seen.test) | {"near": near_facts(found, inputs, options.seed)}
     counted = scores.leaves if isinstance(scores, LeafScores) else without.leaves
     facts = dict(found.seen.inputs) | {"family": family} | traced_facts(traces) | without.facts | leaf_facts(counted)
     facts |= {"other_records": scores.reason} if isinstance(scores, Contradicted) else {}

@@ -202,7 +202,7 @@ def _split_counts(members: SequenceLosses, others: SequenceLosses | None, identi
     known = set(members.digests)
     shared = None if others is None else sum(digest in known for digest in others.digests)
     numbers = np.unique(np.array([digest.hex() for digest in members.digests]), return_inverse=True)[1]
-    return {"shared_with_test": shared, "copies": copies_among(numbers, identifiers), "reason": None}
+    return {"shared_with_test": shared, "copies": copies_among(numbers, identifiers), "reason": None, "near": None}
 
 
 def _storage_notes(model: object) -> tuple[str, ...]:

@@ -72,19 +72,25 @@ def ids_in_both(train: Signals, test: Signals, sources: Mapping[str, Any] | None
 
 
 def _spread(train: Signals) -> tuple[Array | None, str | None]:
-    """Compute the standard deviation of each feature.
+    """The spread of each feature, or why there is none."""
+    if train.features is None:
+        return None, "no features were given"
+    spread = feature_spread(train.features)
+    return (None, "the features do not vary") if np.isinf(spread).all() else (spread, None)
+
+
+def feature_spread(features: Array) -> Array:
+    """Compute the standard deviation (d,) of each feature.
 
     It is infinite where a feature does not vary and tells no records apart.
     """
-    if train.features is None:
-        return None, "no features were given"
-    mean, squares = train.features.mean(0, dtype=np.float64), np.zeros(train.features.shape[1])
-    for rows in _blocks(train):
-        centred = train.features[rows] - mean
+    mean, squares = features.mean(0, dtype=np.float64), np.zeros(features.shape[1])
+    for rows in _blocks(features):
+        centred = features[rows] - mean
         squares += np.einsum("nd,nd->d", centred, centred)
-    spread: Array = np.sqrt(squares / len(train))
-    spread[spread <= 1e-12 * np.abs(train.features).max(0)] = np.inf
-    return (None, "the features do not vary") if np.isinf(spread).all() else (spread, None)
+    spread: Array = np.sqrt(squares / len(features))
+    spread[spread <= 1e-12 * np.abs(features).max(0)] = np.inf
+    return spread
 
 
 def _comparable(train: Signals, test: Signals) -> bool:
@@ -133,10 +139,9 @@ def _first_alike(splits: list[Signals], spread: Array) -> Array:
     return alike
 
 
-def _blocks(split: Signals) -> Iterator[slice]:
-    assert split.features is not None
-    step = max(NUMBERS_AT_ONCE // split.features.shape[1], 1)
-    return (slice(start, start + step) for start in range(0, len(split), step))
+def _blocks(features: Array) -> Iterator[slice]:
+    step = max(NUMBERS_AT_ONCE // features.shape[1], 1)
+    return (slice(start, start + step) for start in range(0, len(features), step))
 
 
 def _rounded(splits: list[Signals], spread: Array, rows: Array) -> Array:
@@ -173,8 +178,9 @@ def _digests(split: Signals, spread: Array) -> Array:
     The bits are the same on every machine and in every run. The mixing is that of splitmix64, so
     that numbers with few digits fill all bits.
     """
+    assert split.features is not None
     found = np.empty(len(split), dtype=np.uint64)
-    for rows in _blocks(split):
+    for rows in _blocks(split.features):
         words = _rounded_rows(split, spread, rows).view(np.uint64)
         words ^= np.random.default_rng(0).integers(0, 2**64, words.shape[1], dtype=np.uint64)
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):

@@ -153,7 +153,7 @@ def answered(arguments: Given, rules: Rules = CHOSEN) -> Exposure:
     found = _answer(arguments, posterior, spreads, sides_compared(spreads, sides), sizes, weights, notes, rules)
     if sizes.order_only:
         found = with_free_order(found, arguments.covariates, posterior.levels[0])
-    return replace(found, state=State(sides.counts, own.slopes, spreads.free, own.scales))
+    return replace(found, state=State(sides.counts, own.slopes, spreads.free, own.scales, posterior.separation))
 
 
 @dataclass(frozen=True, eq=False)

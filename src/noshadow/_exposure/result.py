@@ -22,12 +22,14 @@ class State:
         counts: (2, n) models without and with each record. slopes: (2, 2) covariance T of a
             record's own level and slope. freedom: (2, n) degrees of freedom of the spreads.
         scales: (2, n) factors on each record's standard deviations of level and slope; None: 1.
+        signed: (n,) posterior mean of the separation with its sign; None: `separation` has it.
     """
 
     counts: Array
     slopes: Array
     freedom: Array
     scales: Array | None = None
+    signed: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,5 +1,6 @@
 """Checks on which records bear the risk."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from noshadow.outcomes import TOO_LARGE
 
 _GAPS = ("newton", "loo", "shift")
 _NAMED = 3
+UNKNOWN = object()
 # A loss orders records without saying what the model owes to them.
 UNSCORED = (None, "loss")
 
@@ -110,6 +112,38 @@ def duplicates_share_leverage(audit: Audited, limits: Limits) -> Outcome:
         sentence = f"{copies['records']} of {n} training records have a copy, in {copies['groups']} groups of up to {copies['largest']}."
     found = judged(share > limits["share"], share, sentence)
     return Outcome(found.status, sentence, found.figure, examples=tuple(copies["first_ids"]) if found.status == "found" else ())
+
+
+@rule(
+    "NS018",
+    "near-duplicates",
+    "low",
+    found_when="> {share} of the records, at least {least}, have another one of their target far nearer than chance",
+    next_step="Twins hide each other: each looks safe while the other stays. If they are one person, keep one of them and audit again.",
+    limits={"share": 0.001, "least": 2.0},
+)
+def near_duplicates(audit: Audited, limits: Limits) -> Outcome:
+    """NS018: training records that are nearly the same as another one."""
+    near = audit.provenance.get("splits", {}).get("near", UNKNOWN)
+    if near is UNKNOWN:
+        return skipped("the version that wrote this audit did not look for near twins", "Run the audit again with this version.")
+    if near is None:
+        return not_applicable("sequences are compared as a whole (NS013)")
+    held = {name: near[name] for name in ("features", "inputs") if near[name] is not None}
+    if not held:
+        told = "; ".join(f"{name}: {reason}" for name, reason in sorted(near["reasons"].items()))
+        return not_applicable(f"twins cannot be told ({told})")
+    shares = {name: twins["records"] / twins["looked"] for name, twins in held.items()}
+    found = [name for name, twins in held.items() if twins["records"] >= limits["least"] and shares[name] > limits["share"]]
+    told = " ".join(_twins_told(name, held[name]) for name in held)
+    outcome = judged(bool(found), max(shares.values()), told)
+    return Outcome(outcome.status, told, outcome.figure, examples=tuple(held[found[0]]["first_ids"]) if found else ())
+
+
+def _twins_told(name: str, twins: Mapping[str, Any]) -> str:
+    sampled = "" if twins["looked"] == twins["of"] else f" that were looked at, of {twins['of']}"
+    how = f"By {name}, {twins['records']} of {twins['looked']} records{sampled} have a near twin"
+    return f"{how} (nearer than {twins['ratio']:.2g} of the way to their tenth neighbour)." if twins["records"] else f"{how}."
 
 
 @rule(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from noshadow._answer import (
     DECLARED,
     Verdict,
+    WorstRecord,
     best_known,
     evidence_changes,
     next_action,
@@ -51,13 +52,22 @@ class Line:
 def verdict_lines(audit: Told, *, show_ids: bool) -> list[Line]:
     """The answer in five lines: verdict, people in a thousand, how it is known, who, what next."""
     found, worst, action = verdict(audit), worst_record(audit), next_action(audit)
-    who = "Most exposed record: no record has a rate of its own yet"
-    if worst is not None:
-        ends = "" if worst.interval is None else f", interval {per_thousand_between(worst.interval)}"
-        named = f"{worst.id}, " if show_ids else ""
-        who = f"Most exposed record: {named}recognised by {per_thousand(worst.rate)} attacks{ends} ({worst.source})"
+    who = "no record has a rate of its own yet" if worst is None else _most_exposed(worst, show_ids=show_ids)
+    who = f"Most exposed record: {who}"
     told = (found.sentence, known_by(found), who, f"Next: {action.sentence} {action.command}")
     return [Line(visible(found.title), found.level, len(visible(found.title))), *(Line(visible(text)) for text in told)]
+
+
+def _most_exposed(worst: WorstRecord, *, show_ids: bool) -> str:
+    """Who is most exposed, and how far: the largest true rate, or an estimate that says so."""
+    ends = "" if worst.interval is None else f", interval {per_thousand_between(worst.interval)}"
+    if not worst.drawn:
+        named = f"{worst.id}, " if show_ids else ""
+        told = f"{named}recognised by {per_thousand(worst.rate)} attacks{ends} ({worst.source}; the largest of"
+        return f"{told} {worst.records:,} estimates, not corrected for that)"
+    named = f"probably {worst.id}, " if show_ids else ""
+    largest = f"the largest rate of any record is {per_thousand(worst.rate)}{ends}"
+    return f"{named}own rate {per_thousand(worst.own_rate)}; {largest} ({worst.source})"
 
 
 def known_by(found: Verdict) -> str:

@@ -1,23 +1,30 @@
 """What is best known about an attack on an audited model, and on its most exposed record."""
 
+from noshadow._known.accusation import PRIORS, Accusation, accusations
 from noshadow._known.circular import circular_columns, exposure_rests_on
 from noshadow._known.rate import DECLARED, SOURCES, KnownRate, best_known, is_level, own_fpr, trained_models
+from noshadow._known.together import largest_rate, retraining
 from noshadow._known.words import per_thousand, per_thousand_between, per_thousand_more
 from noshadow._known.worst import WorstRecord, worst_record
 
 __all__ = [
     "DECLARED",
+    "PRIORS",
     "SOURCES",
+    "Accusation",
     "KnownRate",
     "WorstRecord",
+    "accusations",
     "best_known",
     "circular_columns",
     "exposure_rests_on",
     "is_level",
+    "largest_rate",
     "own_fpr",
     "per_thousand",
     "per_thousand_between",
     "per_thousand_more",
+    "retraining",
     "trained_models",
     "worst_record",
 ]

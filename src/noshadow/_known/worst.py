@@ -1,16 +1,17 @@
-"""The most exposed record, with its own rate."""
+"""The most exposed record, with its own rate, and the largest rate of any record."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
 from noshadow._known.audited import Audited
+from noshadow._known.together import largest_rate
 from noshadow.checks import Array
-from noshadow.figures import Interval
+from noshadow.figures import Interval, LargestRate
 
 # Column of the rates, of both ends of their intervals, and what is known by them, best first.
-# Exposure goes first: it shrinks each record's rate, and the largest of n rates that were not
-# shrunk is too large. LiRA's rates have no interval.
+# Exposure goes first: it knows how uncertain each record's rate is. LiRA's rates have no interval.
 _RATES = (
     ("attack_rate", ("attack_rate_low", "attack_rate_high"), "exposure"),
     ("lira_tpr", None, "measured"),
@@ -20,32 +21,57 @@ _RATES = (
 
 @dataclass(frozen=True)
 class WorstRecord:
-    """The record that an attack recognises most often.
+    """The largest rate of any record, and the record that most probably has it.
 
     Attributes:
-        id: which one. rate: share of models trained on it that the attack tells from those that
-            were not, at the audit's false-positive rate (LiRA's: at 0.001).
-        interval: (low, high) of this record's rate; None where there is none.
+        id: of the record with the largest rate of its own.
+        rate: share of models trained on it that the attack tells from those that were not, at the
+            audit's false-positive rate (LiRA's: at 0.001). The median of the largest rate of any
+            record where it was drawn, or else the largest of the records' estimated rates.
+        interval: (low, high) of `rate`; None where there is none.
         source: "exposure", "measured" or "predicted"; as in `KnownRate`.
+        own_rate, own_interval: of this very record.
+        drawn: whether `rate` is of the posterior of the maximum. If not it is naive: nothing
+            corrects it for being the largest of many.
+        interval_level: coverage of `interval` where it was drawn.
+        records: among how many.
+        reason: one sentence on what `rate` is.
     """
 
     id: str
     rate: float
     interval: Interval | None
     source: str
+    own_rate: float
+    own_interval: Interval | None
+    drawn: bool
+    interval_level: float | None
+    records: int
+    reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same in plain JSON types."""
+        ends = {
+            name: None if value is None else list(value)
+            for name, value in (("interval", self.interval), ("own_interval", self.own_interval))
+        }
+        return asdict(self) | ends
 
 
 def worst_record(audit: Audited) -> WorstRecord | None:
     """Find the record with the largest rate; None where no record has a rate of its own.
 
-    Among equal rates the first by rank is taken. A prediction counts where the model resembles the
-    setups behind it.
+    The right question is about the largest of the records' true rates, max_i rate_i: whoever that
+    is must be safe. Its posterior is drawn where exposure has sizes (`_exposure.largest_rate`).
+    Rates of LiRA or of a prediction have no posterior of each record, and their largest is given as
+    it is. Among equal rates the first by rank is taken. A prediction counts where the model
+    resembles the setups behind it.
 
     Args:
         audit: an Audit, or whatever has its fields.
 
-    Approximates: the largest of n estimated rates is somewhat too large, most where they were not
-        shrunk ("measured").
+    Approximates: without draws, the largest of n estimated rates: too large where they were not
+        shrunk ("measured"), too small where they were.
     Cost: O(n).
     """
     for name, ends, source in _RATES:
@@ -56,11 +82,25 @@ def worst_record(audit: Audited) -> WorstRecord | None:
         if np.isnan(rates).all():
             continue
         row = _first_by_rank(audit, np.flatnonzero(rates == np.nanmax(rates)))
+        own = float(rates[row])
         interval = None
         if ends is not None and set(ends) <= set(audit.records.columns):
             interval = (float(audit.records[ends[0]].iloc[row]), float(audit.records[ends[1]].iloc[row]))
-        return WorstRecord(str(audit.records["id"].iloc[row]), float(rates[row]), interval, source)
+        return _told(str(audit.records["id"].iloc[row]), own, interval, source, _drawn(audit, source), len(rates))
     return None
+
+
+def _drawn(audit: Audited, source: str) -> LargestRate | None:
+    found = largest_rate(audit) if source == "exposure" else None
+    return found if isinstance(found, LargestRate) else None
+
+
+def _told(identifier: str, own: float, interval: Interval | None, source: str, drawn: LargestRate | None, n: int) -> WorstRecord:
+    if drawn is None:
+        reason = f"The largest of {n} rates ({source}), each as it was estimated: nothing corrects it for being the largest."
+        return WorstRecord(identifier, own, interval, source, own, interval, False, None, n, reason)
+    reason = f"The largest of {n} records' true rates, whosever it is, by {drawn.draws} draws from their posterior (exposure)."
+    return WorstRecord(identifier, drawn.median, drawn.interval, source, own, interval, True, drawn.level, n, reason)
 
 
 def _first_by_rank(audit: Audited, rows: Array) -> int:

@@ -89,8 +89,7 @@ def _of_the_worst_record(audited: Audit, name: str) -> Row:
     if worst is None:
         raise _not_held(name, "no record has a rate of its own", _RATES)
     ends = [None, None] if worst.interval is None else list(worst.interval)
-    reason = f"The most exposed of {len(audited.records)} records ({worst.source})."
-    return {"value": worst.rate, "interval": ends, "source": worst.source, "reason": reason}
+    return {"value": worst.rate, "interval": ends, "source": worst.source, "drawn": worst.drawn, "reason": worst.reason}
 
 
 def _row(known: KnownRate) -> Row:

@@ -1,7 +1,6 @@
 """An audit in a few lines, for people and for machines."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from noshadow._answer import best_known, next_action, verdict, worst_record
+from noshadow._answer import accusations, best_known, next_action, retraining, verdict, worst_record
 from noshadow._glance import (
     TOP_RECORDS,
     Line,
@@ -23,6 +22,7 @@ from noshadow._glance import (
     records_title,
     verdict_lines,
 )
+from noshadow.outcomes import Absent
 from noshadow.results import Audit
 from noshadow.visible import visible
 
@@ -52,12 +52,17 @@ def summary(audited: Audit, page: Path) -> dict[str, Any]:
 
 
 def answer(audited: Audit) -> dict[str, Any]:
-    """The verdict, what it rests on, the most exposed record and what to do next, for `--json`."""
-    worst = worst_record(audited)
+    """The verdict, what it rests on, the most exposed record and what to do next, for `--json`.
+
+    Beside them stand how often an accusation is right, and what a retraining would flag again.
+    """
+    known, worst, again = best_known(audited), worst_record(audited), retraining(audited)
     return {
         "verdict": verdict(audited).to_dict(),
-        "best_known": best_known(audited).to_dict(),
-        "worst_record": None if worst is None else asdict(worst) | {"interval": None if worst.interval is None else list(worst.interval)},
+        "best_known": known.to_dict(),
+        "accusations": [one.to_dict() for one in accusations(known)],
+        "worst_record": None if worst is None else worst.to_dict(),
+        "retraining": {"absent": str(again)} if isinstance(again, Absent) else again.to_dict(),
         "next_action": next_action(audited).to_dict(),
     }
 

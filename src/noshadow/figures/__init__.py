@@ -5,6 +5,7 @@ from noshadow.figures.finding import SEVERITIES, Finding
 from noshadow.figures.ground_truth import GroundTruth, MeasuredAttack, MeasuredRate, attack_from_dict
 from noshadow.figures.group_risk import GroupRisk
 from noshadow.figures.model_risk import Interval, ModelRisk, TnrCurve
+from noshadow.figures.record_rates import LargestRate, Retraining
 
 __all__ = [
     "SEVERITIES",
@@ -14,9 +15,11 @@ __all__ = [
     "GroundTruth",
     "GroupRisk",
     "Interval",
+    "LargestRate",
     "MeasuredAttack",
     "MeasuredRate",
     "ModelRisk",
+    "Retraining",
     "TnrCurve",
     "attack_from_dict",
 ]

@@ -7,10 +7,13 @@ from typing import Any
 
 from noshadow.checks import Array, as_array, named_in_errors, refuse
 from noshadow.columns import column, is_target
+from noshadow.figures.record_rates import LARGEST_FORM, RETRAINING_FORM
 from noshadow.storage.digests import arrays_sha256, sha256
 from noshadow.storage.forms import Keys, require_form
 
-_FORM = Keys({"source": str, "columns": list[str], "absent": dict[str, str], "notes": list[str], "stamp": dict[str, Any], "digest": str})
+# Facts of a stamp that figures are read from; whatever else stands beside them is kept as it is.
+_STAMP = Keys(optional={"largest_rate": LARGEST_FORM, "retraining": RETRAINING_FORM})
+_FORM = Keys({"source": str, "columns": list[str], "absent": dict[str, str], "notes": list[str], "stamp": _STAMP, "digest": str})
 
 
 @dataclass(frozen=True)

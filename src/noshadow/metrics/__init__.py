@@ -6,11 +6,12 @@ All functions take arrays and return numbers.
 from noshadow.metrics.agreement import spearman, top_precision, top_recall
 from noshadow.metrics.inputs import RELATIVE_SLACK
 from noshadow.metrics.intervals import auc_interval, clopper_pearson, share_intervals, tpr_interval
-from noshadow.metrics.rates import auc, error_budget, loss_auc, loss_threshold, tnr_at_fnr, tpr_at_fpr
+from noshadow.metrics.rates import accusation_precision, auc, error_budget, loss_auc, loss_threshold, tnr_at_fnr, tpr_at_fpr
 from noshadow.metrics.tables import agreement_table, noise_ceiling
 
 __all__ = [
     "RELATIVE_SLACK",
+    "accusation_precision",
     "agreement_table",
     "auc",
     "auc_interval",

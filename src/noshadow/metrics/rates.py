@@ -46,6 +46,38 @@ def tpr_at_fpr(member_scores: object, nonmember_scores: object, fpr: float) -> f
 
 
 @named_in_errors
+def accusation_precision(tpr: float, fpr: float, prior: float) -> float:
+    """Share of an attack's accusations that are right (positive predictive value).
+
+    π TPR / (π TPR + (1 − π) FPR) by Bayes' rule, π the share of those asked about who are members.
+    An attack that says "member" as often to non-members (TPR = FPR) is right in a share π.
+
+    Args:
+        tpr, fpr: share of members and of non-members whom the attack calls members, in [0, 1].
+        prior: π in (0, 1).
+
+    Returns:
+        A fraction in [0, 1]; the prior when nobody is ever accused (TPR = FPR = 0).
+
+    Raises:
+        InputError: a share outside its range.
+
+    Exact when: the people asked about are drawn from the same members and non-members that the
+        rates were measured on.
+    Cost: O(1).
+
+    Example:
+        >>> accusation_precision(0.5, 0.001, 0.01)
+        0.8347245409015025
+    """
+    found = require_number(tpr, "tpr", low=0, high=1)
+    wrong = require_number(fpr, "fpr", low=0, high=1)
+    share = require_number(prior, "prior", low=0, high=1, low_open=True, high_open=True)
+    accused = share * found + (1 - share) * wrong
+    return share if accused == 0 else share * found / accused
+
+
+@named_in_errors
 def tnr_at_fnr(member_losses: object, nonmember_losses: object, fnr: float) -> float:
     """True-negative rate of the loss attack when it misses at most a share `fnr` of the members.
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from noshadow._answer import LEVELS, Verdict, next_action, per_thousand, per_thousand_between, verdict
+from noshadow._answer import LEVELS, Verdict, WorstRecord, next_action, per_thousand, per_thousand_between, verdict, worst_record
 from noshadow._glance import MARKS, exposure_chart, people_grids, rated_by
-from noshadow.report.formats import sentence
+from noshadow.report.formats import number, sentence
 from noshadow.report.top_records import ROWS
 from noshadow.results import Audit
 
@@ -25,7 +25,7 @@ def first_screen(audit: Audit) -> dict[str, Any]:
     """
     found, action = verdict(audit), next_action(audit)
     known = found.known
-    rated = rated_by(audit)
+    rated, worst = rated_by(audit), worst_record(audit)
     return {
         "level": found.level,
         "title": found.title,
@@ -40,6 +40,7 @@ def first_screen(audit: Audit) -> dict[str, Any]:
         "exposure": exposure_chart(audit),
         "people": _people(audit, rated),
         "rated": rated is not None,
+        "largest": None if worst is None else _largest(worst),
         "action": {"sentence": sentence(action.sentence), "command": action.command, "lines": command_lines(action.command)},
     }
 
@@ -53,6 +54,13 @@ def _why(found: Verdict) -> str:
 def command_lines(command: str) -> list[list[str]]:
     """A command as lines of parts that stay whole: an option stays with its value."""
     return [_PART.findall(line.strip()) for line in _AFTER_AND.split(command)]
+
+
+def _largest(worst: WorstRecord) -> dict[str, Any]:
+    """The largest rate of any record, or that the first of these is only the largest estimate."""
+    level = "" if worst.interval_level is None else f"{100 * worst.interval_level:g}\u202f% interval "
+    between = "" if worst.interval is None else f" ({level}{per_thousand_between(worst.interval)})"
+    return {"drawn": worst.drawn, "people": per_thousand(worst.rate) + between, "records": number(worst.records)}
 
 
 def _people(audit: Audit, rated: tuple[str, tuple[str, str] | None] | None) -> list[dict[str, Any]]:

@@ -27,6 +27,7 @@ from noshadow.report.lood_section import lood_provenance, lood_section
 from noshadow.report.predictions import measured_beside_predicted
 from noshadow.report.record_data import RecordData, record_data
 from noshadow.report.rendering import flat_rows, page_script, rendered
+from noshadow.report.reviewed import reviewed_section
 from noshadow.report.score_agreement import agreement_absent, score_agreement
 from noshadow.report.sequence_attacks import sequence_attacks_section
 from noshadow.report.tail_chart import tail_section
@@ -103,6 +104,7 @@ def page(audit: Audit, contents: ShownContents | None = None) -> dict[str, Any]:
         "tail": tail_section(audit),
         "predicted": measured_beside_predicted(audit),
         "first": first_screen(audit),
+        "reviewed": reviewed_section(audit),
         "summary": _summary(audit),
         "risk": None if audit.model_risk is None else _risk(audit.model_risk, audit.member_losses, audit.nonmember_losses),
         "risk_absent": sentence(audit.not_applicable.get("model_risk", not_applicable("the audit holds no model-level risk"))),

@@ -34,6 +34,8 @@ _SCORES = Keys(
     }
 )
 _COPIES = Keys({"records": Count, "groups": Count, "largest": Count, "first_ids": list[str]})
+_TWINS = Keys({"records": Count, "looked": Count, "of": Count, "dimension": Size, "ratio": Share, "first_ids": list[str]})
+_NEAR = Keys({"features": OneOf(None, _TWINS), "inputs": OneOf(None, _TWINS), "reasons": dict[str, str]})
 _KERNEL = OneOf(
     Keys({"name": OneOf("fc", "conv"), "depth": Count, "activation": str}, {"filter_size": Count}),
     Keys({"name": OneOf("rbf", "laplace"), "length_scale": Size}),
@@ -89,7 +91,10 @@ AUDIT_FORM = Keys(
                 "hashes": _HASHES,
                 "versions": dict[str, str],
                 "scores": OneOf(None, _SCORES),
-                "splits": Keys({"shared_with_test": OneOf(None, Count), "copies": OneOf(None, _COPIES), "reason": _TEXT}),
+                "splits": Keys(
+                    {"shared_with_test": OneOf(None, Count), "copies": OneOf(None, _COPIES), "reason": _TEXT},
+                    {"near": OneOf(None, _NEAR)},
+                ),
                 "lood": OneOf(None, _LOOD),
             }
         ),

@@ -217,15 +217,15 @@ def test_folder_and_report_are_whole(audited, tmp_path):
         'id="why-auc"' in page
         and "<code>influence</code>" in page
         and "GPT2LMHeadModel" in page
-        and "For a language model read the AUC" in page
+        and "Of a language model read the AUC" in page
     )
-    assert "rise and fall with TNR" not in page  # what is said of other models
+    assert "Where it rules out many" not in page  # what is said of other models
 
 
 def test_reports_of_other_models_do_not_speak_of_language_models(tmp_path):
     signals = [ns.Signals(None, np.random.default_rng(k).normal(size=(20, 2)), np.arange(20) % 2) for k in range(2)]
     page = ns.write_report(ns.audit_signals(*signals), tmp_path / "report.html").read_text()
-    assert "why-auc" not in page and "rise and fall with TNR" in page
+    assert "why-auc" not in page and "Where it rules out many, the strongest attacks find many" in page
 
 
 def test_same_seed_same_audit(model, audited):

@@ -20,6 +20,7 @@ from noshadow._exposure.largest import _largest, _within_reach
 from noshadow._exposure.result import Exposure, State
 from noshadow._glance import verdict_lines
 from noshadow._known.together import OLDER
+from noshadow._known.worst import ENOUGH_MODELS
 from noshadow.cli.printing import summary
 from noshadow.figures import LargestRate
 from noshadow.outcomes import Absent
@@ -229,6 +230,10 @@ def test_an_audit_draws_both_at_its_own_level_and_its_folder_keeps_them(weighing
     again = weighed_signals([lambda _: known], fpr=0.02, seed=5)
     assert [row[:3] for row in asked] == [("largest_rate", 0.02, 5), ("retraining", 0.02, 5)]
     np.testing.assert_array_equal(asked[0][3], again.records["exposure_score"])
+    # With fewer models the posterior of the maximum invents exposed records, and the largest estimate is told as such.
+    few = worst_record(resting_on(audit, ENOUGH_MODELS - 1))
+    assert not few.drawn and few.rate == audit.records["attack_rate"].max() and not worst_record(audit).drawn
+    audit = resting_on(audit, ENOUGH_MODELS)
     worst = worst_record(audit)
     assert (worst.rate, worst.interval, worst.drawn) == (stamp["largest_rate"]["median"], tuple(stamp["largest_rate"]["interval"]), True)
     assert worst.own_rate == audit.records["attack_rate"].max() != worst.rate and worst.interval_level == 0.9
@@ -265,8 +270,20 @@ def test_a_tampered_figure_is_refused(weighing):
         type(weighing[0].evidence[0]).from_dict(entry)
 
 
+def resting_on(audit, models):
+    """The audit as if this many models stood behind its exposure."""
+    sources = stamp_of(audit)["trainings"]
+    return replace(
+        audit,
+        evidence=tuple(
+            replace(entry, stamp=dict(entry.stamp) | {"models": models}) if sources.get(entry.source) else entry for entry in audit.evidence
+        ),
+    )
+
+
 def drawn_maximum(audit, median, interval):
-    """The audit with this posterior of the largest rate."""
+    """The audit with this posterior of the largest rate, from enough models."""
+    audit = resting_on(audit, ENOUGH_MODELS)
     held = LargestRate(FPR, median, median, interval, 0.9, len(audit.records), 2000, 0).to_dict()
     return replace(
         audit,
@@ -299,7 +316,7 @@ def test_verdict_gate_terminal_and_page_speak_of_the_largest_rate(run, tmp_path)
 
 
 def test_json_and_page_show_accusations_and_retraining(weighing, tmp_path):
-    audit = weighing[0]
+    audit = resting_on(weighing[0], ENOUGH_MODELS)
     said = json.loads(json.dumps(summary(audit, Path("a/report.html")), allow_nan=False))
     known = best_known(audit)
     assert [row["prior"] for row in said["accusations"]] == [0.01, 0.1, 0.5]

@@ -178,7 +178,8 @@ def test_a_regressions_record_rates_are_read_at_the_models_level_with_its_noise(
     assert audit.model_risk.fpr == 1 / 25  # of the smaller split
     squares, dof = ((train.targets - train.outputs) ** 2).sum(1), stamped(audit)["effective_dof"]
     noise = squares.sum() / ((80 - dof) * 2)
-    expected = predicted_tpr(1 / 25, audit.records["leverage"], np.sqrt(squares), noise_variance=noise, n=80, dof=dof, outputs=2)
+    how = {"noise_variance": noise, "n": 80, "dof": dof, "outputs": 2, "statistic": "residual"}
+    expected = predicted_tpr(1 / 25, audit.records["leverage"], np.sqrt(squares), **how)
     np.testing.assert_allclose(audit.records["predicted_tpr"], expected, rtol=1e-9)  # one call in two places
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from noshadow._known.audited import Audited
+from noshadow._known.rate import trained_models
 from noshadow._known.together import largest_rate
 from noshadow.checks import Array
 from noshadow.figures import Interval, LargestRate
@@ -17,6 +18,9 @@ _RATES = (
     ("lira_tpr", None, "measured"),
     ("predicted_tpr", ("predicted_tpr_low", "predicted_tpr_high"), "predicted"),
 )
+# Models from which the posterior of the maximum is told. With four, it puts somebody of a model
+# without any leak far above a guess (benchmarks/results/largest_rate.json, "no leakage").
+ENOUGH_MODELS = 16
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,8 @@ def worst_record(audit: Audited) -> WorstRecord | None:
     """Find the record with the largest rate; None where no record has a rate of its own.
 
     The right question is about the largest of the records' true rates, max_i rate_i: whoever that
-    is must be safe. Its posterior is drawn where exposure has sizes (`_exposure.largest_rate`).
+    is must be safe. Its posterior is drawn where exposure has sizes (`_exposure.largest_rate`), and
+    told where these rest on 16 models or more: with fewer it invents exposed records.
     Rates of LiRA or of a prediction have no posterior of each record, and their largest is given as
     it is. Among equal rates the first by rank is taken. A prediction counts where the model
     resembles the setups behind it.
@@ -91,7 +96,7 @@ def worst_record(audit: Audited) -> WorstRecord | None:
 
 
 def _drawn(audit: Audited, source: str) -> LargestRate | None:
-    found = largest_rate(audit) if source == "exposure" else None
+    found = largest_rate(audit) if source == "exposure" and trained_models(audit) >= ENOUGH_MODELS else None
     return found if isinstance(found, LargestRate) else None
 
 

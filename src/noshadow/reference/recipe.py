@@ -74,6 +74,7 @@ class Recipe:
             no such module.
 
     Example:
+        >>> import functools
         >>> build = functools.partial(nn.Linear, 2, 1)
         >>> recipe = Recipe(
         ...     build,

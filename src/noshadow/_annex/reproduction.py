@@ -78,7 +78,8 @@ def _asked(audit: Audit) -> dict[str, int | None]:
     """Arguments that asked for evidence: how many models were trained for it, None for data."""
     found: dict[str, int | None] = {}
     for entry in audit.evidence:
-        if entry.source in _ASKED and entry.columns:  # a language model without a base says so, too
+        # A language model without a base has an entry that says so.
+        if entry.source in _ASKED and (entry.columns or _ASKED[entry.source][1]):
             argument, trained = _ASKED[entry.source]
             found[argument] = int(entry.stamp["models"]) if trained and "models" in entry.stamp else None
         elif entry.source == "traces" and entry.columns and "rounds" not in entry.stamp:  # boosted models keep their own

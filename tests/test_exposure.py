@@ -162,6 +162,18 @@ def test_rates_cover_where_the_sides_spread_differently(models):
         assert found.tpr(0.001).mean() == pytest.approx(true.mean(), rel=0.15)
 
 
+def test_margins_clipped_at_an_end_give_an_order_and_no_sizes():
+    """A forest's share of votes of exactly 1 is a log-odds of 34.5 once it is clipped, far from all others."""
+    margins, covariates, references, inside, _ = drawn(1000, 8, 7)
+    clipped = np.where(references > np.quantile(references, 0.97), 34.5, references)
+    found = ns.exposure(margins, covariates=covariates, references=clipped, membership=inside)
+    assert found.order_only and "0.03 of the margins is tied" in found.reason
+    with pytest.raises(NotApplicable, match="outputs are logits"):
+        found.tpr(0.01)
+    few = np.where(references > np.quantile(references, 0.995), 34.5, references)
+    assert not ns.exposure(margins, covariates=covariates, references=few, membership=inside).order_only
+
+
 def test_many_models_give_the_moments_of_lira():
     margins, covariates, references, inside, _ = drawn(400, 256, 2)
     own = np.random.default_rng(0).gamma(4, 0.25, 400) ** 0.5  # every record has a spread of its own

@@ -23,6 +23,9 @@ from noshadow.checks import Array, named_in_errors, whole_seed
 # Where records have many margins each shows its own spread, and as many as its fit needs will do.
 SIZED_RECORDS = 300
 MANY_MARGINS = 8
+# Share of margins that lie at one end, tied, from which they have no spread that a rate could be
+# read from: shares of votes of exactly 1, clipped, stand ten standard deviations from all others.
+TIED = 0.01
 WORTH_A_NOTE = 0.001  # share of margins drawn in that a reader should know of
 REFITS = 5  # of the slopes' covariance, once each record has a spread of its own
 
@@ -68,6 +71,8 @@ def exposure(
     Returns:
         Exposure. Order only unless 300 records have two margins of models without them and 300 two
         of models with them, or 200 have eight: a spread is not told from a record's own level then.
+        Order only, too, where more than one in a hundred margins is tied at an end, as clipped
+        probabilities are.
         Without references the score is `shift` where the covariates have it, else −margin. Order
         only with references: where the covariates have `shift`, `checkpoint_shift`, `early_loss` or
         `lt_iqr`, the mean rank of these together, of the separation and of the level without the
@@ -223,10 +228,23 @@ def _sizes(arguments: Given) -> _Sizes:
         twice, often = int((margins >= 2).sum()), int((margins >= MANY_MARGINS).sum())
         if twice < SIZED_RECORDS and often < LEAST_RECORDS:
             lacking.append(f"{twice} records have margins of two models trained {words} them")
+    tied = _tied_at_an_end(arguments.references)
+    if not lacking and tied > TIED:
+        reason = (
+            f"a share of {tied:.2g} of the margins is tied at the largest or smallest one, as clipped probabilities of exactly 0 or 1 are"
+        )
+        return _Sizes(True, f"{reason}: such margins have no spread. Models whose outputs are logits would identify sizes.")
     if not lacking:
         return _Sizes(False, "")
     hint = "Two or more reference models on independent random halves would identify sizes."
     return _Sizes(True, f"{' and '.join(lacking)}, and {SIZED_RECORDS} are needed. {hint}")
+
+
+def _tied_at_an_end(references: Array) -> float:
+    """Share of the margins that equal the largest or the smallest of all, whichever is more."""
+    held = references[np.isfinite(references)]
+    ends = (held.min(), held.max())
+    return max(float(np.mean(np.isclose(held, end, rtol=1e-9, atol=0))) for end in ends)
 
 
 def _parts(basis: Basis, slopes: Array, posterior: Posterior) -> dict[str, Array]:

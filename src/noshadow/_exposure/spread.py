@@ -17,6 +17,9 @@ from noshadow.checks import Array
 
 STEPS = 50
 LEAST_RECORDS = 200
+# Share of its level's variance below which a record's margins are equal but for rounding, as those
+# of votes may be, and the logarithm of the largest ratio of a record's variances.
+EQUAL, LARGEST_RATIO = 1e-6, float(np.log(100.0))
 WIDEST = 1e6  # prior degrees of freedom from which a record's own spread says nothing
 
 
@@ -94,7 +97,8 @@ def sides_compared(spreads: Spreads, sides: Sides) -> Compared:
     largest ratio would seem exposed. The logarithm of each record's ratio is shrunk by how much
     ratios truly differ between records: their variance beyond that of two χ², ψ′(ν_in/2) +
     ψ′(ν_out/2). Where ratios differ no more than chance makes them, all records have the ratio of
-    their levels. The mean of both variances, weighted by degrees of freedom, stays what it was.
+    their levels. A shrunk ratio beyond 100 is drawn in. The mean of both variances, weighted by
+    degrees of freedom, stays what it was.
 
     Args:
         spreads: of all records. sides: the margins they rest on.
@@ -103,14 +107,14 @@ def sides_compared(spreads: Spreads, sides: Sides) -> Compared:
     if not np.isfinite(spreads.prior):
         return Compared(spreads.level, np.zeros(free.shape[1]))
     weight = (spreads.prior + free) / (spreads.prior + free).sum(0)
-    both = ((free > 0) & (sides.squares > 0)).all(0)
+    both = ((free > 0) & (sides.squares > EQUAL * spreads.level)).all(0)
     half = free[:, both] / 2
     out, inside = np.log(sides.squares[:, both] / spreads.level[:, both]) - np.log(2.0) - digamma(half)
     found, noise = inside - out, polygamma(1, half).sum(0)
     usual = np.average(found, weights=1 / noise) if both.any() else 0.0
     beyond = max(float(np.average((found - usual) ** 2 - noise, weights=noise**-2.0)), 0.0) if both.any() else 0.0
     ratio, left = np.full(free.shape[1], usual), np.full(free.shape[1], beyond)
-    ratio[both] = usual + (found - usual) * beyond / (beyond + noise)
+    ratio[both] = np.clip(usual + (found - usual) * beyond / (beyond + noise), -LARGEST_RATIO, LARGEST_RATIO)
     left[both] = beyond * noise / (beyond + noise)
     mean = (weight * spreads.record / spreads.level).sum(0)
     parts = np.exp(np.stack([-ratio * weight[1], ratio * weight[0]]))

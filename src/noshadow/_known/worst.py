@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from noshadow._known.audited import Audited
-from noshadow._known.rate import trained_models
+from noshadow._known.rate import own_fpr, trained_models
 from noshadow._known.together import largest_rate
 from noshadow.checks import Array
 from noshadow.figures import Interval, LargestRate
@@ -19,7 +19,8 @@ _RATES = (
     ("predicted_tpr", ("predicted_tpr_low", "predicted_tpr_high"), "predicted"),
 )
 # Models from which the posterior of the maximum is told. With four, it puts somebody of a model
-# without any leak far above a guess (benchmarks/results/largest_rate.json, "no leakage").
+# without any leak far above a guess (benchmarks/results/largest_rate.json, "no leakage"). With
+# more of them it still does so a little, and is not told where no record stands out by itself.
 ENOUGH_MODELS = 16
 
 
@@ -67,7 +68,8 @@ def worst_record(audit: Audited) -> WorstRecord | None:
 
     The right question is about the largest of the records' true rates, max_i rate_i: whoever that
     is must be safe. Its posterior is drawn where exposure has sizes (`_exposure.largest_rate`), and
-    told where these rest on 16 models or more: with fewer it invents exposed records.
+    told where these rest on 16 models or more and the first record's own interval leaves a guess
+    out: otherwise it invents exposed records.
     Rates of LiRA or of a prediction have no posterior of each record, and their largest is given as
     it is. Among equal rates the first by rank is taken. A prediction counts where the model
     resembles the setups behind it.
@@ -91,12 +93,13 @@ def worst_record(audit: Audited) -> WorstRecord | None:
         interval = None
         if ends is not None and set(ends) <= set(audit.records.columns):
             interval = (float(audit.records[ends[0]].iloc[row]), float(audit.records[ends[1]].iloc[row]))
-        return _told(str(audit.records["id"].iloc[row]), own, interval, source, _drawn(audit, source), len(rates))
+        drawn = _drawn(audit) if source == "exposure" and interval is not None and interval[0] > own_fpr(audit) else None
+        return _told(str(audit.records["id"].iloc[row]), own, interval, source, drawn, len(rates))
     return None
 
 
-def _drawn(audit: Audited, source: str) -> LargestRate | None:
-    found = largest_rate(audit) if source == "exposure" and trained_models(audit) >= ENOUGH_MODELS else None
+def _drawn(audit: Audited) -> LargestRate | None:
+    found = largest_rate(audit) if trained_models(audit) >= ENOUGH_MODELS else None
     return found if isinstance(found, LargestRate) else None
 
 

@@ -170,6 +170,9 @@ def test_margins_clipped_at_an_end_give_an_order_and_no_sizes():
     assert found.order_only and "0.03 of the margins is tied" in found.reason
     with pytest.raises(NotApplicable, match="outputs are logits"):
         found.tpr(0.01)
+    # What is drawn in for the variances alone is no tie.
+    far = np.where(np.random.default_rng(0).random(references.shape) < 0.05, references * 40, references)
+    assert not ns.exposure(margins, covariates=covariates, references=far, membership=inside).order_only
     few = np.where(references > np.quantile(references, 0.995), 34.5, references)
     assert not ns.exposure(margins, covariates=covariates, references=few, membership=inside).order_only
 

@@ -130,6 +130,7 @@ def _from_final_weights(arguments: Given) -> Exposure:
 
 def answered(arguments: Given, rules: Rules = CHOSEN) -> Exposure:
     """The answer of `exposure` to checked arguments with references, under given rules."""
+    sizes = _sizes(arguments)
     near, drawn_in = within_reach(arguments, rules.reach)
     given_rows, _, _ = _observed(arguments.turned)
     arguments = near.turned
@@ -146,7 +147,6 @@ def answered(arguments: Given, rules: Rules = CHOSEN) -> Exposure:
     spreads = with_own_squares(spreads, sides)
     posterior = posterior_of(sides, expected, own.slopes, spreads.record, own.scales)
     posterior = replace(posterior, variance=posterior.variance + coefficient_variance(basis, fitted, posterior.gains))
-    sizes = _sizes(arguments)
     if not sizes.order_only:
         posterior = replace(
             posterior, variance=posterior.variance + _variance_of_variances(sides, expected, fitted, own, spreads, posterior)

@@ -25,6 +25,7 @@ class Known:
     variance: np.ndarray
     spread_in: np.ndarray
     spread_out: np.ndarray
+    ratio_variance: np.ndarray
 
 
 def simulated(models, n, gap, seed=0):
@@ -56,7 +57,7 @@ def test_predicted_rates_are_those_of_a_threshold_from_few_models(direction):
     gap, models, n = 2.0, 40, 20_000
     margins, membership = simulated(models, n, gap, 3)
     rates = measured_rates(margins, membership, direction)
-    known = Known(direction, np.full(n, gap), np.zeros(n), np.full(n, 0.5), np.ones(n))
+    known = Known(direction, np.full(n, gap), np.zeros(n), np.full(n, 0.5), np.ones(n), np.zeros(n))
     for fpr, rate in zip(FPRS, rates, strict=True):
         predicted = predicted_rates(known, (~membership).sum(0), fpr)
         # The threshold's noise is taken as normal: good to a hundredth.

@@ -87,11 +87,14 @@ def _require_rows_named(inputs: dict[str, Any], count: int) -> None:
 def _require_lood_columns(records: pd.DataFrame) -> None:
     """Refuse a table without all three columns that `with_lood` adds.
 
-    They must be known for the same records, and for one at least.
+    They must be finite, known for the same records, and for one at least.
     """
     known = records[list(LOOD_COLUMNS)].notna().to_numpy() if set(LOOD_COLUMNS) <= set(records.columns) else np.zeros((1, 3), bool)
     if not known.any() or (known.any(1) != known.all(1)).any():
         refuse("records.parquet", f"have the columns {', '.join(LOOD_COLUMNS)} of some records", "others", f"{AUDIT.again}.")
+    endless = np.isinf(records[list(LOOD_COLUMNS)].to_numpy(np.float64)).any(0)
+    if endless.any():
+        refuse(LOOD_COLUMNS[int(np.argmax(endless))], "hold finite numbers", "∞", f"{AUDIT.again}.")
 
 
 def _losses(content: bytes, members: int) -> tuple[Array, Array]:

@@ -9,13 +9,14 @@ from noshadow._annex.figures import named_figures
 from noshadow._answer import best_known, next_action, verdict, worst_record
 from noshadow._findings import findings, most_severe
 from noshadow._known import own_fpr
+from noshadow._known.worst import RATE_COLUMNS
 from noshadow.limits import STRONG_TIMES
 from noshadow.results import Audit, Finding, GroupRisk
 
 # Research environments commonly hold back tables with counts below ten.
 SMALL_COUNT = 10
 _QUANTILES = {"median": 0.5, "ninety_per_cent": 0.9, "ninety_nine_per_cent": 0.99}
-_RATES = {"exposure": "attack_rate", "measured": "lira_tpr", "predicted": "predicted_tpr"}
+_RATES = {source: column for column, _, source in RATE_COLUMNS}
 # LiRA's rates of single records are read at this level, whatever the audit's own is.
 _LEVEL_OF_LIRA_RATES = 1e-3
 

@@ -9,6 +9,7 @@ import numpy as np
 from noshadow._answer import KnownRate, per_thousand, per_thousand_between, worst_record
 from noshadow._glance.scales import LogScale, decade_ticks
 from noshadow._known.audited import Audited
+from noshadow._known.worst import RATE_COLUMNS
 from noshadow.checks import Array
 from noshadow.formats import number, power_of_ten
 
@@ -17,7 +18,7 @@ ROWS_OF_PEOPLE, PITCH = 20, 6
 MARKS = {"none": "✓", "some": "!", "strong": "‼", "unknown": "?"}
 BINS = 25
 # The column that holds each record's own rate, by where `worst_record` has it from.
-_RATES = {"exposure": "attack_rate", "measured": "lira_tpr", "predicted": "predicted_tpr"}
+_RATES = {source: column for column, _, source in RATE_COLUMNS}
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46.0, 590.0, 26.0, 122.0
 
 

@@ -13,7 +13,7 @@ from noshadow.figures import Interval, LargestRate
 
 # Column of the rates, of both ends of their intervals, and what is known by them, best first.
 # Exposure goes first: it knows how uncertain each record's rate is. LiRA's rates have no interval.
-_RATES = (
+RATE_COLUMNS = (
     ("attack_rate", ("attack_rate_low", "attack_rate_high"), "exposure"),
     ("lira_tpr", None, "measured"),
     ("predicted_tpr", ("predicted_tpr_low", "predicted_tpr_high"), "predicted"),
@@ -81,7 +81,7 @@ def worst_record(audit: Audited) -> WorstRecord | None:
         shrunk ("measured"), too small where they were.
     Cost: O(n).
     """
-    for name, ends, source in _RATES:
+    for name, ends, source in RATE_COLUMNS:
         unlike = source == "predicted" and audit.model_risk is not None and audit.model_risk.in_calibration_domain is False
         if name not in audit.records or unlike:
             continue

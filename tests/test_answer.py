@@ -210,6 +210,14 @@ def test_the_worst_record_is_the_best_known_one_and_the_first_by_rank_among_equa
     assert (worst.id, worst.rate, worst.interval, worst.source) == ("r199", 1.0, None, "measured")
 
 
+@pytest.mark.parametrize(("fpr", "said"), [(0.01, "where a guess recognises 1 in 1,000"), (0.001, "")])
+def test_rates_of_records_at_another_level_name_a_guess_there(fpr, said, tmp_path):
+    audit = made()
+    audit = replace(audit, records=audit.records.assign(lira_tpr=np.linspace(0, 1, 200)), model_risk=replace(audit.model_risk, fpr=fpr))
+    page = ns.write_report(audit, tmp_path / "report.html").read_text()
+    assert (said in page) if said else ("where a guess recognises" not in page)
+
+
 @pytest.mark.parametrize(
     ("rate", "words"),
     [

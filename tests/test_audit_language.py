@@ -220,6 +220,7 @@ def test_folder_and_report_are_whole(audited, tmp_path):
         and "Of a language model read the AUC" in page
     )
     assert "Where it rules out many" not in page  # what is said of other models
+    assert "do not run on sequences yet" in page and "noshadow reference train" not in page
 
 
 def test_reports_of_other_models_do_not_speak_of_language_models(tmp_path):

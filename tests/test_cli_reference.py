@@ -9,11 +9,13 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import noshadow as ns
 from noshadow.cli import main
+from noshadow.cli.reference_run import write_table
 
 MODULE = """
 import numpy as np
@@ -93,6 +95,8 @@ def test_score_adds_ground_truth_to_the_audit_and_its_report(project):
     assert {row["targets"] for row in audit.ground_truth.agreement} == {1, 2}
     assert "How many of 1,000 people each attack recognises, with 95" in (project / "audit" / "report.html").read_text()
     assert len(pd.read_csv(project / "table.csv")) == 75
+    write_table(pd.DataFrame({"id": ["=1+1", "plain"], "lira_d": [-1.5, np.nan]}), project / "hostile.csv")
+    assert (project / "hostile.csv").read_text() == "id,lira_d\n'=1+1,-1.5\nplain,\n"
     rebuilt = command(project, "report", "audit", "--quiet")
     assert rebuilt.returncode == 0
     assert "noise ceiling" in (project / "audit" / "report.html").read_text()

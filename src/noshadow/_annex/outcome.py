@@ -9,7 +9,7 @@ from noshadow._annex.figures import named_figures
 from noshadow._answer import best_known, next_action, verdict, worst_record
 from noshadow._findings import findings, most_severe
 from noshadow._known import own_fpr
-from noshadow._known.worst import RATE_COLUMNS
+from noshadow._known.worst import LEVEL_OF_LIRA_RATES, RATE_COLUMNS
 from noshadow.limits import STRONG_TIMES
 from noshadow.results import Audit, Finding, GroupRisk
 
@@ -17,8 +17,6 @@ from noshadow.results import Audit, Finding, GroupRisk
 SMALL_COUNT = 10
 _QUANTILES = {"median": 0.5, "ninety_per_cent": 0.9, "ninety_nine_per_cent": 0.99}
 _RATES = {source: column for column, _, source in RATE_COLUMNS}
-# LiRA's rates of single records are read at this level, whatever the audit's own is.
-_LEVEL_OF_LIRA_RATES = 1e-3
 
 
 def outcome(audit: Audit, show_ids: bool) -> dict[str, Any]:
@@ -64,7 +62,7 @@ def _worst(audit: Audit, show_ids: bool) -> dict[str, Any] | None:
 
 def _level_of_rates(audit: Audit, source: str) -> float:
     """The false-positive rate that the records' own rates are read at."""
-    return _LEVEL_OF_LIRA_RATES if source == "measured" else own_fpr(audit)
+    return LEVEL_OF_LIRA_RATES if source == "measured" else own_fpr(audit)
 
 
 def _spread(audit: Audit) -> dict[str, Any] | None:

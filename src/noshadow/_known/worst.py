@@ -18,6 +18,8 @@ RATE_COLUMNS = (
     ("lira_tpr", None, "measured"),
     ("predicted_tpr", ("predicted_tpr_low", "predicted_tpr_high"), "predicted"),
 )
+# LiRA's rates of single records are read at this level, whatever the audit's own is.
+LEVEL_OF_LIRA_RATES = 1e-3
 # Models from which the posterior of the maximum is told. With four, it puts somebody of a model
 # without any leak far above a guess (benchmarks/results/largest_rate.json, "no leakage"). With
 # more of them it still does so a little, and is not told where no record stands out by itself.

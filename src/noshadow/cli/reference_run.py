@@ -19,6 +19,7 @@ from noshadow._glance import Line, ended
 from noshadow.checks import Array, InputError, said
 from noshadow.cli.printing import harmless, plain_console, print_lines, print_table
 from noshadow.formats import number
+from noshadow.record_files.harmless_text import harmless_cell
 from noshadow.reference import References, status
 from noshadow.results import GroundTruth, Interval
 from noshadow.storage.private_files import write_private
@@ -60,10 +61,11 @@ def _duration(seconds: float) -> str:
 
 
 def write_table(table: pd.DataFrame, out: Path | None) -> None:
-    """Write one row per record to the file that was asked for."""
+    """Write one row per record to the file that was asked for; texts in a CSV are harmless."""
     if out is None:
         return
-    content = table.to_parquet(index=False) if out.suffix == ".parquet" else table.to_csv(index=False).encode()
+    safe = table.map(lambda cell: harmless_cell(cell) if isinstance(cell, str) else cell)
+    content = table.to_parquet(index=False) if out.suffix == ".parquet" else safe.to_csv(index=False).encode()
     try:
         write_private(out, [content])
     except OSError as error:

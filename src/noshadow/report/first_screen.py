@@ -8,6 +8,8 @@ import pandas as pd
 
 from noshadow._answer import LEVELS, Verdict, WorstRecord, next_action, per_thousand, per_thousand_between, verdict, worst_record
 from noshadow._glance import MARKS, exposure_chart, people_grids, rated_by
+from noshadow._known import is_level
+from noshadow._known.worst import LEVEL_OF_LIRA_RATES
 from noshadow.report.formats import number, sentence
 from noshadow.report.top_records import ROWS
 from noshadow.results import Audit
@@ -40,6 +42,7 @@ def first_screen(audit: Audit) -> dict[str, Any]:
         "exposure": exposure_chart(audit),
         "people": _people(audit, rated),
         "rated": rated is not None,
+        "at_level": "" if worst is None or worst.source != "measured" else _other_level(known.fpr),
         "largest": None if worst is None else _largest(worst),
         "action": {"sentence": sentence(action.sentence), "command": action.command, "lines": command_lines(action.command)},
     }
@@ -54,6 +57,11 @@ def _why(found: Verdict) -> str:
 def command_lines(command: str) -> list[list[str]]:
     """A command as lines of parts that stay whole: an option stays with its value."""
     return [_PART.findall(line.strip()) for line in _AFTER_AND.split(command)]
+
+
+def _other_level(guess: float) -> str:
+    """The level of LiRA's rates of single records, where a guess beside them is at another."""
+    return "" if is_level(LEVEL_OF_LIRA_RATES, guess) else per_thousand(LEVEL_OF_LIRA_RATES)
 
 
 def _largest(worst: WorstRecord) -> dict[str, Any]:

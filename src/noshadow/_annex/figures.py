@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from noshadow._known import PRIORS, accusations, best_known, per_thousand, retraining
+from noshadow.outcomes import Absent
 from noshadow.results import Audit, Interval, ModelRisk
 
 
@@ -88,11 +90,55 @@ def _of_losses(risk: ModelRisk | None, name: str, title: str, unit: str, meaning
     return NamedFigure(name, title, getattr(risk, name), ends, risk.interval_level, unit, "losses", meaning, reason)
 
 
-# Further figures (draws of the worst record, precision at priors, …) are one function and one line.
+def _accusation(prior: float) -> Callable[[Audit], NamedFigure | None]:
+    """The figure of accusations where a share `prior` of those asked about is in the data."""
+
+    def figure(audit: Audit) -> NamedFigure | None:
+        known = best_known(audit)
+        found = next(iter(accusations(known, (prior,))), None)
+        if found is None:
+            return None
+        asked = f"{per_thousand(prior)} people asked about"
+        return NamedFigure(
+            name=f"accusation_precision_{prior:g}",
+            title=f"Right accusations, where {asked} are in the data",
+            value=found.precision,
+            interval=found.interval,
+            interval_level=known.interval_level,
+            unit="share",
+            source=known.source,
+            meaning=f"share of the attack's accusations that are right, where {asked} were in the training data; a guess has that share",
+            reason=known.reason,
+        )
+
+    return figure
+
+
+def _flagged_again(audit: Audit) -> NamedFigure | None:
+    found = retraining(audit)
+    if isinstance(found, Absent):
+        return None
+    value, low, high = found.flagged_again
+    return NamedFigure(
+        name="flagged_again",
+        title="Flagged again after a retraining",
+        value=value,
+        interval=(low, high),
+        interval_level=found.level,
+        unit="share",
+        source="exposure",
+        meaning="share of the records that an attack flags in one training which it flags in the next, too",
+        reason=f"From {found.draws:,} draws, seed {found.seed}; where the model of exposure does not hold, the interval is too short.",
+    )
+
+
+# A further figure is one function and one line.
 FIGURES: tuple[Callable[[Audit], NamedFigure | None], ...] = (
     _predicted_tpr,
     _loss_tnr,
     _loss_auc,
     _accuracy_gap,
     _loss_gap,
+    *(_accusation(prior) for prior in PRIORS),
+    _flagged_again,
 )

@@ -195,7 +195,7 @@ MUTANTS = tuple(
         ("tail/groups.py", "LEAST_RECORDS = 20", "LEAST_RECORDS = 19", GROUPS),
         ("tail/groups.py", "MISSES = 10\n", "MISSES = 5\n", GROUPS),
         # Findings, pages, comparisons
-        (OF_MODEL, '{"times": 10.0}', '{"times": 20.0}', DOCS),
+        (LIMITS, "STRONG_TIMES = 10.0", "STRONG_TIMES = 20.0", DOCS),
         (OF_MODEL, '"auc": 0.6,', '"auc": 0.7,', DOCS),
         (LIMITS, "FEW_MEMBERS = 5", "FEW_MEMBERS = 4", FEW),
         (OF_MODEL, '{"members": FEW_MEMBERS,', '{"members": 3.0,', FEW),
@@ -226,8 +226,8 @@ MUTANTS = tuple(
         ("cli/audits.py", '"fpr": "auto" if fpr is None else fpr', '"fpr": "auto"', COMMAND),
         ("cli/audits.py", '"damping": "auto" if damping is None else damping', '"damping": "auto"', COMMAND),
         ("cli/audits.py", '"fit_intercept": intercept, ', "", COMMAND),
-        ("cli/gating.py", "value <= limit", "value < limit", COMMAND),
-        ("cli/audits.py", '"tnr": max_tnr, "auc": max_auc', '"tnr": max_auc, "auc": max_tnr', COMMAND),
+        ("cli/gating.py", 'found["value"] <= limit', 'found["value"] < limit', COMMAND),
+        ("cli/audits.py", "max_record_rate, max_tnr, max_auc)", "max_record_rate, max_auc, max_tnr)", COMMAND),
         # Evidence beyond the final weights
         ("_audit/exposing.py", "free=free, direction", "direction", WEIGHED),
         ("_audit/exposing.py", '"attack_rate": found.tpr(fpr)', '"attack_rate": found.tpr(0.05)', WEIGHED),
@@ -301,7 +301,7 @@ MUTANTS = tuple(
             '"traces",\n        unit="nats",\n        page',
             EVERY,
         ),
-        (COLUMNS, 'kind="share",\n        score=True,', 'kind="share",', EVERY),
+        (COLUMNS, 'kind="share",\n        score=True,\n        page=8,', 'kind="share",\n        page=8,', EVERY),
         (TRUTH, "RANKED_TRUTHS = named(truth=True)", "RANKED_TRUTHS = named(truth=True)[:3]", EVERY),
         ("metrics/tables.py", "RECALLS = ((0.01, 0.05), (0.01, 0.01), (0.05, 0.05))", "RECALLS = ((0.01, 0.05), (0.05, 0.05))", EVERY),
         (TRUTH, "[scores], seed=seed))", "[scores]))", DRAWN),

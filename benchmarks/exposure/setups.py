@@ -27,6 +27,7 @@ class Setup:
         seconds: processor seconds that its models were expected to take before they were trained.
         targets, references, truth: models that are audited, that methods may use, and that no method sees. folded: targets with folds.
         judging: whether it judges; all others choose.
+        engine: "one-by-one" trains each model by itself, which is faster where convolutions or attention would be stacked.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Setup:
     truth: int = 56
     folded: int = 4
     judging: bool = False
+    engine: str = "auto"
 
     @property
     def models(self):
@@ -156,6 +158,7 @@ CALIBRATION = (
         _adam(24, lr=2e-3),
         seconds=340,
         truth=40,
+        engine="one-by-one",
     ),
 )
 
@@ -167,7 +170,18 @@ def _paper(name, seconds, **models):
         x, y, _ = papers.records(setting, data, work)
         return x, y
 
-    return Setup(setting.name, setting.title, name.split("_")[0], drawn, setting.build, setting.training, seconds, judging=True, **models)
+    return Setup(
+        setting.name,
+        setting.title,
+        name.split("_")[0],
+        drawn,
+        setting.build,
+        setting.training,
+        seconds,
+        judging=True,
+        engine=setting.engine,
+        **models,
+    )
 
 
 # In the order of their price. Where models are dear there are fewer of them.
@@ -176,11 +190,11 @@ JUDGING = (
     _paper("california_ridge", 60),
     _paper("pneumonia_probe", 200),
     _paper("california_mlp", 1100),
-    _paper("cifar10_residual", 2600, targets=6, references=16, truth=32, folded=2),
+    _paper("cifar10_residual", 1400, targets=6, references=16, truth=32, folded=2),
     _paper("sst2_probe", 900),
     # Fewer models than planned at first (16 references, 32 for the truth): what a few hours of training allow.
-    _paper("cifar10_cnn", 3600, targets=4, references=8, truth=24, folded=1),
+    _paper("cifar10_cnn", 1500, targets=4, references=8, truth=24, folded=1),
     _paper("sst2_bert", 3600, targets=4, references=8, truth=24, folded=1),
-    _paper("cifar100_resnet", 8500, targets=4, references=8, truth=24, folded=1),
+    _paper("cifar100_resnet", 3000, targets=4, references=8, truth=24, folded=1),
 )
 SETUPS = {setup.name: setup for setup in (*CALIBRATION, *JUDGING)}

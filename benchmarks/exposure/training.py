@@ -62,7 +62,7 @@ class Trained:
         self.clock = Clock(self.folder / "seconds.json")
         self.x, self.y = setup.records(data, work)
         self.recipe = recipe(setup, self.x, self.y)
-        self.stacked = self.recipe.vectorisable() is None
+        self.stacked = setup.engine != "one-by-one" and self.recipe.vectorisable() is None
 
     def kept(self, name, make):
         """Arrays of a file of the work folder; made and stored when it is not there."""

@@ -120,6 +120,14 @@ def test_figures_are_the_audits_to_three_digits(page, audit):
         assert shown == pytest.approx(expected[name].tolist(), rel=6e-3)
 
 
+def test_counts_read_as_whole_numbers(browser, audit, tmp_path):
+    counted = replace(audit, records=audit.records.assign(leaf_size=np.arange(300) % 7 + 1.0))
+    opened = opened_page(browser, ns.write_report(counted, tmp_path / "report.html"))
+    assert set(column(opened, "leaf_size")) <= {str(k) for k in range(1, 8)}
+    assert all("." in text or "×" in text for text in column(opened, "leverage"))
+    opened.context.close()
+
+
 def test_filters_search_and_clear(page, audit):
     table = audit.records
     page.locator("select[name=class]").select_option("birch")

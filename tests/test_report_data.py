@@ -79,6 +79,13 @@ def test_missing_numbers_stay_missing():
     assert np.isnan(columns["lira_d"]).sum() == 133 and set(columns["lira_d"][~np.isnan(columns["lira_d"])]) == {1.5}
 
 
+def test_columns_of_whole_numbers_are_told_apart():
+    counts = np.arange(200) % 5 + 1.0
+    head, _ = unpacked(held.record_data(audit_of(leaf_size=counts, near=np.where(counts > 4, np.nan, counts), half=counts / 2)).text)
+    assert head["whole"] == ["leaf_size", "near"]
+    assert unpacked(held.record_data(audit_of(nothing=np.full(200, np.nan))).text)[0]["whole"] == []
+
+
 def test_findings_are_bits_of_the_records_they_speak_of():
     audit = audit_of(400)
     head, columns = unpacked(held.record_data(audit).text)

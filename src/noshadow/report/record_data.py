@@ -74,11 +74,18 @@ def record_data(audit: Audit, contents: Mapping[str, Any] | None = None) -> Reco
     head["findings"], flags = _flags(audit, order)
     planes += [flags, *(_rounded_words(table[name].to_numpy(dtype=np.float64)) for name in held)]
     head |= {
+        "whole": [name for name in held if _whole(table[name].to_numpy(dtype=np.float64))],
         "contents": contents,
         "ranked_by": audit.ranked_by,
         "threshold": None if audit.model_risk is None else audit.model_risk.threshold,
     }
     return RecordData(_packed(head, planes), len(table), len(audit.records) - len(table), hidden, head["cut"], tuple(held))
+
+
+def _whole(values: Array) -> bool:
+    """Whether every finite value is a whole number: counts read "4", not "4.00"."""
+    finite = values[np.isfinite(values)]
+    return len(finite) > 0 and bool((finite == np.rint(finite)).all())
 
 
 def risk_order(audit: Audit) -> Array:

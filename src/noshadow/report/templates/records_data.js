@@ -54,6 +54,12 @@ function figureText(value) {
   return `${mantissa.replace("-", "−")}\u202f×\u202f${powerOfTen(Number(exponent))}`;
 }
 
+/* A number of a column as the table shows it: counts as whole numbers. */
+function cellText(table, name, value) {
+  if (Number.isFinite(value) && Math.abs(value) < 1e6 && table.head.whole.includes(name)) return whole.format(value).replace("-", "−");
+  return figureText(value);
+}
+
 /* 0, 1, …, n − 1. */
 function counted(n) {
   const rows = new Uint32Array(n);

@@ -68,7 +68,7 @@ function recordsTable(table, state, actions) {
       if (key === "id") return element("th", { scope: "row" }, element("bdi", {}, pick));
       if (key === "contents") return contentsCell(table, i);
       if (key === "label" || key === "group") return name(key);
-      return element("td", { class: key === table.head.ranked_by ? "num ranking" : "num" }, figureText(table.numbers.get(key)[i]));
+      return element("td", { class: key === table.head.ranked_by ? "num ranking" : "num" }, cellText(table, key, table.numbers.get(key)[i]));
     });
     return element("tr", { class: state.pinned === i ? "pinned" : "" }, ...cells);
   }

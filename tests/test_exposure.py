@@ -473,3 +473,29 @@ def test_few_records_give_an_order():
     margins, covariates, references, inside, _ = drawn(20, 4, 13)
     found = ns.exposure(margins, covariates=covariates, references=references, membership=inside)
     assert found.order_only and np.isfinite(found.score).all()
+
+
+def test_the_audited_model_in_single_precision_is_still_the_audited_model():
+    margins, _, references, inside, _ = drawn(200, 2, 30)
+    own = np.vstack([margins.astype(np.float32), references[0]])
+    with pytest.raises(ns.InputError, match="the audited model itself as number 0"):
+        ns.exposure(margins, references=own, membership=inside)
+
+
+def test_a_reference_that_says_the_same_of_every_record_is_refused():
+    margins, _, references, inside, _ = drawn(200, 2, 31)
+    with pytest.raises(ns.InputError, match=r"references must differ between records; got 1 for every record of model 1\. Leave it out"):
+        ns.exposure(margins, references=np.vstack([references[0], np.ones(200)]), membership=inside)
+    # An audited model that does so says nothing itself, and the references still do.
+    found = ns.exposure(np.ones(200), references=references, membership=inside)
+    assert np.isfinite(found.score).all() and any("'margins' does not vary" in note for note in found.notes)
+
+
+def test_losses_in_place_of_all_margins_are_told():
+    rng = np.random.default_rng(0)
+    inside = rng.random((4, 1000)) < 0.5
+    margins, references = rng.normal(2, 1, 1000), rng.normal(0, 1, (4, 1000)) + 2 * inside
+    losses = np.logaddexp(0.0, -margins), np.logaddexp(0.0, -references)
+    found = ns.exposure(losses[0], references=losses[1], membership=inside)
+    assert any("are these losses? Pass margins." in note for note in found.notes)
+    assert not any("losses" in note for note in ns.exposure(margins, references=references, membership=inside).notes)

@@ -42,7 +42,8 @@ FORMS = {
 }
 DECISIONS = {
     "order without references": "equal normal scores of shift, checkpoint_shift, early_loss and lt_iqr, as far as they are there; a learnt "
-    "weighting leads by less than two standard errors over setups and needs fifteen columns, so it is not adopted",
+    "weighting needs fifteen columns and leads by less than two standard errors over setups in three of four cases, and by a little more with "
+    "a checkpoint and no trace, so it is not adopted",
     "score with references": "separation / √spread",
     "spread": "its logarithm is quadratic in the normal scores of both levels, clipped at two, coefficients by side, those of the squares "
     "held near zero; a record's own shrunk to it by an inverse-gamma prior; margins beyond four robust standard deviations drawn in; slopes "
@@ -62,8 +63,8 @@ DECISIONS = {
     "settings had been judged",
     "judged twice": "the first judging drew in each record's own margins too, which made IN and OUT of far records the same number; the "
     "fix was checked on calibration setups and all settings were judged again",
-    "order only": "by the number of records with two margins on each side, 300, and by test records. It was 200 when the figures of this "
-    "page were made; digits with wrong labels, with 225, were then off by more than 0.05. Energy's figures were known when it was raised",
+    "order only": "by the number of records with two margins on each side, 300, and by test records. It was 200 at first; digits with wrong "
+    "labels, with 225, were then off by more than 0.05. Energy's figures were known when it was raised",
 }
 POWERS = (0.0, 0.5, 1.0)
 COUNTS = (2, 4, 8)

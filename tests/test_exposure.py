@@ -248,11 +248,27 @@ def test_the_spread_follows_the_levels():
     )
     found = spreads_of(sides, levels, np.array([1.0, 0.25]))
     width = levels[1].std()
-    np.testing.assert_allclose(found.slopes, [[0, 0.6 * width]] * 2, atol=0.06)
+    np.testing.assert_allclose(found.slopes, [[0, 0.6 * width, 0, 0]] * 2, atol=0.06)
     middle = np.abs(levels).max(0) < 1
     np.testing.assert_allclose(np.log(found.level[1, middle] / found.level[0, middle]), np.log(0.25), atol=0.05)
     # Nothing is left for a record's own spread but what clipping took away.
     assert found.prior > 10
+
+
+def test_the_spread_may_rise_and_fall_again():
+    """Records that every model gets wrong, surely, vary less than those near the boundary, and so do those that all get right."""
+    rng = np.random.default_rng(3)
+    n, models = 4000, 4
+    levels = rng.normal(size=(2, n))
+    real = np.exp(0.3 - 0.5 * (np.clip(levels[0], -2, 2) ** 2 - 1))
+    sides = Sides(np.full((2, n), float(models)), levels, real * rng.chisquare(models - 1, (2, n)))
+    found, straight = (spreads_of(sides, levels, np.ones(2), Rules(bent=bent)) for bent in (True, False))
+    # 4,000 records with 3 degrees of freedom: a slope in z² − 1, whose variance is about 1.4, has a standard error of about 0.01.
+    np.testing.assert_allclose(found.slopes, [[0, 0, -0.5, 0]] * 2, atol=0.05)
+    np.testing.assert_allclose(np.log(found.level), np.log(np.stack([real, real])), atol=0.25)
+    # A spread that only rises or falls takes the surely wrong for as noisy as the others: six times their variance.
+    far = levels[0] < -1.9
+    assert np.median(straight.level[0, far] / real[far]) > 4 > 1.3 > np.median(found.level[0, far] / real[far])
 
 
 @pytest.mark.parametrize("apart", [True, False])
@@ -262,7 +278,7 @@ def test_each_side_has_a_spread_of_its_own_in_the_levels(apart):
     n, models = 4000, 4
     levels, slopes = rng.normal(size=(2, n)), np.array([[0.0, 0.5], [0.0, -0.5]])
     sides = Sides(np.full((2, n), float(models)), levels, np.exp(slopes @ levels) * rng.chisquare(models - 1, (2, n)))
-    found = spreads_of(sides, levels, np.ones(2), Rules(side_slopes=apart))
+    found = spreads_of(sides, levels, np.ones(2), Rules(side_slopes=apart, bent=False))
     # 4,000 records with 3 degrees of freedom: a slope has a standard error of about √(2/12,000) = 0.013.
     np.testing.assert_allclose(found.slopes, slopes if apart else 0 * slopes, atol=0.06)
 
@@ -323,7 +339,8 @@ def test_margins_far_from_all_others_do_not_decide_the_variances():
     agreement = [np.corrcoef(one.d_prime[~wild], truth[~wild])[0, 1] for one in (plain, found, free)]
     # A hundredth of the records, drawn in to four robust deviations, still widens spreads; left where it is, it drowns all others.
     assert agreement[1] > agreement[0] - 0.1 and agreement[2] < agreement[1] - 0.2
-    assert np.median(free.spread_out / found.spread_out) > 3
+    # Squares of far margins bend the spread: it is off by more than a factor of two for most records.
+    assert np.median(np.abs(np.log(free.spread_out / found.spread_out))) > np.log(2)
     again = ns.exposure(-2 * margins + 1, covariates=covariates, references=-2 * thrown + 1, membership=inside, direction="either")
     assert again.notes == found.notes
 
@@ -456,3 +473,29 @@ def test_few_records_give_an_order():
     margins, covariates, references, inside, _ = drawn(20, 4, 13)
     found = ns.exposure(margins, covariates=covariates, references=references, membership=inside)
     assert found.order_only and np.isfinite(found.score).all()
+
+
+def test_the_audited_model_in_single_precision_is_still_the_audited_model():
+    margins, _, references, inside, _ = drawn(200, 2, 30)
+    own = np.vstack([margins.astype(np.float32), references[0]])
+    with pytest.raises(ns.InputError, match="the audited model itself as number 0"):
+        ns.exposure(margins, references=own, membership=inside)
+
+
+def test_a_reference_that_says_the_same_of_every_record_is_refused():
+    margins, _, references, inside, _ = drawn(200, 2, 31)
+    with pytest.raises(ns.InputError, match=r"references must differ between records; got 1 for every record of model 1\. Leave it out"):
+        ns.exposure(margins, references=np.vstack([references[0], np.ones(200)]), membership=inside)
+    # An audited model that does so says nothing itself, and the references still do.
+    found = ns.exposure(np.ones(200), references=references, membership=inside)
+    assert np.isfinite(found.score).all() and any("'margins' does not vary" in note for note in found.notes)
+
+
+def test_losses_in_place_of_all_margins_are_told():
+    rng = np.random.default_rng(0)
+    inside = rng.random((4, 1000)) < 0.5
+    margins, references = rng.normal(2, 1, 1000), rng.normal(0, 1, (4, 1000)) + 2 * inside
+    losses = np.logaddexp(0.0, -margins), np.logaddexp(0.0, -references)
+    found = ns.exposure(losses[0], references=losses[1], membership=inside)
+    assert any("are these losses? Pass margins." in note for note in found.notes)
+    assert not any("losses" in note for note in ns.exposure(margins, references=references, membership=inside).notes)

@@ -54,11 +54,30 @@ def evidence_lines():
         "| data and model | the final model alone | and a checkpoint | and two reference models | the attack, run again |",
         "|---|---|---|---|---|",
     ]
-    for entry in runs().values():
-        shares = [mean(entry, method) for method in ("exposure", "exposure_checkpoint", "exposure_2")]
-        told = ["–" if share is None else f"{cell(share)} %" for share in (*shares, entry["second_lira"]["recall"]["mean"])]
-        lines.append(f"| {entry['title']} | {' | '.join(told)} |")
-    return lines
+    entries = runs()
+    for entry in entries.values():
+        methods = ("exposure", "exposure_checkpoint", "exposure_2")
+        told = [f"{cell(mean(entry, method))} % / {cell(mean(entry, method, 'success'))} %" for method in methods]
+        lines.append(f"| {titled(entry)} | {' | '.join(told)} | {cell(entry['second_lira']['recall']['mean'])} % |")
+    return [*lines, *earlier_lines(entries)]
+
+
+def earlier(entry):
+    """Whether the setting was judged before the rules were what they are."""
+    chosen = rules()
+    return chosen is not None and entry.get("rules") != chosen["chosen"]
+
+
+def titled(entry):
+    """The setting's title, marked where it was judged with earlier rules."""
+    return entry["title"] + (" ‡" if earlier(entry) else "")
+
+
+def earlier_lines(entries):
+    """What the mark means, where there is one."""
+    if not any(earlier(entry) for entry in entries.values()):
+        return []
+    return ["", "‡ Judged before the spread could bend, and not yet again."]
 
 
 def cell(value, error=None):
@@ -104,7 +123,7 @@ def recall_lines(entries):
         "per cent, mean ± standard error over audited models. *Trainings* are counted in trainings of the",
         "audited model; a random order finds 5.",
         "",
-        "| evidence | trainings | " + " | ".join(entry["title"] for entry in entries.values()) + " |",
+        "| evidence | trainings | " + " | ".join(titled(entry) for entry in entries.values()) + " |",
         "|---|---|" + "---|" * len(entries),
     ]
     rows = [
@@ -125,6 +144,7 @@ def recall_lines(entries):
     return [
         *lines,
         "| *a second LiRA: half of the truth models against the other half* | | " + " | ".join(second) + " |",
+        *earlier_lines(entries),
         "",
         f"Price of one short reference, in trainings: {price}.",
         "",
@@ -148,7 +168,7 @@ def rival_lines(entries):
         "self-confidence of out-of-fold predictions (Northcutt, Jiang and Chuang 2021). Where a record has no",
         "model on a side, others take the mean of that side over all records.",
         "",
-        "| method | " + " | ".join(entry["title"] for entry in entries.values()) + " |",
+        "| method | " + " | ".join(titled(entry) for entry in entries.values()) + " |",
         "|---|" + "---|" * len(entries),
     ]
     for name, title in (
@@ -180,7 +200,7 @@ def goal_lines(entries):
         second, short = entry["second_lira"]["recall"]["mean"], mean(entry, "exposure_short3")
         price = entry["methods"]["exposure_short3"]["trainings"]
         lines.append(
-            f"| {entry['title']} | {cell(two)} | {cell(other)} ({spoken(name)}) | {verdict(two > other, second)} "
+            f"| {titled(entry)} | {cell(two)} | {cell(other)} ({spoken(name)}) | {verdict(two > other, second)} "
             f"| {cell(four)} | {cell(second)} | {verdict(max(two, four) >= second, second)} "
             f"| {cell(short)} | {price:.1f} | {verdict(short >= second, second)} |"
         )
@@ -217,12 +237,12 @@ def reliability_lines(entries):
         for count in (2, 4, 8):
             held = entry["reliability"].get(f"exposure_{count}")
             if held is None:
-                lines.append(f"| {entry['title']} | {count} | order only | | | | | |")
+                lines.append(f"| {titled(entry)} | {count} | order only | | | | | |")
                 continue
             errors = [held[f"rate_{fpr}"]["error"] for fpr in ("0.05", "0.01", "0.001")]
             shown = " | ".join(f"{value:.3f}" for value in errors)
             lines.append(
-                f"| {entry['title']} | {count} | {shown} | {held['rate_0.05']['worst']:.3f} "
+                f"| {titled(entry)} | {count} | {shown} | {held['rate_0.05']['worst']:.3f} "
                 f"| {held['cover']['mean']:.2f} | {held['cover_top']['mean']:.2f} |"
             )
     return [*lines, "", *beside_truth_lines(entries)]
@@ -243,7 +263,7 @@ def beside_truth_lines(entries):
             held = entry["reliability"].get(f"exposure_{count}", {}).get("beside_truth")
             if held is not None:
                 cells = [f"{held[name]['all']:.2f} / {held[name]['top']:.2f}" for name in ("spread_in", "spread_out", "separation")]
-                rows.append(f"| {entry['title']} | {count} | {' | '.join(cells)} |")
+                rows.append(f"| {titled(entry)} | {count} | {' | '.join(cells)} |")
     return [*lines, *rows, ""] if rows else []
 
 
@@ -255,16 +275,16 @@ def rule_lines(chosen):
         f"On {setups} calibration setups, none of which is a setting above; means over them. The same figures",
         "by setup are in `benchmarks/results/exposure/rules.json`.",
         "",
-        "| form, with 2 / 4 references | recall by separation / √spread | by separation | by d′ | rate error at 0.05 | cover of the top 5 % |",
+        "| form, with 2 / 4 / 8 references | recall by separation / √spread | by separation | by d′ | rate error at 0.05 | cover of the top 5 % |",
         "|---|---|---|---|---|---|",
     ]
     forms = chosen["forms"]
     for name in [key.removeprefix("2 references, ") for key in forms if key.startswith("2 references, ")]:
-        pair = [forms[f"{count} references, {name}"] for count in (2, 4)]
-        recalls = [" / ".join(cell(one[measure]["mean"]) for one in pair) for measure in ("recall_0.5", "recall_0", "recall_1")]
-        told = [" / ".join(f"{one[measure]['mean']:.3f}" for one in pair) for measure in ("error", "cover_top")]
+        counted = [forms[key] for count in COUNTS if (key := f"{count} references, {name}") in forms]
+        recalls = [" / ".join(cell(one[measure]["mean"]) for one in counted) for measure in ("recall_0.5", "recall_0", "recall_1")]
+        told = [" / ".join(f"{one[measure]['mean']:.3f}" for one in counted) for measure in ("error", "cover_top")]
         lines.append(f"| {name} | " + " | ".join([*recalls, *told]) + " |")
-    lines += ["", "| order | recall |", "|---|---|"]
+    lines += ["", *sure_lines(chosen), "| order | recall |", "|---|---|"]
     for section in ("folds", "short", "ranks"):
         lines += [f"| {name} | {cell(row['recall']['mean'])} |" for name, row in chosen[section].items()]
     lines += ["", "| order without any other model | classifiers | regressions |", "|---|---|---|"]
@@ -275,6 +295,24 @@ def rule_lines(chosen):
     ]
     lines += ["", "What was decided:", ""]
     return [*lines, *(f"- *{name}*: {words}." for name, words in chosen["decisions"].items()), ""]
+
+
+def sure_lines(chosen):
+    """What a spread that may bend changes, on the setups where it changes most; rates that stay off."""
+    forms, counts = chosen["forms"], [count for count in COUNTS if f"{count} references, chosen" in chosen["forms"]]
+    bent, straight = ([forms[f"{count} references, {name}"] for count in counts] for name in ("chosen", "spread that only rises or falls"))
+    gains = {
+        setup: [100 * (one["recall_0.5"]["setups"][setup] - other["recall_0.5"]["setups"][setup]) for one, other in zip(bent, straight, strict=True)]
+        for setup in chosen["setups"]
+    }
+    ranked = sorted(gains, key=lambda setup: -sum(gains[setup]))
+    shown = [f"{setup} {' / '.join(f'{gain:+.0f}' for gain in gains[setup])}" for setup in (*ranked[:3], *ranked[-3:])]
+    lines = [
+        f"What the bent spread adds to the recall with {' / '.join(map(str, counts))} references, on the three setups where it adds most and the three",
+        f"where it adds least: {' · '.join(shown)}.",
+    ]
+    off = [f"{setup} {error:.3f} with {count}" for count, held in chosen["error_above_0.05"].items() for setup, error in held.items()]
+    return [*lines, f"Rates off by more than 0.05: {', '.join(off) or 'none'}.", ""]
 
 
 def null_lines():

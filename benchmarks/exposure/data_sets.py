@@ -1,4 +1,4 @@
-"""Records of the calibration setups that other benchmarks do not have: regressions, digits, windows of text."""
+"""Records of the calibration setups that other benchmarks do not have: regressions, digits, windows of text, sentences."""
 
 import lzma
 
@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from benchmarks.papers import pools as papers_pools
+from benchmarks.papers import settings as papers_settings
 from benchmarks.tail_calibration.pools import pool
 
 POOL_SEED = 1
@@ -68,6 +69,36 @@ def shakespeare(records):
         windows = letters[: len(letters) // (WINDOW + 1) * (WINDOW + 1)].reshape(-1, WINDOW + 1)
         x = np.eye(len(alphabet), dtype=np.float32)[windows[:, :-1]].reshape(len(windows), -1)
         return _subset(x, windows[:, -1].astype(np.int64), records)
+
+    return drawn
+
+
+def shakespeare_vowels(records, window=10):
+    """Whether the next letter after ten is a vowel, letters as numbers: windows that do not overlap, further on in the text."""
+
+    def drawn(data, _work):
+        with lzma.open(data / "text/tinyshakespeare.txt.xz", "rt", encoding="utf8") as file:
+            text = file.read().lower()[LETTERS * (WINDOW + 1) :]
+        alphabet = sorted(set(text))
+        letters = np.searchsorted(alphabet, list(text))
+        windows = letters[: len(letters) // (window + 1) * (window + 1)].reshape(-1, window + 1)
+        vowels = np.isin(windows[:, -1], np.searchsorted(alphabet, list("aeiou")))
+        return _subset(windows[:, :-1] + 1, vowels.astype(np.int64), records)
+
+    return drawn
+
+
+def sentences_left(records, first=0):
+    """Sentences of SST-2 as word numbers: those that the judged encoder does not have, from the `first` of a fixed order on.
+
+    Many are parts of one another, and some parts are labelled otherwise than the whole: networks are sure of their mistakes.
+    """
+
+    def drawn(data, work):
+        x, y = papers_pools.sst2_tokens(data, work)
+        judged = papers_settings.SETTINGS["sst2_bert"].records
+        rows = np.random.default_rng(papers_settings.POOL_SEED).permutation(len(x))[judged + first :][:records]
+        return np.ascontiguousarray(x[rows]), y[rows].astype(np.int64)
 
     return drawn
 

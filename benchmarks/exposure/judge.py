@@ -7,6 +7,7 @@ complete.
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from benchmarks.exposure.methods import scored
 from benchmarks.exposure.setups import CALIBRATION, JUDGING, SETUPS, recipe
 from benchmarks.exposure.training import half
 from benchmarks.exposure.truth import null_bias, truth_of
+from noshadow._exposure.rules import CHOSEN
 
 NULL_MODELS = (16, 24, 32, 48, 64, 200)
 RESULTS = Path(__file__).parents[1] / "results" / "exposure"
@@ -51,6 +53,7 @@ def judged(setup, data, work):
         "methods": {name: gathered(row) for name, row in rows.items()},
         "second_lira": {name: summary([one[name] for one in noise]) for name in noise[0]},
         "reliability": {name: reliable(parts) for name, parts in sizes.items()},
+        "rules": asdict(CHOSEN),
         "environment": environment(),
     }
 

@@ -49,9 +49,9 @@ def exposure(
     k: m = 1 if model k was trained on record i; x the audited model's margin and the covariates, as
     normal scores of their ranks (value, square, two hinges); (a_i, b_i) ~ N(0, T) the record's own
     level and slope. f, g, T and a spread per side by marginal likelihood; spreads by a gamma
-    regression on the ranks of the two fitted levels, each record's own shrunk to it; (a_i, b_i)
-    vary more where f and g say so. All this is estimated with margins further than four robust
-    standard deviations from the median drawn in to there. The posterior of g(x_i) + b_i given the
+    regression on the ranks of the two fitted levels and their squares, each record's own shrunk to
+    it; (a_i, b_i) vary more where f and g say so. All this is estimated with margins further than
+    four robust standard deviations from the median drawn in to there. The posterior of g(x_i) + b_i given the
     record's own margins is its separation; over a spread it is d′.
 
     Args:

@@ -16,6 +16,10 @@ LEAST_RECORDS = 20
 LEAST_OUT = 0.25
 OPPOSITE = -0.2  # Spearman correlation below which references are losses, not margins
 SCALES_APART = 10.0
+ROUNDING = 1e-5  # share of the margins by which single precision may set the same model apart
+# Standard errors below 0 from which members' numbers are smaller, not larger. Records of one model
+# share its offset, so that fewer could be chance.
+FAR_BELOW = 10.0
 ROBUST_WIDTH = 3.2897  # distance of the 5 % and 95 % quantiles of a standard normal
 
 
@@ -119,9 +123,13 @@ def _odd_rows(rows: Array, inside: Array, own: Array, direction: str) -> tuple[s
     """
     for model, row in enumerate(rows):
         seen = ~np.isnan(row)
-        if np.array_equal(row[seen], own[seen]):
+        theirs, mine = row[seen], own[seen]
+        if np.abs(theirs - mine).max() <= ROUNDING * max(float(np.std(mine)), float(np.abs(mine).max())):
             refuse("references", "be other models", f"the audited model itself as number {model}", "Leave it out.")
-        if direction == "larger" and seen.sum() >= LEAST_RECORDS and spearman(own[seen], row[seen]) < OPPOSITE:
+        varied = len(theirs) >= LEAST_RECORDS and mine.min() < mine.max()
+        if varied and theirs.min() == theirs.max():
+            refuse("references", "differ between records", f"{theirs[0]:.6g} for every record of model {model}", "Leave it out.")
+        if direction == "larger" and varied and spearman(mine, theirs) < OPPOSITE:
             got = f"model {model}, whose numbers fall where the audited model's rise"
             refuse("references", "be margins, larger where a record is known better", got, "Are these losses? Pass margins.")
     if len(rows) and ((~inside & ~np.isnan(rows)).any(0)).mean() < LEAST_OUT:
@@ -132,7 +140,17 @@ def _odd_rows(rows: Array, inside: Array, own: Array, direction: str) -> tuple[s
     ratio = max((w / wide[0] if wide[0] > 0 else 1.0 for w in wide[1:]), default=1.0)
     if max(ratio, 1 / ratio if ratio > 0 else np.inf) > SCALES_APART and len(rows):
         return (f"A reference's margins spread {ratio:.3g} times as widely as the audited model's: are they on one scale?",)
+    if direction == "larger" and _falls_with_membership(rows, inside):
+        return ("Models that were trained on a record give it smaller numbers than others do: are these losses? Pass margins.",)
     return ()
+
+
+def _falls_with_membership(rows: Array, inside: Array) -> bool:
+    """Whether margins of models with a record are below those without it, far beyond chance."""
+    seen = ~np.isnan(rows)
+    means = [np.where(side, rows, 0.0).sum(0) / np.maximum(side.sum(0), 1) for side in (seen & inside, seen & ~inside)]
+    gaps = (means[0] - means[1])[(seen & inside).any(0) & (seen & ~inside).any(0)]
+    return len(gaps) >= LEAST_RECORDS and float(gaps.mean()) < -FAR_BELOW * float(gaps.std()) / np.sqrt(len(gaps))
 
 
 def _spread(row: Array) -> float:

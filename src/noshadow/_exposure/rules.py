@@ -15,6 +15,7 @@ class Rules:
         power: score = separation / spread^power.
         clip: normal scores of a level beyond which the spread no longer follows it.
         side_slopes: whether the spread of each side follows the levels in its own way.
+        bent: whether the spread may rise and fall again with a level.
         own_spreads: whether a record's own margins move its spread away from that of its levels.
         own_scales: whether records whose covariates predict a large slope may vary more.
     """
@@ -23,6 +24,7 @@ class Rules:
     power: float = 0.5
     clip: float = 2.0
     side_slopes: bool = True
+    bent: bool = True
     own_spreads: bool = True
     own_scales: bool = True
 

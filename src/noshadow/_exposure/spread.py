@@ -20,6 +20,7 @@ LEAST_RECORDS = 200
 # Share of its level's variance below which a record's margins are equal but for rounding, as those
 # of votes may be, and the logarithm of the largest ratio of a record's variances.
 EQUAL, LARGEST_RATIO = 1e-6, float(np.log(100.0))
+BENT_PRECISION = 10.0  # prior of the slopes in squared levels: a standard deviation of a third
 WIDEST = 1e6  # prior degrees of freedom from which a record's own spread says nothing
 
 
@@ -31,7 +32,7 @@ class Spreads:
         level: (2, n) by side and the record's levels. record: (2, n) shrunk from the record's own
             to that.
         free: (2, n) degrees of freedom behind `record`. prior: degrees of freedom of the prior.
-            slopes: (2, 2) of log σ² of each side in the two levels.
+            slopes: (2, 2 or 4) of log σ² of each side in the two levels and their squares.
     """
 
     level: Array
@@ -46,9 +47,11 @@ def spreads_of(sides: Sides, levels: Array, variances: Array, rules: Rules = CHO
 
     Each record's own spread is then shrunk to the regression by an inverse-gamma prior.
 
-    log σ²_side,i = c_side + d · (OUT level, IN level), the levels in standard deviations and
+    log σ²_side,i = c_side + d · (z, z² − 1), z the normal scores of the OUT and the IN level's ranks,
     clipped at two; squares around a record's mean, with n − 1 degrees of freedom each, by iterated
-    weighted least squares (a GLM with log link). The prior's degrees of freedom come from the
+    weighted least squares (a GLM with log link). The squares of z let the spread rise and fall
+    again: records that models get wrong every time vary less than those near the boundary. The
+    prior's degrees of freedom come from the
     variance of log squares around the fit (Smyth 2004, the moment estimator of d₀).
 
     Args:
@@ -57,9 +60,11 @@ def spreads_of(sides: Sides, levels: Array, variances: Array, rules: Rules = CHO
             answer of that side.
     """
     scaled = clipped_scores(levels, rules.clip)
+    if rules.bent and rules.clip > 0:
+        scaled = np.vstack([scaled, scaled**2 - 1])
     free = np.maximum(sides.counts - 1, 0)
     told = [side for side in (0, 1) if (free[side] > 0).sum() >= LEAST_RECORDS]
-    constants, slopes = np.log(variances), np.zeros((2, 2))
+    constants, slopes = np.log(variances), np.zeros((2, len(scaled)))
     if told:
         constants, slopes = _gamma_fit(sides.squares, free, scaled, told, constants, rules.side_slopes)
     by_level = np.exp(constants[:, None] + slopes @ scaled)
@@ -127,28 +132,35 @@ def _gamma_fit(squares: Array, free: Array, scaled: Array, told: list[int], star
     The sides share their slopes, or have slopes of their own (`apart`); a side without records of
     two margins takes those of the other. The fit uses Newton's method with weights n − 1.
     """
-    constants, slopes = start.copy(), np.zeros((2, 2))
+    constants, slopes = start.copy(), np.zeros((2, len(scaled)))
+    # Squares of the levels are held near zero: extremes are few.
+    precision = np.where(np.arange(len(scaled)) < 2, 0.0, BENT_PRECISION)
     for group in [[side] for side in told] if apart else [told]:
         rows = [free[side] > 0 for side in group]
         own = [[np.full(int(r.sum()), float(side == s)) for s in group] for side, r in zip(group, rows, strict=True)]
         design = np.vstack([np.column_stack([*flags, scaled[:, r].T]) for flags, r in zip(own, rows, strict=True)])
         weight = np.concatenate([free[side][r] for side, r in zip(group, rows, strict=True)])
         mean_square = np.concatenate([squares[side][r] / free[side][r] for side, r in zip(group, rows, strict=True)])
-        numbers = _fisher_scoring(design, weight, mean_square, np.concatenate([start[group], np.zeros(2)]))
+        numbers = _fisher_scoring(design, weight, mean_square, np.concatenate([start[group], np.zeros(len(scaled))]), precision)
         constants[group] = numbers[: len(group)]
         for side in group if apart and len(told) == 2 else (0, 1):
             slopes[side] = numbers[len(group) :]
     return constants, slopes
 
 
-def _fisher_scoring(design: Array, weight: Array, mean_square: Array, start: Array) -> Array:
-    """Coefficients of log E[mean_square] in the design under a gamma likelihood."""
+def _fisher_scoring(design: Array, weight: Array, mean_square: Array, start: Array, precision: Array) -> Array:
+    """Coefficients of log E[mean_square] in the design under a gamma likelihood.
+
+    The last ones have a Gaussian prior around 0 of this precision.
+    """
     numbers = start
+    # Twice the precision: weights n − 1 are twice those of the likelihood.
+    penalty = 2 * np.concatenate([np.zeros(len(start) - len(precision)), precision])
     # Fisher scoring with a log link has constant weights, so that one factorisation serves all
     # steps.
-    information = (design * weight[:, None]).T @ design + 1e-9 * weight.sum() * np.eye(design.shape[1])
+    information = (design * weight[:, None]).T @ design + 1e-9 * weight.sum() * np.eye(design.shape[1]) + np.diag(penalty)
     for _ in range(STEPS):
-        step = np.linalg.solve(information, design.T @ (weight * (mean_square * np.exp(-design @ numbers) - 1)))
+        step = np.linalg.solve(information, design.T @ (weight * (mean_square * np.exp(-design @ numbers) - 1)) - penalty * numbers)
         numbers = numbers + np.clip(step, -1.0, 1.0)
         if np.abs(step).max() < 1e-10:
             break

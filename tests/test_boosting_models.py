@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.datasets import make_classification, make_regression
+from sklearn.datasets import load_iris, make_classification, make_regression
 from sklearn.ensemble import (
     AdaBoostClassifier,
     GradientBoostingClassifier,
@@ -229,6 +229,19 @@ def test_rows_that_a_round_left_out_are_out_for_it():
     # The model counted its rows itself: the roots of its trees hold as many.
     assert all(tree[0].tree_.weighted_n_node_samples[0] == N // 2 for tree in fitted("gb subsample").estimators_)
     assert (left_out(training).rounds_inside == inside.sum(0)).all()
+
+
+def test_a_tree_of_scikit_learn_that_found_no_split_takes_no_step():
+    """It has the value 0 whatever its gradients are: no sign of other records, and nothing to leave."""
+    x, y = (part[::2] for part in load_iris(return_X_y=True))
+    model = HB(random_state=0).fit(x, y)
+    stumps = [k for round_ in model._predictors for k, one in enumerate(round_) if len(one.nodes) == 1]
+    assert len(stumps) > 10
+    training = training_of(model, (x, y))
+    found = left_out(training)
+    assert found.excess < 1 and found.deviation <= DOUBLE * found.largest_step
+    for record in (0, 30, 60):
+        assert (training.margins - found.fall)[record] == pytest.approx(by_hand(training, record), abs=1e-5)
 
 
 @pytest.mark.parametrize("freq", [1, 3])

@@ -24,6 +24,7 @@ from noshadow.metrics import spearman
 from noshadow.scores.trees.boosting import boosting_scores
 from noshadow.scores.trees.left_out import left_out
 from noshadow.views import OtherRecords, model_family, stage_outputs
+from noshadow.views.lightgbm_goss import Goss
 from noshadow.views.readers import reader_of
 from noshadow.views.view import Settings
 
@@ -108,6 +109,8 @@ MODELS = {
         False,
         SINGLE,
     ),
+    "lgb goss": (lambda: lightgbm(data_sample_strategy="goss", learning_rate=0.3), "two", True, SINGLE),
+    "lgb goss three": (lambda: lightgbm(data_sample_strategy="goss", random_state=4, top_rate=0.4, other_rate=0.3), "three", False, SINGLE),
     "lgb squared": (lambda: lightgbm("LGBMRegressor"), "value", True, SINGLE),
     "lgb poisson": (lambda: lightgbm("LGBMRegressor", objective="poisson"), "count", False, SINGLE),
     "cat": (lambda: catboost(), "two", True, DOUBLE),
@@ -178,6 +181,11 @@ def by_hand(training, record):
         inside = np.ones(len(raw), dtype=bool) if one.inside is None else one.inside
         weights = np.ones(len(raw)) if training.weights is None else training.weights
         p = 1 / (1 + np.exp(-raw[:, 0])) if raw.shape[1] == 1 else np.exp(raw) / np.exp(raw).sum(1, keepdims=True)
+        if one.drawn is not None:
+            own_class = training.targets[:, None] == (np.ones(1) if raw.shape[1] == 1 else np.arange(raw.shape[1]))
+            share = p.reshape(len(raw), -1)
+            weights = weights * one.drawn(weights[:, None] * (share - own_class), weights[:, None] * training.curvature * share * (1 - share))
+            inside = weights > 0
         after = raw.copy()
         for tree in one.trees:
             k = tree.output
@@ -209,6 +217,8 @@ def by_hand(training, record):
         "lgb",
         "lgb three",
         "lgb bagging",
+        "lgb goss",
+        "lgb goss three",
         "xgb subsample",
         "xgb three, subsample",
     ],
@@ -257,6 +267,27 @@ def test_bags_of_lightgbm_hold_as_many_records_of_each_leaf_as_the_model_says(fr
         assert np.bincount(tree.leaves[one.inside], minlength=len(counts)).tolist() == counts
     bags = np.array([one.inside for one in rounds])
     assert (bags[0] == bags[freq - 1]).all() and not (bags[0] == bags[freq]).all()
+
+
+@pytest.mark.parametrize("threads", [1, 3, 0])
+def test_rows_of_goss_are_drawn_again_whatever_shared_them_among_threads(threads):
+    """More rows than one block; where the model keeps no number of threads, its own counts of leaves tell it."""
+    x, y = make_classification(3500, 8, n_informative=5, flip_y=0.1, random_state=3)
+    library = extra("lightgbm")
+    options = {"objective": "binary", "data_sample_strategy": "goss", "verbose": -1, "learning_rate": 0.2, "num_threads": threads}
+    booster = library.train(options, library.Dataset(x, y), 12)
+    counts = [line for line in booster.model_to_string().splitlines() if line.startswith("leaf_count=")]
+    training = training_of(booster, (x, y))
+    found = left_out(training)
+    assert found.excess < 1
+    # Rounds 0 … 4 took all records, the others as many as the model counted.
+    taken = [sum(map(int, line.partition("=")[2].split())) for line in counts]
+    assert found.rounds_inside.sum() == sum(taken) and taken[4] == 3500 > 2 * taken[5]
+
+
+def test_rows_of_goss_that_would_take_hours_are_refused_with_the_number():
+    with pytest.raises(NotApplicable, match="200,000,000 steps one after the other, more than 100,000,000"):
+        Goss({"learning_rate": "0.1"}, 1_000_000, 210)
 
 
 @pytest.mark.parametrize("name", ["gb three, subsample, stopped", "hist stopped"])
@@ -352,7 +383,6 @@ REFUSED = {
     "xgb dart": (lambda: xgboost(booster="dart"), "two", "booster='dart' of XGBoost drops trees"),
     "xgb linear": (lambda: xgboost(booster="gblinear"), "two", "booster='gblinear' of XGBoost has no trees"),
     "xgb absolute": (lambda: xgboost("XGBRegressor", objective="reg:absoluteerror"), "value", "reg:absoluteerror are not rebuilt"),
-    "lgb goss": (lambda: lightgbm(data_sample_strategy="goss"), "two", "data_sample_strategy='goss'"),
     "lgb dart": (lambda: lightgbm(boosting_type="dart"), "two", "boosting='dart' of LightGBM drops trees"),
     "lgb forest": (lambda: lightgbm(boosting_type="rf", subsample=0.5, subsample_freq=1), "two", "boosting='rf' of LightGBM"),
     "lgb linear": (lambda: lightgbm(linear_tree=True), "two", "hold linear models"),

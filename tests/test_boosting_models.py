@@ -285,6 +285,49 @@ def test_rows_of_goss_are_drawn_again_whatever_shared_them_among_threads(threads
     assert found.rounds_inside.sum() == sum(taken) and taken[4] == 3500 > 2 * taken[5]
 
 
+def past_its_best():
+    """A boosted model whose loss on test records is lowest after some of its rounds, and its records."""
+    x, y = make_classification(600, 8, n_informative=4, flip_y=0.2, random_state=4)
+    train, test = (x[::2], y[::2]), (x[1::2], y[1::2])
+    return GB(n_estimators=80, max_depth=4, random_state=0).fit(*train), train, test
+
+
+def test_the_stage_with_the_lowest_loss_on_test_records_is_a_checkpoint_of_its_own():
+    model, train, test = past_its_best()
+    audit = ns.audit(model, train, test, progress=False)
+    (kept,) = (entry for entry in audit.evidence if entry.source == "checkpoints")
+    losses = [-np.log(p[np.arange(300), test[1]]).mean() for p in model.staged_predict_proba(test[0])]
+    (traces,) = (entry for entry in audit.evidence if entry.source == "traces")
+    recorded = np.array(traces.stamp["rounds"])
+    assert kept.stamp["rounds"] == recorded[np.argmin(np.array(losses)[recorded - 1])] < 80
+    assert kept.stamp["test_loss"] == pytest.approx(losses[kept.stamp["rounds"] - 1]) and kept.stamp["trainings"] == 0
+    # The oracle is the same training, stopped there: scikit-learn's rounds do not know how many follow.
+    stopped = GB(n_estimators=kept.stamp["rounds"], max_depth=4, random_state=0).fit(*train)
+    earlier = ns.audit(stopped, train, test, progress=False).records
+    for column, own in (("checkpoint_loss", "loss"), ("checkpoint_shift", "shift")):
+        assert audit.records[column].to_numpy() == pytest.approx(earlier[own].to_numpy(), rel=1e-9, abs=1e-12)
+    # By itself it does not outvote the shift of all rounds.
+    assert audit.ranked_by == "shift" and not any(entry.source == "exposure" for entry in audit.evidence)
+
+
+def test_a_checkpoint_of_the_rounds_is_weighed_beside_references_and_gives_way_to_one_that_is_handed_in():
+    model, train, test = past_its_best()
+    x, y = (np.concatenate(parts) for parts in zip(train, test, strict=True))
+    trained = {"reference_models": 2, "train_fn": lambda rows, seed: GB(n_estimators=20, random_state=seed).fit(x[rows], y[rows])}
+    audit = ns.audit(model, train, test, progress=False, **trained)
+    (weighed,) = (entry for entry in audit.evidence if entry.source == "exposure")
+    assert {"checkpoints", "few references", "loss traces"} <= set(weighed.stamp["trainings"]) and audit.ranked_by == "exposure_score"
+    stopped = GB(n_estimators=5, max_depth=4, random_state=0).fit(*train)
+    given = ns.audit(model, train, test, checkpoint=stopped, progress=False)
+    (handed,) = (entry for entry in given.evidence if entry.source == "checkpoints")
+    assert "used" in handed.stamp and not np.array_equal(given.records["checkpoint_loss"], audit.records["checkpoint_loss"])
+
+
+def test_no_stage_is_a_checkpoint_where_the_last_round_is_the_best():
+    audit = ns.audit(GB(n_estimators=5, random_state=0).fit(X[:N], Y[:N]), (X[:N], Y[:N]), (X[N:], Y[N:]), progress=False)
+    assert not any(entry.source == "checkpoints" for entry in audit.evidence) and "checkpoint_loss" not in audit.records
+
+
 def test_rows_of_goss_that_would_take_hours_are_refused_with_the_number():
     with pytest.raises(NotApplicable, match="200,000,000 steps one after the other, more than 100,000,000"):
         Goss({"learning_rate": "0.1"}, 1_000_000, 210)

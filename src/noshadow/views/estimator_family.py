@@ -29,8 +29,8 @@ def type_name(last: Any) -> str:
 
 
 def no_head(last: Any) -> str:
-    """Why an estimator without a linear head has no record scores."""
-    return f"{type_name(last)} has no linear head that noshadow reads; {WITHOUT}"
+    """Why an estimator without a linear head has no scores of one; it may have others."""
+    return f"{type_name(last)} has no linear head, which scores of a last layer are made of"
 
 
 def no_penalty(last: Any, n: int) -> Penalty:

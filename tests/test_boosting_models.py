@@ -184,7 +184,9 @@ def by_hand(training, record):
         if one.drawn is not None:
             own_class = training.targets[:, None] == (np.ones(1) if raw.shape[1] == 1 else np.arange(raw.shape[1]))
             share = p.reshape(len(raw), -1)
-            weights = weights * one.drawn(weights[:, None] * (share - own_class), weights[:, None] * training.curvature * share * (1 - share))
+            weights = weights * one.drawn(
+                weights[:, None] * (share - own_class), weights[:, None] * training.curvature * share * (1 - share)
+            )
             inside = weights > 0
         after = raw.copy()
         for tree in one.trees:

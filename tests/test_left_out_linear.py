@@ -182,7 +182,9 @@ def test_stochastic_gradients_of_several_classes_leave_as_the_regressions_they_g
         left_out_outputs(SGDClassifier(loss="log_loss", penalty="l1").fit(X, Y), (X, Y))
 
 
-@pytest.mark.parametrize("model", [PoissonRegressor(alpha=0.01), GammaRegressor(alpha=0.01), TweedieRegressor(power=1.5, alpha=0.01)], ids=repr)
+@pytest.mark.parametrize(
+    "model", [PoissonRegressor(alpha=0.01), GammaRegressor(alpha=0.01), TweedieRegressor(power=1.5, alpha=0.01)], ids=repr
+)
 @pytest.mark.parametrize("weight", [None, W], ids=["plain", "weighted"])
 def test_regressions_with_a_log_link_leave_by_one_newton_step(model, weight):
     """One step: three in a hundred of the largest fall, on these records."""
@@ -253,4 +255,9 @@ def test_classifiers_without_probabilities_are_refused_as_others_are():
         ns.audit(Perceptron(), (X, Y), (X_TEST, Y_TEST), progress=False)
     several = np.stack([Y > 0, Y > 1], axis=1).astype(int)
     with pytest.raises(InputError, match="predict one label per record; got OneVsRestClassifier with several"):
-        ns.audit(OneVsRestClassifier(SVC()).fit(X, several), (X, several), (X_TEST, np.stack([Y_TEST > 0, Y_TEST > 1], axis=1).astype(int)), progress=False)
+        ns.audit(
+            OneVsRestClassifier(SVC()).fit(X, several),
+            (X, several),
+            (X_TEST, np.stack([Y_TEST > 0, Y_TEST > 1], axis=1).astype(int)),
+            progress=False,
+        )

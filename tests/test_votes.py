@@ -47,7 +47,9 @@ def test_a_forest_beside_reference_forests_gives_the_order_and_says_why(trees, t
     (weighed,) = (entry for entry in audit.evidence if entry.source == "exposure")
     assert audit.ranked_by == "exposure_score" and "attack_rate" not in audit.records and weighed.stamp["order_only"]
     assert "did not hold on the calibration forests" in audit.not_applicable["exposure"]
-    assert audit.provenance["inputs"]["votes"] == 30
+    assert audit.provenance["inputs"]["votes"] == 30 and all(step["width"] is None for step in weighed.stamp["changed"])
+    # No sizes follow from more of them: none are offered.
+    assert "reference models" not in "".join(audit.summary().partition("More evidence")[1:])
     # Reference forests of any size are on the scale of the audited one: their line is near the identity.
     line = weighed.stamp["lines"]["few references"]
     assert 0.8 < line["slope"] < 1.25 and abs(line["offset"]) < 0.5

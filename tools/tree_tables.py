@@ -160,7 +160,7 @@ def tried_section(found):
     lines += [
         f"#### Forests: intervals from {cover['references']} reference forests",
         "",
-        f"Share of true d′ within the {cover['level']:.0%} interval, of all records and of the top 5 % by d′.",
+        f"Share of true d′ within the {100 * cover['level']:.0f} % interval, of all records and of the top 5 % by d′.",
         "",
         "| setting | references, all | top 5 % | with out-of-bag votes, all | top 5 % |",
         "|---|---|---|---|---|",

@@ -122,7 +122,7 @@ def scores_of(setup, target, margins, membership, held):
     member = membership[target]
     columns = columns_in(held)
     found = {name: values for name, values in columns.items() if name not in NOT_SCORES and np.isfinite(values).any()}
-    own, test = margins[target][member], margins[target][~member]
+    own = margins[target][member]
     if setup.family == "boosting" and "shift" in found:
         found["margin left out"] = found["shift"] - own
         # Tried in the place of `shift`: its geometric mean with a guess at the loss without the record.

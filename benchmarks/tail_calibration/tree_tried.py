@@ -60,7 +60,10 @@ TRIED = {
 
 def called(weights):
     """A combination in words."""
-    return " + ".join(f"{'' if weight == 1 else f'{weight:g} '}{name}" for name, weight in weights.items())
+    words = [f"{'' if abs(weight) == 1 else f'{abs(weight):g} '}{name}" for name, weight in weights.items()]
+    return words[0] + "".join(
+        f" {'−' if weight < 0 else '+'} {word}" for word, weight in zip(words[1:], list(weights.values())[1:], strict=True)
+    )
 
 
 def combined(weights, columns):

@@ -35,8 +35,8 @@ MORE_REFERENCES = (2, 4, 8)
 # Name of the fact how many parts of a model vote, in what an audit keeps of its reading.
 VOTES = "votes"
 OF_VOTES = (
-    "margins are votes of a forest's trees, and intervals from such margins did not hold on the calibration forests, with two or four "
-    "references and with out-of-bag votes beside them"
+    "margins are votes of a forest's trees, and intervals from such margins did not hold on the calibration forests, with four "
+    "references alone and with out-of-bag votes beside them"
 )
 SEVERAL_RESIDUALS = not_applicable("a record of several outputs has several residuals, and the exposure is that of one")
 
@@ -168,7 +168,7 @@ def weighed_exposure(statistics: Statistics, known: Sequence[Known], free: Mappi
     except NotApplicable as reason:
         return _without(not_applicable(reason))
     if statistics.votes:
-        weighing = replace(weighing, found=_of_votes(weighing.found))
+        weighing = replace(weighing, found=_of_votes(weighing.found), steps=tuple(replace(step, width=None) for step in weighing.steps))
     columns, absent = _columns(weighing.found, fpr, _order_reason(weighing.found, [entry.source for entry in known]))
     notes = tuple(f"{note[:1].lower()}{note[1:].rstrip('.')}" for note in weighing.found.notes)
     stamp = _stamp(weighing, known, fpr) | _of_all_records(weighing.found, fpr, seed)
@@ -177,7 +177,7 @@ def weighed_exposure(statistics: Statistics, known: Sequence[Known], free: Mappi
 
 def _of_votes(found: Exposure) -> Exposure:
     """The order alone: what votes vary by is not what the mixed model takes it for."""
-    return found if found.order_only else replace(found, order_only=True, interval=np.full_like(found.interval, np.nan), reason=OF_VOTES)
+    return replace(found, order_only=True, interval=np.full_like(found.interval, np.nan), reason=OF_VOTES)
 
 
 def _without(why: Absent) -> Evidence:

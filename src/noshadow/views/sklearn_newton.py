@@ -2,7 +2,7 @@
 
 Logistic regressions of one class against the rest, and generalised linear regressions with a
 logarithmic link. With the gradients g and curvatures h of the losses at the linear outputs f, H =
-ΣhxxᵀL + Λ and s = xᵀH⁻¹x, the output without the record is f + sg/(1 − sh) to first order: the step
+Σhxxᵀ + Λ and s = xᵀH⁻¹x, the output without the record is f + sg/(1 − sh) to first order: the step
 that Newton's method takes from the fitted coefficients.
 """
 
@@ -29,7 +29,7 @@ LEFT_OVER = 1e-2
 
 @dataclass(frozen=True, eq=False)
 class _Head:
-    """One linear output: (d,) coefficients, its intercept, λ, and what stands beside it as a feature.
+    """One linear output: (d,) coefficients, its intercept, and λ.
 
     `scale` is the value of the intercept's feature; None without an intercept. `penalised` says
     whether the intercept is under the penalty.
@@ -82,7 +82,9 @@ def _heads(last: Any, n: int) -> list[_Head]:
 def _logistic_head(one: Any, k: int) -> _Head:
     ratio = getattr(one, "l1_ratio", None)
     if ratio not in (None, 0, 0.0) or getattr(one, "penalty", "l2") not in ("l2", "deprecated"):
-        raise NotApplicable("records leave a logistic regression against the rest under an l2 penalty by a formula, and this one has another")
+        raise NotApplicable(
+            "records leave a logistic regression against the rest under an l2 penalty by a formula, and this one has another"
+        )
     liblinear = one.solver == "liblinear"
     scale = (float(one.intercept_scaling) if liblinear else 1.0) if one.fit_intercept else None
     intercept = float(np.ravel(one.intercept_)[k])
@@ -138,7 +140,7 @@ def _log_link(last: Any, X: Any, y: Array, task: str, sample_weight: Array | Non
     f, without, left = _newton(columns_of(X), head, slopes, last)
     own = left <= LEFT_OVER
     unsolved = "" if own or int(last.n_iter_) < last.max_iter else f"was stopped after max_iter={last.max_iter} iterations"
-    # Where these are not its records the formula's own fit would be another: one Newton step says so.
+    # Of other records the fit would be another: a Newton step away, which contradicts the model.
     return Refitted(np.exp(f) if own else np.exp(without), np.exp(without), LOG_LINK, solver=Solver(own, unsolved))
 
 

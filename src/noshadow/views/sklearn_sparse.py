@@ -93,7 +93,7 @@ def _bayesian_ridge(last: Any, X: Any, y: Array, task: str, sample_weight: Array
 
 
 def _relevance(last: Any, X: Any, y: Array, task: str, sample_weight: Array | None) -> Refitted:
-    """The posterior mean is ridge regression with λ_j = lambda_j/alpha_ on columns that are kept."""
+    """The posterior mean is ridge regression with λ = lambda_/alpha_ on columns that are kept."""
     kept = np.flatnonzero(last.lambda_ < last.threshold_lambda)
     penalty = last.lambda_[kept] / last.alpha_
     whole, without = left_least_squares(columns_of(X, kept), y, np.ones(len(y)), penalty, np.zeros(len(kept)), last)

@@ -64,7 +64,7 @@ def finding(audit, code):
         (StackingClassifier(VOTERS, LogisticRegression(), cv=2), "loss"),
         (CalibratedClassifierCV(LinearSVC(), cv=2), "loss"),
         (make_pipeline(StandardScaler(), CalibratedClassifierCV(SVC(), cv=2, ensemble=False)), "loss"),
-        (GaussianProcessClassifier(), "loss"),
+        (GaussianProcessClassifier(), "shift"),
         (make_pipeline(StandardScaler(), LinearSVC(random_state=0)), "shift"),
         (make_pipeline(StandardScaler(), LinearSVC(loss="hinge", random_state=0)), "loss"),
         (make_pipeline(StandardScaler(), SGDClassifier(loss="log_loss", random_state=0)), "shift"),

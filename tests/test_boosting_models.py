@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.datasets import make_classification, make_regression
+from sklearn.datasets import load_iris, make_classification, make_regression
 from sklearn.ensemble import (
     AdaBoostClassifier,
     GradientBoostingClassifier,
@@ -24,6 +24,7 @@ from noshadow.metrics import spearman
 from noshadow.scores.trees.boosting import boosting_scores
 from noshadow.scores.trees.left_out import left_out
 from noshadow.views import OtherRecords, model_family, stage_outputs
+from noshadow.views.lightgbm_goss import Goss
 from noshadow.views.readers import reader_of
 from noshadow.views.view import Settings
 
@@ -108,6 +109,8 @@ MODELS = {
         False,
         SINGLE,
     ),
+    "lgb goss": (lambda: lightgbm(data_sample_strategy="goss", learning_rate=0.3), "two", True, SINGLE),
+    "lgb goss three": (lambda: lightgbm(data_sample_strategy="goss", random_state=4, top_rate=0.4, other_rate=0.3), "three", False, SINGLE),
     "lgb squared": (lambda: lightgbm("LGBMRegressor"), "value", True, SINGLE),
     "lgb poisson": (lambda: lightgbm("LGBMRegressor", objective="poisson"), "count", False, SINGLE),
     "cat": (lambda: catboost(), "two", True, DOUBLE),
@@ -178,6 +181,13 @@ def by_hand(training, record):
         inside = np.ones(len(raw), dtype=bool) if one.inside is None else one.inside
         weights = np.ones(len(raw)) if training.weights is None else training.weights
         p = 1 / (1 + np.exp(-raw[:, 0])) if raw.shape[1] == 1 else np.exp(raw) / np.exp(raw).sum(1, keepdims=True)
+        if one.drawn is not None:
+            own_class = training.targets[:, None] == (np.ones(1) if raw.shape[1] == 1 else np.arange(raw.shape[1]))
+            share = p.reshape(len(raw), -1)
+            weights = weights * one.drawn(
+                weights[:, None] * (share - own_class), weights[:, None] * training.curvature * share * (1 - share)
+            )
+            inside = weights > 0
         after = raw.copy()
         for tree in one.trees:
             k = tree.output
@@ -209,6 +219,8 @@ def by_hand(training, record):
         "lgb",
         "lgb three",
         "lgb bagging",
+        "lgb goss",
+        "lgb goss three",
         "xgb subsample",
         "xgb three, subsample",
     ],
@@ -231,6 +243,19 @@ def test_rows_that_a_round_left_out_are_out_for_it():
     assert (left_out(training).rounds_inside == inside.sum(0)).all()
 
 
+def test_a_tree_of_scikit_learn_that_found_no_split_takes_no_step():
+    """It has the value 0 whatever its gradients are: no sign of other records, and nothing to leave."""
+    x, y = (part[::2] for part in load_iris(return_X_y=True))
+    model = HB(random_state=0).fit(x, y)
+    stumps = [k for round_ in model._predictors for k, one in enumerate(round_) if len(one.nodes) == 1]
+    assert len(stumps) > 10
+    training = training_of(model, (x, y))
+    found = left_out(training)
+    assert found.excess < 1 and found.deviation <= DOUBLE * found.largest_step
+    for record in (0, 30, 60):
+        assert (training.margins - found.fall)[record] == pytest.approx(by_hand(training, record), abs=1e-5)
+
+
 @pytest.mark.parametrize("freq", [1, 3])
 def test_bags_of_lightgbm_hold_as_many_records_of_each_leaf_as_the_model_says(freq):
     """More rows than one block of its generators; LightGBM writes the records of a leaf into its model."""
@@ -244,6 +269,70 @@ def test_bags_of_lightgbm_hold_as_many_records_of_each_leaf_as_the_model_says(fr
         assert np.bincount(tree.leaves[one.inside], minlength=len(counts)).tolist() == counts
     bags = np.array([one.inside for one in rounds])
     assert (bags[0] == bags[freq - 1]).all() and not (bags[0] == bags[freq]).all()
+
+
+@pytest.mark.parametrize("threads", [1, 3, 0])
+def test_rows_of_goss_are_drawn_again_whatever_shared_them_among_threads(threads):
+    """More rows than one block; where the model keeps no number of threads, its own counts of leaves tell it."""
+    x, y = make_classification(3500, 8, n_informative=5, flip_y=0.1, random_state=3)
+    library = extra("lightgbm")
+    options = {"objective": "binary", "data_sample_strategy": "goss", "verbose": -1, "learning_rate": 0.2, "num_threads": threads}
+    booster = library.train(options, library.Dataset(x, y), 12)
+    counts = [line for line in booster.model_to_string().splitlines() if line.startswith("leaf_count=")]
+    training = training_of(booster, (x, y))
+    found = left_out(training)
+    assert found.excess < 1
+    # Rounds 0 … 4 took all records, the others as many as the model counted.
+    taken = [sum(map(int, line.partition("=")[2].split())) for line in counts]
+    assert found.rounds_inside.sum() == sum(taken) and taken[4] == 3500 > 2 * taken[5]
+
+
+def past_its_best():
+    """A boosted model whose loss on test records is lowest after some of its rounds, and its records."""
+    x, y = make_classification(600, 8, n_informative=4, flip_y=0.2, random_state=4)
+    train, test = (x[::2], y[::2]), (x[1::2], y[1::2])
+    return GB(n_estimators=80, max_depth=4, random_state=0).fit(*train), train, test
+
+
+def test_the_stage_with_the_lowest_loss_on_test_records_is_a_checkpoint_of_its_own():
+    model, train, test = past_its_best()
+    audit = ns.audit(model, train, test, progress=False)
+    (kept,) = (entry for entry in audit.evidence if entry.source == "checkpoints")
+    losses = [-np.log(p[np.arange(300), test[1]]).mean() for p in model.staged_predict_proba(test[0])]
+    (traces,) = (entry for entry in audit.evidence if entry.source == "traces")
+    recorded = np.array(traces.stamp["rounds"])
+    assert kept.stamp["rounds"] == recorded[np.argmin(np.array(losses)[recorded - 1])] < 80
+    assert kept.stamp["test_loss"] == pytest.approx(losses[kept.stamp["rounds"] - 1]) and kept.stamp["trainings"] == 0
+    # The oracle is the same training, stopped there: scikit-learn's rounds do not know how many follow.
+    stopped = GB(n_estimators=kept.stamp["rounds"], max_depth=4, random_state=0).fit(*train)
+    earlier = ns.audit(stopped, train, test, progress=False).records
+    for column, own in (("checkpoint_loss", "loss"), ("checkpoint_shift", "shift")):
+        assert audit.records[column].to_numpy() == pytest.approx(earlier[own].to_numpy(), rel=1e-9, abs=1e-12)
+    # By itself it does not outvote the shift of all rounds.
+    assert audit.ranked_by == "shift" and not any(entry.source == "exposure" for entry in audit.evidence)
+
+
+def test_a_checkpoint_of_the_rounds_is_weighed_beside_references_and_gives_way_to_one_that_is_handed_in():
+    model, train, test = past_its_best()
+    x, y = (np.concatenate(parts) for parts in zip(train, test, strict=True))
+    trained = {"reference_models": 2, "train_fn": lambda rows, seed: GB(n_estimators=20, random_state=seed).fit(x[rows], y[rows])}
+    audit = ns.audit(model, train, test, progress=False, **trained)
+    (weighed,) = (entry for entry in audit.evidence if entry.source == "exposure")
+    assert {"checkpoints", "few references", "loss traces"} <= set(weighed.stamp["trainings"]) and audit.ranked_by == "exposure_score"
+    stopped = GB(n_estimators=5, max_depth=4, random_state=0).fit(*train)
+    given = ns.audit(model, train, test, checkpoint=stopped, progress=False)
+    (handed,) = (entry for entry in given.evidence if entry.source == "checkpoints")
+    assert "used" in handed.stamp and not np.array_equal(given.records["checkpoint_loss"], audit.records["checkpoint_loss"])
+
+
+def test_no_stage_is_a_checkpoint_where_the_last_round_is_the_best():
+    audit = ns.audit(GB(n_estimators=5, random_state=0).fit(X[:N], Y[:N]), (X[:N], Y[:N]), (X[N:], Y[N:]), progress=False)
+    assert not any(entry.source == "checkpoints" for entry in audit.evidence) and "checkpoint_loss" not in audit.records
+
+
+def test_rows_of_goss_that_would_take_hours_are_refused_with_the_number():
+    with pytest.raises(NotApplicable, match="200,000,000 steps one after the other, more than 100,000,000"):
+        Goss({"learning_rate": "0.1"}, 1_000_000, 210)
 
 
 @pytest.mark.parametrize("name", ["gb three, subsample, stopped", "hist stopped"])
@@ -339,7 +428,6 @@ REFUSED = {
     "xgb dart": (lambda: xgboost(booster="dart"), "two", "booster='dart' of XGBoost drops trees"),
     "xgb linear": (lambda: xgboost(booster="gblinear"), "two", "booster='gblinear' of XGBoost has no trees"),
     "xgb absolute": (lambda: xgboost("XGBRegressor", objective="reg:absoluteerror"), "value", "reg:absoluteerror are not rebuilt"),
-    "lgb goss": (lambda: lightgbm(data_sample_strategy="goss"), "two", "data_sample_strategy='goss'"),
     "lgb dart": (lambda: lightgbm(boosting_type="dart"), "two", "boosting='dart' of LightGBM drops trees"),
     "lgb forest": (lambda: lightgbm(boosting_type="rf", subsample=0.5, subsample_freq=1), "two", "boosting='rf' of LightGBM"),
     "lgb linear": (lambda: lightgbm(linear_tree=True), "two", "hold linear models"),

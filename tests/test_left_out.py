@@ -20,7 +20,7 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
-from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
+from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import BayesianRidge, ElasticNet, ElasticNetCV, HuberRegressor, Lasso, LassoCV, Ridge
@@ -248,7 +248,6 @@ def test_linear_svc_with_the_records_within_its_margin_kept(options, labels, wei
     made = LinearSVC(C=0.05, dual=False, tol=1e-9, max_iter=100_000, **options)
     fitted = clone(made).fit(X, labels, sample_weight=weight)
     found = left_out_outputs(fitted, (X, labels), sample_weight=weight)
-    assert "its decision values stand for log-odds" in found.notes[0]
     values = fitted.decision_function(X).reshape(60, -1)
     signs = np.where(labels[:, None] == (np.array([1]) if values.shape[1] == 1 else np.unique(labels)), 1, -1)
     compared = 0
@@ -429,7 +428,6 @@ def test_a_model_of_other_records_contradicts_these(model):
         (LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.3), "shrinkage"),
         (LinearDiscriminantAnalysis(solver="eigen", priors=[0.2, 0.3, 0.5]), "priors that were given"),
         (ComplementNB(norm=True), "norm=True"),
-        (GaussianProcessClassifier(), "training it again only"),
         (BaggingClassifier(KNeighborsClassifier()), "are KNeighborsClassifier, which a record leaves by training them again only"),
         (BaggingClassifier(DecisionTreeClassifier(class_weight="balanced")), "class_weight='balanced', each in its own bag"),
     ],

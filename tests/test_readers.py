@@ -50,7 +50,8 @@ A, B = slice(0, 120), slice(120, None)
         (GridSearchCV(LogisticRegression(), {"C": [1.0]}, cv=2).fit(X, Y), "logistic regression"),
         (Ridge(), "ridge regression"),
         (RidgeClassifier(), "ridge classifier"),
-        (SGDClassifier(), "linear model by stochastic gradients"),
+        (SGDClassifier(), "classifier without probabilities"),
+        (SGDClassifier(loss="log_loss"), "linear model by stochastic gradients"),
         (LinearSVC(), "linear support vector machine"),
         (MLPRegressor(), "multi-layer perceptron"),
         (RandomForestClassifier(), "forest"),
@@ -203,7 +204,9 @@ def test_a_registered_family_is_audited_traced_and_recorded_like_any_other(regis
     np.testing.assert_allclose(audit.records["loss"], own[A], **close)
     np.testing.assert_allclose(audit.nonmember_losses, own[B], **close)
     assert audit.provenance["inputs"]["family"] == "centroids" and audit.model_risk.predicted_tpr is None
-    assert audit.not_applicable["shift"].startswith("not applicable: Centroids has no linear head that noshadow reads")
+    assert audit.not_applicable["shift"].startswith(
+        "not applicable: Centroids has no linear head, which scores of a last layer are made of"
+    )
     traces = ns.LossTraces((X[A], Y[A]))
     traces.record(model)
     np.testing.assert_allclose(traces.array[:, 0], own[A], **close)

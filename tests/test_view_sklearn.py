@@ -18,12 +18,12 @@ from sklearn.linear_model import (
     LogisticRegression,
     LogisticRegressionCV,
     Ridge,
-    RidgeClassifier,
     RidgeCV,
     SGDClassifier,
     SGDRegressor,
 )
 from sklearn.model_selection import GridSearchCV
+from sklearn.multiclass import OutputCodeClassifier
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
@@ -380,8 +380,12 @@ MULTILABEL = np.stack([BINARY == "yes", THREE == 10], axis=1).astype(int)
         (LR, (X, BINARY), {"device": "cpu"}, "device must be None for a scikit-learn estimator; got 'cpu'"),
         (LR, (X, BINARY), {"task": "regression"}, "task must be 'auto' or 'binary' for this LogisticRegression; got 'regression'"),
         (LR, (X, BINARY), {"task": "ranking"}, "task must be one of 'auto'"),
-        (RidgeClassifier().fit(X, BINARY), (X, BINARY), {}, "must give class probabilities; got RidgeClassifier .squared loss on codes ±1"),
-        (SVC().fit(X, BINARY), (X, BINARY), {}, "SVC without predict_proba. Wrap it in CalibratedClassifierCV"),
+        (
+            OutputCodeClassifier(SVC()).fit(X, BINARY),
+            (X, BINARY),
+            {},
+            "must give class probabilities; got OutputCodeClassifier without predict_proba. Wrap it in CalibratedClassifierCV",
+        ),
         (KMeans(2).fit(X), (X, BINARY), {}, "must be or end in a classifier or a regressor; got KMeans"),
         (make_pipeline(StandardScaler(), "passthrough"), (X, BINARY), {}, "end in a classifier or a regressor; got 'passthrough'"),
         (RandomForestClassifier(2).fit(X, MULTILABEL), (X, MULTILABEL), {}, "must predict one label per record; got RandomForest"),

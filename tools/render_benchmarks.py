@@ -26,7 +26,7 @@ from papers_pictures import papers_pictures
 from papers_tables import papers_section, proof_lines
 from render_scaling import generated
 from tail_tables import calibration_section
-from tree_tables import leaves_section, ranking_section, tree_calibration_section
+from tree_tables import leaves_section, ranking_section, tree_calibration_section, tried_section
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -328,7 +328,8 @@ def calibration():
 
 def trees():
     text = with_part(TREES, "leaves", leaves_section(stored("tree_fits")))
-    return with_part(TREES, "trees", ranking_section(RESULTS / "tree_calibration"), text)
+    text = with_part(TREES, "trees", ranking_section(RESULTS / "tree_calibration"), text)
+    return with_part(TREES, "tried", tried_section(stored("tree_tried")), text)
 
 
 def distinguishability():

@@ -144,6 +144,32 @@ def ranking_section(folder):
     return [*lines, *_prototype(again)] if again else lines
 
 
+def tried_section(found):
+    """Lines on combinations of columns that were tried, and on the cover of forests' intervals."""
+    lines = []
+    for family, kind in KINDS.items():
+        rows = found["combinations"][family]
+        (first, *_) = rows.values()
+        heads = " | ".join(f"{side} ({first[side]['settings']} settings): recall | at or above a second LiRA" for side in first)
+        lines += [f"#### {kind}: combinations that were tried", "", f"| score | {heads} |", f"|---|{'---|' * 4}"]
+        for name, sides in rows.items():
+            cells = " | ".join(f"{side['recall']:.2f} | {side['at_or_above']}" for side in sides.values())
+            lines.append(f"| {name} | {cells} |")
+        lines.append("")
+    cover = found["cover"]
+    lines += [
+        f"#### Forests: intervals from {cover['references']} reference forests",
+        "",
+        f"Share of true d′ within the {100 * cover['level']:.0f} % interval, of all records and of the top 5 % by d′.",
+        "",
+        "| setting | references, all | top 5 % | with out-of-bag votes, all | top 5 % |",
+        "|---|---|---|---|---|",
+    ]
+    for name, held in cover["settings"].items():
+        lines.append(f"| {name} | {' | '.join(f'{value:.2f}' for pair in held.values() for value in pair)} |")
+    return [*lines, ""]
+
+
 def _chooses(entry):
     return entry["setup"]["data_set"] in CHOOSING
 

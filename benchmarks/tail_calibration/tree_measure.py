@@ -8,6 +8,8 @@ Statistic of attacks: log((k + ½)/(B − k + ½)) of a forest of B trees with s
 
 import argparse
 import json
+from dataclasses import asdict
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,7 @@ from benchmarks.exposure.truth import separation
 from benchmarks.tail_calibration.tree_rivals import label_quality, shapley_of_neighbours, worst_case
 from benchmarks.tail_calibration.tree_setups import SETUPS
 from noshadow._exposure import Source, weighed
+from noshadow._exposure.rules import CHOSEN
 from noshadow.attacks import attack_success, lira_scores, rmia_scores
 from noshadow.metrics import loss_auc, spearman, top_recall, tpr_at_fpr
 
@@ -117,9 +120,9 @@ def attacks_and_predictors(setup, held):
 def scores_of(setup, target, margins, membership, held):
     """Every score of one audited model's records, name → (m,), with the trainings that it spends in its name."""
     member = membership[target]
-    columns = {name[7:]: held[name] for name in held.files if name.startswith("column_")}
+    columns = columns_in(held)
     found = {name: values for name, values in columns.items() if name not in NOT_SCORES and np.isfinite(values).any()}
-    own, test = margins[target][member], margins[target][~member]
+    own = margins[target][member]
     if setup.family == "boosting" and "shift" in found:
         found["margin left out"] = found["shift"] - own
         # Tried in the place of `shift`: its geometric mean with a guess at the loss without the record.
@@ -129,19 +132,32 @@ def scores_of(setup, target, margins, membership, held):
     found["SHAPr"] = shapley_of_neighbours(outputs[member], labels[member], outputs[~member], labels[~member])
     found["SACRO worst case"] = worst_case(outputs, member)[member]
     found["cleanlab, 5 folds"] = label_quality(labels[member], held["folds"])
-    free = {name: columns[name] for name in COVARIATES if name in columns and np.isfinite(columns[name]).all()}
-    sources = free_sources(columns, own, test)
-    found["exposure, nothing trained"] = weighed(own, test, sources, free=free).score
+    found |= exposures_of(setup, target, margins, membership, columns)
     rows = slice(setup.targets, setup.targets + REFERENCES)
-    test_rows = np.where(membership[rows], np.nan, margins[rows])[:, ~member]
-    source = Source("references", margins=margins[rows][:, member], membership=membership[rows][:, member], test_margins=test_rows)
-    found["exposure, 2 references"] = weighed(own, test, [*sources, source], free=free).score
     # What one would do with the same two models: the fall of the mean margin.
     known = np.where(membership[rows], np.nan, margins[rows])[:, member]
     counts = np.isfinite(known).sum(0)
     outside = np.where(counts > 0, np.nansum(known, 0) / np.maximum(counts, 1), np.nanmean(known))
     found["difference, 2 references"] = own - outside
     return found
+
+
+def columns_in(held):
+    """Columns of the audit that a work file holds, name → (m,)."""
+    return {name[7:]: held[name] for name in held.files if name.startswith("column_")}
+
+
+def exposures_of(setup, target, margins, membership, columns):
+    """Scores of `exposure`, with what the audit has for free and with two references beside it."""
+    member = membership[target]
+    own, test = margins[target][member], margins[target][~member]
+    free = {name: columns[name] for name in COVARIATES if name in columns and np.isfinite(columns[name]).all()}
+    sources = free_sources(columns, own, test)
+    alone = weighed(own, test, sources, free=free).score
+    rows = slice(setup.targets, setup.targets + REFERENCES)
+    test_rows = np.where(membership[rows], np.nan, margins[rows])[:, ~member]
+    source = Source("references", margins=margins[rows][:, member], membership=membership[rows][:, member], test_margins=test_rows)
+    return {"exposure, nothing trained": alone, "exposure, 2 references": weighed(own, test, [*sources, source], free=free).score}
 
 
 def geometric_mean(one, other):
@@ -157,7 +173,7 @@ def free_sources(columns, own, test):
     return [Source("out of bag", margins=margins[None], membership=np.zeros((1, len(own)), bool), test_margins=test[None])]
 
 
-def ranked(setup, held, work):
+def ranked(setup, held, work, scores_of=scores_of):
     """score → recall of the top 1 % by d′ in its top 5 %, Spearman with d′ and with success; means over targets."""
     membership, margins = held["membership"], statistic(setup, held["probability"])
     truth_rows = slice(setup.targets + REFERENCES, None)
@@ -183,6 +199,8 @@ def ranked(setup, held, work):
     means = {name: np.mean(each, axis=0) for name, each in rows.items() if len(each) == setup.targets}
     return {
         "ranked_by": sorted(ranked_by),
+        # Rows of exposure are of this weighing and this version of it.
+        "weighing": asdict(CHOSEN) | {"noshadow": ns.__version__, "ranked": date.today().isoformat()},
         "scores": {name: {"recall": short(a), "spearman": short(b), "success": short(c)} for name, (a, b, c) in means.items()},
     }
 
@@ -193,10 +211,14 @@ def separation_of(setup, margins, membership):
     return separation(margins + noise, membership)[0]
 
 
-def measured(setup, work):
-    """The stored JSON of one setup."""
+def measured(setup, work, kept=None):
+    """The stored JSON of one setup; with what was kept of it, its rows of exposure alone anew."""
     with np.load(work / f"{setup.name}.npz") as held:
         held = {name: held[name] for name in held.files}
+    if kept is not None:
+        anew = ranked(setup, held, work, lambda *given: exposures_of(*given[:4], columns_in(given[4])))
+        scores = kept["ranking"]["scores"] | {name: row for name, row in anew["scores"].items() if name != "second LiRA"}
+        return kept | {"ranking": kept["ranking"] | {"scores": scores, "weighing": anew["weighing"] | {"environment": environment()}}}
     entry = {"setup": setup.described(), "models": len(held["membership"]), "seconds": round(float(held["seconds"]), 1)}
     entry |= {"targets": attacks_and_predictors(setup, held), "ranking": ranked(setup, held, work), "environment": environment()}
     return entry
@@ -206,13 +228,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="folder that tree_run wrote")
     parser.add_argument("--again", action="store_true", help="also setups that have a file")
+    parser.add_argument("--exposure", action="store_true", help="rows of exposure anew in the files that are there; all else stays")
     asked = parser.parse_args()
     RESULTS.mkdir(parents=True, exist_ok=True)
     for setup in SETUPS.values():
         path = RESULTS / f"{setup.name}.json"
-        if not (asked.work / f"{setup.name}.npz").exists() or (path.exists() and not asked.again):
+        if not (asked.work / f"{setup.name}.npz").exists() or (path.exists() and not (asked.again or asked.exposure)):
             continue
-        entry = measured(setup, asked.work)
+        kept = json.loads(path.read_text()) if asked.exposure and path.exists() else None
+        entry = measured(setup, asked.work, kept)
         path.write_text(json.dumps(entry, separators=(",", ":")).replace('],"', '],\n"').replace('},"', '},\n"') + "\n")
         mean = {name: np.mean(values) for name, values in entry["targets"].items()}
         shown = ("member_accuracy", "nonmember_accuracy", "auc", "lira_record_tpr_0.001", "lira_global_tpr_0.001", "rmia_tpr_0.001")

@@ -36,7 +36,8 @@ def offers(audit: Audited) -> tuple[Offer, ...]:
 
     Widths are those that the exposure promised when it was weighed. Trainings cost what those of
     the audit took, where it trained any. There are no offers for language models and for records
-    with several outputs, whose exposure is not defined.
+    with several outputs, whose exposure is not defined. Nor are there any for forests: no sizes
+    follow from votes, and their own trees order the records better than references did.
     """
     entries = {entry.source: entry for entry in audit.evidence}
     if audit.task == "language-model" or "target_1" in audit.records or not entries:
@@ -46,6 +47,8 @@ def offers(audit: Audited) -> tuple[Offer, ...]:
         return ()
     seconds = _seconds(entries)
     found = [] if any(source in entries for source in _EARLIER) or not _is_network(audit) else [_earlier()]
+    if audit.provenance.get("inputs", {}).get("votes"):
+        return tuple(found)
     widths = {} if weighed is None else weighed.stamp.get("width_with", {})
     if not widths:
         return (*found, _references(2, seconds, None))

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from noshadow._audit.boosting import leaf_scores, stage_evidence
+from noshadow._audit.boosting import leaf_scores
 from noshadow._audit.evidence import Scores
 from noshadow._audit.gather import audit_view
 from noshadow._audit.given_models import model_given, models_given
@@ -20,6 +20,7 @@ from noshadow._audit.out_of_fold import out_of_fold_source
 from noshadow._audit.output_files import given_outputs
 from noshadow._audit.scale import model_in_logits
 from noshadow._audit.score_options import HEAD, NETWORK, SEQUENCES, checked_score_options
+from noshadow._audit.stages import stage_evidence
 from noshadow._audit.target import Target, stated_by
 from noshadow._audit.trained_sources import Subject, trained_sources
 from noshadow._audit.trainings import checked_trainings, traced_epochs
@@ -251,7 +252,7 @@ def audit(
         given,
         signal_seconds=signal_seconds,
         layered_scores=layered if layers != "last" else None if reader is None else leaf_scores(reader, model, train, seen, options),
-        stages=None if reader is None else partial(stage_evidence, reader, model, train, test, options=options),
+        stages=None if reader is None else partial(stage_evidence, reader, model, train, test),
         sources=(
             *checkpoint_source(earlier, read, options),
             *out_of_fold_source(folds_out, options),

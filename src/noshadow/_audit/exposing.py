@@ -21,6 +21,7 @@ from noshadow.checks import Array, NotApplicable
 from noshadow.losses import record_margins
 from noshadow.outcomes import Absent, not_applicable
 from noshadow.results import Evidence
+from noshadow.scores.closed_form.votes import margins_in_votes
 from noshadow.scores.trees.boosting import LeafScores
 from noshadow.tail.losses import resolved_level
 
@@ -31,6 +32,12 @@ FREE = ("shift", "leverage", "newton", "margin_leverage", "entropy")
 EARLY_LOSS = "early_loss"
 # How many more reference models an audit says the price and the worth of.
 MORE_REFERENCES = (2, 4, 8)
+# Name of the fact how many parts of a model vote, in what an audit keeps of its reading.
+VOTES = "votes"
+OF_VOTES = (
+    "margins are votes of a forest's trees, and intervals from such margins did not hold on the calibration forests, with four "
+    "references alone and with out-of-bag votes beside them"
+)
 SEVERAL_RESIDUALS = not_applicable("a record of several outputs has several residuals, and the exposure is that of one")
 
 
@@ -102,7 +109,8 @@ def exposure_evidence(found: Settled, known: Sequence[Known], scores: Scores, op
     unseen = found.seen.test
     own = statistic_of(found.train.outputs, found.targets, found.task)
     test = statistic_of(unseen.outputs, found.unseen, found.task) if len(unseen) else np.empty(0)
-    statistics = Statistics(own, test, "either" if found.task == "regression" else "larger")
+    votes = int(found.seen.inputs.get(VOTES, 0))
+    statistics = Statistics(own, test, "either" if found.task == "regression" else "larger", votes)
     return weighed_exposure(statistics, known, free_columns(found, scores), fpr=audited_rate(found, options), seed=options.seed)
 
 
@@ -113,11 +121,34 @@ class Statistics:
     Attributes:
         own: (n,) of the training records. test: (t,) of the test records.
         direction: "larger", or "either" for signed residuals.
+        votes: how many parts of the model vote; 0 where its outputs are no votes.
     """
 
     own: Array
     test: Array
     direction: str
+    votes: int = 0
+
+
+def in_votes(statistics: Statistics, known: Sequence[Known]) -> tuple[Statistics, list[Known]]:
+    """All margins as log((k + ½)/(B − k + ½)) of the audited model's B parts, where these vote.
+
+    Clipped log-odds of shares of exactly 0 or 1 would stand far from all others, and those of
+    models with other numbers of parts on other scales.
+    """
+    parts = statistics.votes
+    if not parts:
+        return statistics, list(known)
+
+    def moved(values: Array | None) -> Array | None:
+        return None if values is None else margins_in_votes(values, parts)
+
+    own, test = margins_in_votes(statistics.own, parts), margins_in_votes(statistics.test, parts)
+    voted = [
+        replace(entry, source=replace(entry.source, margins=moved(entry.source.margins), test_margins=moved(entry.source.test_margins)))
+        for entry in known
+    ]
+    return replace(statistics, own=own, test=test), voted
 
 
 def weighed_exposure(statistics: Statistics, known: Sequence[Known], free: Mapping[str, Array], *, fpr: float, seed: int) -> Evidence:
@@ -131,14 +162,22 @@ def weighed_exposure(statistics: Statistics, known: Sequence[Known], free: Mappi
         The evidence that `exposure_evidence` describes.
     """
     started = time.perf_counter()
+    statistics, known = in_votes(statistics, known)
     try:
         weighing = _weighed(statistics, [entry.source for entry in known], free, seed)
     except NotApplicable as reason:
         return _without(not_applicable(reason))
+    if statistics.votes:
+        weighing = replace(weighing, found=_of_votes(weighing.found), steps=tuple(replace(step, width=None) for step in weighing.steps))
     columns, absent = _columns(weighing.found, fpr, _order_reason(weighing.found, [entry.source for entry in known]))
     notes = tuple(f"{note[:1].lower()}{note[1:].rstrip('.')}" for note in weighing.found.notes)
     stamp = _stamp(weighing, known, fpr) | _of_all_records(weighing.found, fpr, seed)
     return Evidence(SOURCE, columns, absent, notes, stamp, time.perf_counter() - started)
+
+
+def _of_votes(found: Exposure) -> Exposure:
+    """The order alone: what votes vary by is not what the mixed model takes it for."""
+    return replace(found, order_only=True, interval=np.full_like(found.interval, np.nan), reason=OF_VOTES)
 
 
 def _without(why: Absent) -> Evidence:

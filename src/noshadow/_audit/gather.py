@@ -13,9 +13,11 @@ from noshadow._audit.leaves import leaf_evidence, leaf_facts
 from noshadow._audit.near_twins import near_facts
 from noshadow._audit.notes import risk_notes
 from noshadow._audit.options import GivenColumns, Options
+from noshadow._audit.other_models import CHECKPOINTS
 from noshadow._audit.risks import Pair, correct_of, margins_of, measured_risk, naming_record_rates, risks_by_group, shown_family
 from noshadow._audit.settled import Settled, settled
 from noshadow._audit.splits import split_counts
+from noshadow._audit.stages import Stages
 from noshadow._audit.stamps import provenance, timings
 from noshadow._audit.tracing import trace_evidence, traced_facts
 from noshadow._audit.without_records import Without, formula_evidence
@@ -75,7 +77,7 @@ def audit_view(
     layered_scores: LayeredScores | None = None,
     sources: Sequence[SourceOf] = (),
     trained: Sequence[SourceOf] = (),
-    stages: Callable[[Settled], tuple[Evidence, ...]] | None = None,
+    stages: Callable[[Settled], Stages] | None = None,
     beside: Callable[[Settled], Without] | None = None,
     inputs: Array | str = NO_INPUTS,
 ) -> Audit:
@@ -87,7 +89,8 @@ def audit_view(
     task, and stands in for the last layer's. `sources` say what is known beyond the final weights,
     each a function of the settled records; they are asked first, since they may refuse what they
     were given. `trained` are further ones that train when they are asked: last, when all else has
-    worked. `stages` gives the loss traces that a model keeps of itself, where none were given.
+    worked. `stages` gives the loss traces and the checkpoint that a model keeps of itself, where
+    none were given.
     `beside` asks the model itself what it says of each record without it. `inputs` are what the
     model was given of its training records, or why they are not known.
     """
@@ -96,8 +99,11 @@ def audit_view(
     without = Without() if beside is None else beside(found)
     found = replace(found, formula=without.columns)
     traces = trace_evidence(given.loss_traces, found.train.ids, found.losses, found.targets, found.task)
+    own: tuple[Known, ...] = ()
     if stages is not None and given.loss_traces is None:
-        traces = stages(found)
+        kept = stages(found)
+        handed = any(entry.evidence.source == CHECKPOINTS for entry in known)
+        traces, own = kept.traces, () if handed else kept.known
     started = time.perf_counter()
     scores = scored(found, options, layered_scores)
     scoring = time.perf_counter() - started
@@ -127,9 +133,10 @@ def audit_view(
     evidence = (loss_evidence(found), formula_evidence(score_evidence(scores), without), rates, *leaf_evidence(counted), *traces)
     known += [source(found) for source in trained]
     # Trees order records by themselves; beside other sources what they say is weighed with them.
-    own = () if known else tuple(entry.evidence for entry in without.known)
-    beyond = [*known, *without.known] if known else []
-    return audit_of(gathered, (*evidence, *own, *weighed_evidence(found, beyond, traces, scores, options)))
+    own = (*without.known, *own)
+    told = () if known else tuple(entry.evidence for entry in own)
+    beyond = [*known, *own] if known else []
+    return audit_of(gathered, (*evidence, *told, *weighed_evidence(found, beyond, traces, scores, options)))
 
 
 def weighed_evidence(

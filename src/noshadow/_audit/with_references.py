@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from noshadow._audit.exposing import FREE, SEVERAL_RESIDUALS, SOURCE, Known, Statistics, weighed_exposure
+from noshadow._audit.exposing import FREE, SEVERAL_RESIDUALS, SOURCE, VOTES, Known, Statistics, weighed_exposure
 from noshadow._audit.known_references import Audited, Words, known_references
 from noshadow._known import own_fpr
 from noshadow.checks import Array
@@ -69,7 +69,8 @@ def _statistics(audit: Audit, references: References) -> Statistics:
     recorded: Array = np.asarray(references.target.statistic)
     plain = recorded if recorded.ndim == 1 else recorded[:, 0]
     direction = "either" if audit.task == "regression" else "larger"
-    return Statistics(np.array(plain[audited_rows(audit, references)[0]]), np.array(plain[~references.member]), direction)
+    votes = int(audit.provenance.get("inputs", {}).get(VOTES, 0))
+    return Statistics(np.array(plain[audited_rows(audit, references)[0]]), np.array(plain[~references.member]), direction, votes)
 
 
 def _told(audit: Audit, known: Known) -> Evidence:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from noshadow._audit.exposing import Known, statistic_of
+from noshadow._audit.exposing import VOTES, Known, statistic_of
 from noshadow._audit.settled import Settled
 from noshadow._exposure import Source
 from noshadow.checks import Array, NotApplicable
@@ -14,7 +14,7 @@ from noshadow.losses import hard_labels, record_losses
 from noshadow.outcomes import not_applicable
 from noshadow.results import Evidence
 from noshadow.scores.closed_form.left_out import left_out_columns
-from noshadow.scores.closed_form.votes import vote_losses, vote_margins
+from noshadow.scores.closed_form.votes import vote_losses
 from noshadow.views import LeftOut, OtherRecords, OutOfBag, Reader, Settings
 from noshadow.views.leaf_counts import LeafCounts
 
@@ -75,6 +75,9 @@ def without_records(reader: Reader, model: object, train: object, found: Settled
     if left is not None:
         facts |= {"closed_form": left.how}
     known = () if bagged is None else (_bags_known(bagged, left, found, started),)
+    parts = bagged.whole if bagged is not None else 1 if left is None else left.parts
+    if parts > 1 and found.task != "regression":
+        facts |= {VOTES: parts}
     if left is None:
         return Without(absent=absent, known=known, facts=facts)
     known = (*known, _leaves_known(left, found)) if left.parts > 1 and found.task != "regression" else known
@@ -110,16 +113,14 @@ def _bags_known(bagged: OutOfBag, left: LeftOut | None, found: Settled, started:
     outputs[missing] = (found.train.outputs if left is None else left.outputs)[missing]
     # A record that nothing else says anything of keeps its own answer.
     outputs = np.where(np.isnan(outputs), found.train.outputs, outputs)
-    margins: Array | None
+    margins, test = None, None
     if found.task == "regression":
         losses = record_losses(outputs, found.targets, found.task)
-        margins = statistic_of(outputs, found.targets, found.task) if found.targets.shape[1] == 1 else None
-        some = margins is not None and len(found.unseen) > 0
-        test = statistic_of(found.seen.test.outputs, found.unseen, found.task) if some else None
     else:
-        shares = _own_shares(outputs, found.targets)
-        losses, margins = vote_losses(shares, bagged.whole), vote_margins(shares, bagged.whole)
-        test = vote_margins(_own_shares(found.seen.test.outputs, found.unseen), bagged.whole) if len(found.unseen) else None
+        losses = vote_losses(_own_shares(outputs, found.targets), bagged.whole)
+    if found.task != "regression" or found.targets.shape[1] == 1:
+        margins = statistic_of(outputs, found.targets, found.task)
+        test = statistic_of(found.seen.test.outputs, found.unseen, found.task) if len(found.unseen) else None
     stamp = {
         "trainings": 0.0,
         "parts": bagged.whole,

@@ -60,6 +60,7 @@ _INPUTS = Keys(
         "repeated_rows": OneOf(None, Keys(optional={"train": Count, "test": Count})),
         "output_scale": OneOf(None, Keys({"given": str, "raised": Count, "entries": Count})),
         "closed_form": str,
+        "votes": Count,
         "other_records": str,
         "alone_in_leaves": Keys({"records": Count, "of": Count, "trees": Count, "first": list[Count]}),
         "leaves": Keys(

@@ -49,10 +49,14 @@ class Round:
     Attributes:
         trees: at least one per output.
         inside: (n,) whether the record's gradient was in the leaves; None where all were.
+        drawn: of rounds that chose records by their gradients: gradients and curvatures (n, m) →
+            (n,) factor before both of each record, 0 for those not taken. Asked once per round, in
+            the order of the rounds.
     """
 
     trees: tuple[Tree, ...]
     inside: Array | None = None
+    drawn: Callable[[Array, Array], Array] | None = None
 
 
 @dataclass(frozen=True, eq=False)

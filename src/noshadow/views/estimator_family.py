@@ -29,8 +29,8 @@ def type_name(last: Any) -> str:
 
 
 def no_head(last: Any) -> str:
-    """Why an estimator without a linear head has no record scores."""
-    return f"{type_name(last)} has no linear head that noshadow reads; {WITHOUT}"
+    """Why an estimator without a linear head has no scores of one; it may have others."""
+    return f"{type_name(last)} has no linear head, which scores of a last layer are made of"
 
 
 def no_penalty(last: Any, n: int) -> Penalty:
@@ -60,11 +60,17 @@ def estimator_task(last: Any, *, several_labels: bool = False) -> str:
     if is_regressor(last):
         return "regression"
     name = type_name(last)
-    if several_labels or isinstance(last.classes_, list) or getattr(last, "multilabel_", False):
-        refuse("model", "predict one label per record", f"{name} with several", "Multi-label models: audit one label at a time.")
+    require_one_label(last, several_labels=several_labels)
     if not hasattr(last, "predict_proba"):
         refuse("model", "give class probabilities", f"{name} without predict_proba", "Wrap it in CalibratedClassifierCV.")
     return require_classes(last.classes_, last)
+
+
+def require_one_label(last: Any, *, several_labels: bool = False) -> None:
+    """Refuse a classifier that predicts several labels per record."""
+    if several_labels or isinstance(last.classes_, list) or getattr(last, "multilabel_", False):
+        got = f"{type_name(last)} with several"
+        refuse("model", "predict one label per record", got, "Multi-label models: audit one label at a time.")
 
 
 def require_classes(classes: Any, last: Any) -> str:
@@ -130,6 +136,7 @@ class EstimatorFamily:
         head: (last, X, dense X) → inputs (n, d) and raw outputs (n, m) of the head; asked for only
             where `headless` is None.
         penalty: (last, n) → λ of the training on n records; asked for only with a head.
+        notes: last → sentences that a reader of the audit must see.
         saved: last → the model's parameters as bytes, for their digest; None where it has no such
             form, and its coefficient arrays or its outputs count.
         history: (last, X, task) → what `outputs` gives, after each stage of the training.
@@ -152,6 +159,7 @@ class EstimatorFamily:
     headless: Callable[[Any], str | None] = no_head
     head: Callable[[Any, Any, Array], tuple[Array, Array]] | None = None
     penalty: Callable[[Any, int], Penalty] = no_penalty
+    notes: Callable[[Any], tuple[str, ...]] = lambda last: ()
     saved: Callable[[Any], bytes | None] = lambda last: None
     history: Callable[[Any, Any, str], Iterator[Array]] | NotApplicable = NO_STAGES
     out_of_bag: Callable[[Any, Any, str], tuple[Array, Array]] | NotApplicable = NO_BAGS

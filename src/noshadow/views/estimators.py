@@ -85,7 +85,7 @@ def estimator_view(
         sample_weight=None if class_weight is None else compute_sample_weight(class_weight, y),
         class_names=None if fitted.task == "regression" else tuple(str(c) for c in family.classes(fitted.last)),
         not_applicable=fitted.headless or penalty.not_applicable,
-        notes=(*paired, *penalty.notes, *_clipped_note(clipped + also_clipped), *digest_notes),
+        notes=(*paired, *family.notes(fitted.last), *penalty.notes, *_clipped_note(clipped + also_clipped), *digest_notes),
         weights_sha256=digest,
         inputs=name_facts(names) | {"run_again": again},
     )

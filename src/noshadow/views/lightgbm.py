@@ -1,7 +1,8 @@
 """Models of LightGBM: native boosters and estimators."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -9,10 +10,11 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from noshadow.checks import Array, InputError, NotApplicable, refuse, said
-from noshadow.views.boosted import GAMMA, LOGISTIC, POISSON, SOFTMAX, SQUARED, Boosted, LeafRule, class_weighted
+from noshadow.views.boosted import GAMMA, LOGISTIC, POISSON, SOFTMAX, SQUARED, Boosted, LeafRule, Round, class_weighted
 from noshadow.views.estimator_family import EstimatorFamily, require_classes, type_name
 from noshadow.views.estimators import estimator_reader
 from noshadow.views.lightgbm_bags import lightgbm_bags
+from noshadow.views.lightgbm_goss import Goss
 from noshadow.views.stored_trees import StoredTree, StoredTrees, as_columns, library_of, probabilities, single
 
 _OBJECTIVES = {"binary": LOGISTIC, "multiclass": SOFTMAX, "regression": SQUARED, "poisson": POISSON, "gamma": GAMMA}
@@ -104,7 +106,8 @@ def _tree(part: str, rate: float, output: int) -> StoredTree:
     for side in children:
         # Negative numbers are leaves, −1 the first.
         parents[np.where(side < 0, -side - 1, count + side)] = count + np.arange(inner)
-    return StoredTree(np.concatenate([values, np.zeros(inner)]), rate, parents, output)
+    counts = np.concatenate([_numbers(part, "leaf_count").astype(np.int64), np.zeros(inner, dtype=np.int64)])
+    return StoredTree(np.concatenate([values, np.zeros(inner)]), rate, parents, output, counts)
 
 
 def _history(last: Any, X: Any, task: str) -> Iterator[Array]:
@@ -132,7 +135,7 @@ def _boosted(last: Any, X: Any, targets: Array, weights: Array | None) -> Booste
         start = _average(objective, targets, weights, len(start))
     return Boosted(
         library="LightGBM",
-        rounds=partial(_without_start(trees, start).bagged, lightgbm_bags(settings, targets)),
+        rounds=_rounds(_without_start(trees, start), settings, targets),
         count=len(trees.rounds),
         start=start,
         margins=_raw(last, X),
@@ -146,7 +149,39 @@ def _boosted(last: Any, X: Any, targets: Array, weights: Array | None) -> Booste
             float(settings.get("max_delta_step", 0)),
         ),
         gradient_dtype=np.float32,
-        unread=", ".join(name for name in _BENDING if settings.get(name, "") not in ("", "0")),
+        unread=_unread(settings),
+    )
+
+
+def _by_gradients(settings: dict[str, str]) -> bool:
+    return "goss" in (settings.get("boosting"), settings.get("data_sample_strategy"))
+
+
+def _unread(settings: dict[str, str]) -> str:
+    bending = [name for name in _BENDING if settings.get(name, "") not in ("", "0")]
+    return ", ".join([*bending, *(["rows of GOSS as this version of LightGBM draws them"] if _by_gradients(settings) else [])])
+
+
+def _rounds(trees: StoredTrees, settings: dict[str, str], targets: Array) -> Callable[[], Iterator[Round]]:
+    """The rounds with the records that each took: all, a bag, or those that GOSS drew."""
+    if not _by_gradients(settings):
+        return partial(trees.bagged, lightgbm_bags(settings, targets))
+    goss = Goss(settings, trees.records, len(trees.rounds))
+
+    def rounds() -> Iterator[Round]:
+        goss.start()
+        for number, one in enumerate(trees.walked()):
+            counts = [tree.counts for tree in trees.rounds[number]]
+            yield one if number < goss.first else replace(one, drawn=partial(goss.drawn, fits=partial(_as_counted, one, counts)))
+
+    return rounds
+
+
+def _as_counted(one: Round, counts: list[Array | None], factors: Array) -> bool:
+    """Whether each leaf holds as many of the records taken as the model says of it."""
+    return all(
+        count is not None and np.array_equal(np.bincount(tree.leaves[factors > 0], minlength=len(count)), count)
+        for tree, count in zip(one.trees, counts, strict=True)
     )
 
 
@@ -167,10 +202,6 @@ def _require_rebuilt(words: list[str], settings: dict[str, str], last: Any) -> N
     if boosting in ("dart", "rf"):
         why = "drops trees and rescales those it keeps" if boosting == "dart" else "fits every tree to the same gradients and averages"
         raise NotApplicable(f"boosting={boosting!r} of LightGBM {why}, so no round's leaf values stay as fitted")
-    if boosting == "goss" or settings.get("data_sample_strategy", "bagging") == "goss":
-        raise NotApplicable(
-            "LightGBM does not keep which rows each round took (data_sample_strategy='goss', whose draw changes with the number of threads)"
-        )
 
 
 def _average(objective: str, targets: Array, weights: Array | None, outputs: int) -> Array:
@@ -190,7 +221,7 @@ def _without_start(trees: StoredTrees, start: Array) -> StoredTrees:
     """The trees without the starting constant, which LightGBM adds to the leaves of its first."""
     if not trees.rounds:
         return trees
-    first = tuple(StoredTree(tree.values - start[tree.output], tree.rate, tree.parents, tree.output) for tree in trees.rounds[0])
+    first = tuple(replace(tree, values=tree.values - start[tree.output]) for tree in trees.rounds[0])
     return StoredTrees((first, *trees.rounds[1:]), trees.leaves, trees.records)
 
 

@@ -8,9 +8,9 @@ from noshadow.checks import Array
 
 # LightGBM draws for each block of so many rows with a generator of its own, seeded by
 # bagging_seed + the block's number (`bagging.hpp`, `random.h`).
-_BLOCK = 1024
-_FACTOR, _INCREMENT, _MODULUS = 214013, 2531011, 2**32
-_LEVELS = 32768.0
+BLOCK = 1024
+FACTOR, INCREMENT, MODULUS = 214013, 2531011, 2**32
+LEVELS = 32768.0
 
 
 def lightgbm_bags(settings: dict[str, str], targets: Array) -> Callable[[int], Array] | None:
@@ -37,7 +37,7 @@ def lightgbm_bags(settings: dict[str, str], targets: Array) -> Callable[[int], A
 
     def bag(number: int) -> Array:
         if number == 0:
-            held["states"] = (seed + np.arange(-(-len(targets) // _BLOCK), dtype=np.uint64)) % _MODULUS
+            held["states"] = (seed + np.arange(-(-len(targets) // BLOCK), dtype=np.uint64)) % MODULUS
         if number % every == 0:
             draws, held["states"] = _draws(held["states"], len(targets))
             held["bag"] = draws < fractions
@@ -48,13 +48,13 @@ def lightgbm_bags(settings: dict[str, str], targets: Array) -> Callable[[int], A
 
 def _draws(states: Array, n: int) -> tuple[Array, Array]:
     """n draws in [0, 1), block after block, and the states of the generators behind them."""
-    factors, increments = np.empty(_BLOCK, dtype=np.uint64), np.empty(_BLOCK, dtype=np.uint64)
+    factors, increments = np.empty(BLOCK, dtype=np.uint64), np.empty(BLOCK, dtype=np.uint64)
     factor, increment = 1, 0
-    for step in range(_BLOCK):
-        factor, increment = factor * _FACTOR % _MODULUS, (increment * _FACTOR + _INCREMENT) % _MODULUS
+    for step in range(BLOCK):
+        factor, increment = factor * FACTOR % MODULUS, (increment * FACTOR + INCREMENT) % MODULUS
         factors[step], increments[step] = factor, increment
-    found = (states[:, None] * factors + increments) % _MODULUS
+    found = (states[:, None] * factors + increments) % MODULUS
     levels = (found >> np.uint64(16)) & np.uint64(0x7FFF)
     after = found[:, -1].copy()
-    after[-1] = found[-1, (n - 1) % _BLOCK]  # the last block may be short
-    return levels.ravel()[:n] / _LEVELS, after
+    after[-1] = found[-1, (n - 1) % BLOCK]  # the last block may be short
+    return levels.ravel()[:n] / LEVELS, after

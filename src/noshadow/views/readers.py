@@ -14,15 +14,18 @@ from noshadow.views.reader import Reader
 from noshadow.views.seq2seq_lm import SEQ2SEQ_LM
 from noshadow.views.sklearn_any import ANY_ESTIMATOR
 from noshadow.views.sklearn_bagging import BAGGING
-from noshadow.views.sklearn_bayes import COUNTING_BAYES, GAUSSIAN_BAYES
+from noshadow.views.sklearn_bayes import CATEGORICAL_BAYES, COUNTING_BAYES, GAUSSIAN_BAYES
 from noshadow.views.sklearn_boosting import BOOSTING
+from noshadow.views.sklearn_decisions import DECISIONS, RIDGE_CLASSIFIER
 from noshadow.views.sklearn_discriminants import LINEAR_DISCRIMINANT, QUADRATIC_DISCRIMINANT
 from noshadow.views.sklearn_kernels import GAUSSIAN_PROCESS, KERNEL_RIDGE
-from noshadow.views.sklearn_linear import LEAST_SQUARES, LOGISTIC_REGRESSION, RIDGE, RIDGE_CLASSIFIER, STOCHASTIC_GRADIENT
+from noshadow.views.sklearn_laplace import GAUSSIAN_PROCESS_CLASSIFIER
+from noshadow.views.sklearn_linear import LEAST_SQUARES, LOGISTIC_REGRESSION, RIDGE, STOCHASTIC_GRADIENT
 from noshadow.views.sklearn_linear_svc import LINEAR_SVC
 from noshadow.views.sklearn_mlp import PERCEPTRON
 from noshadow.views.sklearn_neighbours import NEIGHBOURS
-from noshadow.views.sklearn_sparse import ACTIVE_SET, BAYESIAN_RIDGE, HUBER
+from noshadow.views.sklearn_newton import AGAINST_THE_REST, LOG_LINKED
+from noshadow.views.sklearn_sparse import ACTIVE_SET, BAYESIAN_RIDGE, HUBER, PATH, PURSUIT, RELEVANCE
 from noshadow.views.sklearn_trees import FOREST, TREE
 from noshadow.views.torch import MODULE
 from noshadow.views.wrapped_module import WRAPPED_MODULE
@@ -34,6 +37,7 @@ READERS = (
     SEQ2SEQ_LM,
     MODULE,
     WRAPPED_MODULE,
+    AGAINST_THE_REST,
     LOGISTIC_REGRESSION,
     LEAST_SQUARES,
     RIDGE,
@@ -51,13 +55,20 @@ READERS = (
     NEIGHBOURS,
     GAUSSIAN_BAYES,
     COUNTING_BAYES,
+    CATEGORICAL_BAYES,
     LINEAR_DISCRIMINANT,
     QUADRATIC_DISCRIMINANT,
     KERNEL_RIDGE,
     GAUSSIAN_PROCESS,
+    GAUSSIAN_PROCESS_CLASSIFIER,
     ACTIVE_SET,
     BAYESIAN_RIDGE,
     HUBER,
+    RELEVANCE,
+    PATH,
+    PURSUIT,
+    LOG_LINKED,
+    DECISIONS,
     ANY_ESTIMATOR,
     ONNX,
     PLAIN_FUNCTION,

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from scipy.special import softmax
-from sklearn.naive_bayes import BernoulliNB, ComplementNB, GaussianNB, MultinomialNB
+from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
 
 from noshadow.checks import Array, NotApplicable
 from noshadow.views.estimator_family import EstimatorFamily, Refitted, type_name
@@ -136,6 +136,32 @@ def _bernoulli(table: Any, features: Array, counts: Array, alpha: Array, c: int,
     return found
 
 
+def _categorical(last: Any, X: Any, y: Array, task: str, sample_weight: Array | None) -> Refitted:
+    """CategoricalNB made again from its counts, with and without each record. Cost: O(nmd).
+
+    The number of categories of each feature stays, as `min_categories` would keep it.
+    """
+    table = np.asarray(X, dtype=np.int64)
+    weight = np.ones(len(y)) if sample_weight is None else sample_weight
+    n, m = len(y), len(last.classes_)
+    counts, alpha = np.bincount(y, weight, m), float(last.alpha if last.force_alpha else max(last.alpha, 1e-10))
+    given = last.class_prior if last.class_prior is not None else None if last.fit_prior else np.full(m, 1 / m)
+    sides = []
+    for leave in (False, True):
+        own = np.zeros((n, m))
+        own[np.arange(n), y] = weight * leave
+        joint = np.zeros((n, m))
+        for column, categories in zip(table.T, last.n_categories_, strict=True):
+            held = np.stack([np.bincount(column[y == c], weight[y == c], categories) for c in range(m)])
+            with np.errstate(divide="ignore", invalid="ignore"):
+                joint += np.log(held.T[column] - own + alpha) - np.log(held.sum(1) - own + alpha * categories)
+        joint = joint + _log_priors(given, counts, y, weight, leave=leave)
+        if leave:
+            joint[counts[y] - weight <= 0] = np.nan
+        sides.append(_posterior(joint))
+    return Refitted(sides[0], sides[1], HOW)
+
+
 GAUSSIAN_BAYES = estimator_reader(
     EstimatorFamily(
         name="Gaussian naive Bayes",
@@ -153,4 +179,8 @@ COUNTING_BAYES = estimator_reader(
         ),
         left_out=_counted,
     )
+)
+
+CATEGORICAL_BAYES = estimator_reader(
+    EstimatorFamily(name="naive Bayes of categories", reads=lambda last: isinstance(last, CategoricalNB), left_out=_categorical)
 )

@@ -74,7 +74,8 @@ def _tree(predictor: Any, table: Any, known: Any, places: Any, rate: float, outp
     inner = np.flatnonzero(nodes["is_leaf"] == 0)
     for side in ("left", "right"):
         parents[nodes[side][inner].astype(np.intp)] = inner
-    return Tree(leaves, nodes["value"].astype(np.float64), rate, parents, output)
+    # scikit-learn gives a tree that found no split the value 0, whatever its gradients are.
+    return Tree(leaves, nodes["value"].astype(np.float64), rate if len(nodes) > 1 else 0.0, parents, output)
 
 
 def _kept(last: Any, targets: Array) -> Array | None:

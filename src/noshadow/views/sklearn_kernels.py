@@ -19,7 +19,7 @@ MOST_RECORDS = 10_000  # the kernel then takes 0.8 GB
 def _kernel_ridge(last: Any, X: Any, y: Array, task: str, sample_weight: Array | None) -> Refitted:
     """f = K(K + αW⁻¹)⁻¹y, W the sample weights, with and without each record. Cost: O(n³)."""
     n = X.shape[0]
-    _require_small(n, last)
+    require_small(n, last)
     options = (last.kernel_params or {}) if callable(last.kernel) else {"gamma": last.gamma, "degree": last.degree, "coef0": last.coef0}
     filtered = {"filter_params": True} if not callable(last.kernel) else {}
     kernel = np.asarray(pairwise_kernels(X, metric=last.kernel, **filtered, **options), dtype=np.float64)
@@ -45,7 +45,7 @@ def _gaussian_process(last: Any, X: Any, y: Array, task: str, sample_weight: Arr
     the record, too; their standard deviation cancels.
     """
     n = X.shape[0]
-    _require_small(n, last)
+    require_small(n, last)
     # A white kernel is noise of the training records, and no part of an answer.
     kernel = np.asarray(last.kernel_(X, X), dtype=np.float64)
     gram = np.asarray(last.kernel_(X), dtype=np.float64) + np.diag(np.broadcast_to(np.asarray(last.alpha, dtype=np.float64), (n,)))
@@ -81,7 +81,8 @@ def _deleted(gram: Array, kernel: Array, targets: Array, centres: Array, last: A
     return kernel @ dual, targets - left / np.diag(inverse)[:, None]
 
 
-def _require_small(n: int, last: Any) -> None:
+def require_small(n: int, last: Any) -> None:
+    """Refuse more records than a kernel is inverted for."""
     if n > MOST_RECORDS:
         raise NotApplicable(f"{n} records are more than the {MOST_RECORDS} whose kernel {type_name(last)} is inverted for")
 

@@ -1,21 +1,19 @@
 """Linear models of scikit-learn: logistic, least squares, ridge, stochastic gradients."""
 
-from typing import Any, NoReturn
+from typing import Any
 
 from sklearn.base import is_classifier
 from sklearn.linear_model import (
     LinearRegression,
     LogisticRegression,
     Ridge,
-    RidgeClassifier,
-    RidgeClassifierCV,
     RidgeCV,
     SGDClassifier,
     SGDRegressor,
 )
 
-from noshadow.checks import Array, refuse
-from noshadow.views.estimator_family import WITHOUT, EstimatorFamily, require_fitted, type_name
+from noshadow.checks import Array
+from noshadow.views.estimator_family import WITHOUT, EstimatorFamily, type_name
 from noshadow.views.estimators import estimator_reader
 from noshadow.views.penalty import least_squares_penalty, logistic_penalty, ridge_penalty, stochastic_penalty
 from noshadow.views.reader import LINEAR
@@ -39,8 +37,6 @@ def _stochastic_headless(last: Any) -> str | None:
     name = type_name(last)
     if last.loss not in ("log_loss", "squared_error") or (is_classifier(last) and last.loss != "log_loss"):
         return f"{name} was trained with loss={last.loss!r}, and heads are read under log_loss or squared_error only; {WITHOUT}"
-    if is_classifier(last) and len(last.classes_) > 2:
-        return f"{name} was trained one class against the rest, so no one softmax head exists; {WITHOUT}"
     return None
 
 
@@ -50,12 +46,6 @@ def _decided(last: Any, X: Any, dense: Array) -> tuple[Array, Array]:
 
 def _predicted(last: Any, X: Any, dense: Array) -> tuple[Array, Array]:
     return dense, last.predict(X)
-
-
-def _refused_codes(last: Any) -> NoReturn:
-    require_fitted(last)
-    hint = "Use LogisticRegression, or Ridge on the codes."
-    refuse("model", "give class probabilities", f"{type_name(last)} (squared loss on codes ±1)", hint)
 
 
 LOGISTIC_REGRESSION = estimator_reader(
@@ -89,18 +79,10 @@ RIDGE = estimator_reader(
     )
 )
 
-RIDGE_CLASSIFIER = estimator_reader(
-    EstimatorFamily(
-        name="ridge classifier",
-        reads=lambda last: isinstance(last, (RidgeClassifier, RidgeClassifierCV)),
-        task=_refused_codes,
-    )
-)
-
 STOCHASTIC_GRADIENT = estimator_reader(
     EstimatorFamily(
         name="linear model by stochastic gradients",
-        reads=lambda last: isinstance(last, (SGDClassifier, SGDRegressor)),
+        reads=lambda last: isinstance(last, SGDRegressor) or (isinstance(last, SGDClassifier) and hasattr(last, "predict_proba")),
         calibrated_as=lambda last: LINEAR if last.loss == "log_loss" else type_name(last),
         headless=_stochastic_headless,
         head=lambda last, X, dense: _decided(last, X, dense) if is_classifier(last) else _predicted(last, X, dense),

@@ -12,23 +12,14 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.class_weight import compute_sample_weight
 
 from noshadow.checks import Array, NotApplicable
-from noshadow.views.estimator_family import WITHOUT, EstimatorFamily, Refitted, require_classes, require_fitted, type_name
+from noshadow.views.estimator_family import WITHOUT, EstimatorFamily, Refitted, type_name
 from noshadow.views.estimators import estimator_reader
+from noshadow.views.sklearn_decisions import decision_outputs, decision_task, stands_for
 from noshadow.views.stored_trees import as_columns, probabilities
 
 HOW = "the record leaves the least squares on the records within the margin; which records these are and the penalty stay"
-STANDS_FOR = "LinearSVC gives no probabilities: its decision values stand for log-odds, so that losses order records and are no nats"
 # How many times its tolerance, as a share of the gradient at zero, liblinear may leave of it.
 LEFT_OVER = 10.0
-
-
-def _task(last: Any) -> str:
-    require_fitted(last)
-    return require_classes(last.classes_, last)
-
-
-def _outputs(last: Any, X: Any, task: str) -> Array:
-    return probabilities(as_columns(last.decision_function(X), X.shape[0]))
 
 
 def _left_out(last: Any, X: Any, y: Array, task: str, sample_weight: Array | None) -> Refitted:
@@ -62,7 +53,7 @@ def _left_out(last: Any, X: Any, y: Array, task: str, sample_weight: Array | Non
         parameters = np.append(last.coef_[k], last.intercept_[k] / last.intercept_scaling) if last.fit_intercept else last.coef_[k]
         sides.append(_one_class(design, np.where(own, 1.0, -1.0), weights, values[:, k], parameters, last))
     whole, without = (probabilities(np.column_stack(side)) for side in zip(*sides, strict=True))
-    return Refitted(whole, without, HOW, notes=(STANDS_FOR,))
+    return Refitted(whole, without, HOW)
 
 
 def _one_class(design: Array, sign: Array, weight: Array, values: Array, parameters: Array, last: Any) -> tuple[Array, Array]:
@@ -87,9 +78,10 @@ LINEAR_SVC = estimator_reader(
     EstimatorFamily(
         name="linear support vector machine",
         reads=lambda last: isinstance(last, LinearSVC),
-        task=_task,
-        outputs=_outputs,
-        headless=lambda last: f"{type_name(last)} was trained on hinges, so no head of a softmax exists; {STANDS_FOR}; {WITHOUT}",
+        task=decision_task,
+        outputs=decision_outputs,
+        headless=lambda last: f"{type_name(last)} was trained on hinges, so no head of a softmax exists; {WITHOUT}",
+        notes=lambda last: (stands_for(last),),
         left_out=_left_out,
     )
 )

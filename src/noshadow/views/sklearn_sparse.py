@@ -7,16 +7,34 @@ left is a least-squares problem that a record leaves exactly.
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from sklearn.linear_model import BayesianRidge, ElasticNet, ElasticNetCV, HuberRegressor, Lasso, LassoCV
+from scipy.linalg import cho_solve
+from sklearn.linear_model import (
+    ARDRegression,
+    BayesianRidge,
+    ElasticNet,
+    ElasticNetCV,
+    HuberRegressor,
+    Lars,
+    Lasso,
+    LassoCV,
+    LassoLars,
+    LassoLarsCV,
+    LassoLarsIC,
+    OrthogonalMatchingPursuit,
+    OrthogonalMatchingPursuitCV,
+)
 
 from noshadow.checks import Array, NotApplicable
 from noshadow.views.estimator_family import EstimatorFamily, Refitted, Solver, type_name
 from noshadow.views.estimators import estimator_reader
+from noshadow.views.least_squares import columns_of, factored, left_least_squares
 
 ACTIVE = "the record leaves the least squares on the active coefficients; their signs and the penalty on the sum over records stay"
 FIXED = "the record leaves the least squares; the penalty that was estimated from all records stays"
+CHOSEN = "the record leaves the least squares on the columns that were chosen; which columns these are stays"
 INLIERS = "the record leaves the least squares on the inliers; which records these are, scale and penalty stay"
+# Share of the first correlation that rounding leaves at the end of a path.
+NO_CORRELATION = 1e-8
 # Two duality gaps that are one: a difference of large sums, in float64.
 SAME_GAP = 1e-6
 # Share of the outputs' spread by which L-BFGS leaves a Huber regression that it calls solved.
@@ -33,7 +51,7 @@ def _elastic_net(last: Any, X: Any, y: Array, task: str, sample_weight: Array | 
     pull = n * alpha * ratio * np.sign(last.coef_[active])
     # scikit-learn scales weights to a mean of one.
     weight = np.ones(n) if sample_weight is None else sample_weight * (n / sample_weight.sum())
-    whole, without = _left_least_squares(_columns(X, active), y, weight, n * alpha * (1 - ratio), pull, last)
+    whole, without = left_least_squares(columns_of(X, active), y, weight, n * alpha * (1 - ratio), pull, last)
     gap = _duality_gap(last, X, y, weight, n * alpha * ratio, n * alpha * (1 - ratio))
     own = abs(gap - n * float(last.dual_gap_)) <= SAME_GAP * float(weight @ (y - weight @ y / n) ** 2)
     return Refitted(whole, without, ACTIVE, solver=Solver(own, _unsolved(last, own and gap > last.tol * float(weight @ y**2))))
@@ -46,7 +64,7 @@ def _duality_gap(last: Any, X: Any, y: Array, weight: Array, l1: float, l2: floa
     another number. The dual point is the residual, scaled into |Aᵀr − l2 b| ≤ l1.
     """
     used = np.flatnonzero(last.coef_)
-    fitted = _columns(X, used) @ last.coef_[used]
+    fitted = columns_of(X, used) @ last.coef_[used]
     total = weight.sum()
     centred = y - weight @ y / total if last.fit_intercept else y
     residual = y - fitted
@@ -68,15 +86,51 @@ def _unsolved(last: Any, left: bool) -> str:
 
 def _bayesian_ridge(last: Any, X: Any, y: Array, task: str, sample_weight: Array | None) -> Refitted:
     """The posterior mean is ridge regression with λ = lambda_/alpha_, both kept."""
-    table = _columns(X, np.arange(X.shape[1]))
+    table = columns_of(X)
     weight = np.ones(len(y)) if sample_weight is None else sample_weight
-    whole, without = _left_least_squares(table, y, weight, float(last.lambda_ / last.alpha_), np.zeros(table.shape[1]), last)
+    whole, without = left_least_squares(table, y, weight, float(last.lambda_ / last.alpha_), np.zeros(table.shape[1]), last)
     return Refitted(whole, without, FIXED)
+
+
+def _relevance(last: Any, X: Any, y: Array, task: str, sample_weight: Array | None) -> Refitted:
+    """The posterior mean is ridge regression with λ = lambda_/alpha_ on columns that are kept."""
+    kept = np.flatnonzero(last.lambda_ < last.threshold_lambda)
+    penalty = last.lambda_[kept] / last.alpha_
+    whole, without = left_least_squares(columns_of(X, kept), y, np.ones(len(y)), penalty, np.zeros(len(kept)), last)
+    return Refitted(whole, without, FIXED)
+
+
+def _path(last: Any, X: Any, y: Array, task: str, sample_weight: Array | None) -> Refitted:
+    """A lasso at one place of its path, solved by angles: ½Σ(y − f)² + nα‖b‖₁ on what is active.
+
+    Lars itself is at a minimum only at the end of its path, where all its columns are fitted.
+    """
+    _require_one_output(last, y)
+    active, lasso = np.flatnonzero(last.coef_), type(last) is not Lars
+    if not lasso and not _at_the_end(last, columns_of(X), y):
+        raise NotApplicable("a path of angles that was left before its end is the minimum of nothing that a record could leave")
+    alpha = float(last.alpha_ if hasattr(last, "alpha_") else last.alpha) if lasso else 0.0
+    pull = len(y) * alpha * np.sign(last.coef_[active])
+    return Refitted(*left_least_squares(columns_of(X, active), y, np.ones(len(y)), 0.0, pull, last), ACTIVE)
+
+
+def _at_the_end(last: Any, table: Array, y: Array) -> bool:
+    """Whether no column is correlated with what is left of the targets: least squares of all."""
+    moved, left = table - table.mean(0) * last.fit_intercept, y - last.predict(table)
+    start = np.abs(moved.T @ (y - y.mean() * last.fit_intercept)).max()
+    return bool(np.abs(moved.T @ left).max() <= NO_CORRELATION * start)
+
+
+def _pursuit(last: Any, X: Any, y: Array, task: str, sample_weight: Array | None) -> Refitted:
+    """Orthogonal matching pursuit is least squares on the columns that it chose."""
+    _require_one_output(last, y)
+    chosen = np.flatnonzero(last.coef_)
+    return Refitted(*left_least_squares(columns_of(X, chosen), y, np.ones(len(y)), 0.0, np.zeros(len(chosen)), last), CHOSEN)
 
 
 def _huber(last: Any, X: Any, y: Array, task: str, sample_weight: Array | None) -> Refitted:
     """Σ_in w r²/σ + Σ_out 2εw|r| + α‖b‖²: squares of inliers, a constant pull of each outlier."""
-    table, scale = _columns(X, np.arange(X.shape[1])), float(last.scale_)
+    table, scale = columns_of(X), float(last.scale_)
     weight = np.ones(len(y)) if sample_weight is None else sample_weight
     residual = y - last.predict(X)
     outlying = np.abs(residual) > last.epsilon * scale
@@ -85,7 +139,7 @@ def _huber(last: Any, X: Any, y: Array, task: str, sample_weight: Array | None) 
     penalty = np.full(design.shape[1], float(last.alpha) * scale)
     penalty[table.shape[1] :] = 0.0
     inside = np.where(outlying, 0.0, weight)
-    factor = _factored((design * inside[:, None]).T @ design + np.diag(penalty), last)
+    factor = factored((design * inside[:, None]).T @ design + np.diag(penalty), last)
     whole = design @ cho_solve(factor, design.T @ (inside * y + pull))
     reach = np.einsum("nd,dn->n", design, cho_solve(factor, design.T))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -94,39 +148,6 @@ def _huber(last: Any, X: Any, y: Array, task: str, sample_weight: Array | None) 
     says = y - residual
     own = bool((np.abs(whole - says) <= HUBER_LEFT * (np.abs(says) + says.std())).all())
     return Refitted(whole, without, INLIERS, solver=Solver(own, _unsolved(last, True)))
-
-
-def _left_least_squares(A: Array, y: Array, weight: Array, penalty: float, pull: Array, last: Any) -> tuple[Array, Array]:
-    """Minimise Σ w(y − a·b − c)² + λ‖b‖² + 2 pull·b; fitted values with and without each record.
-
-    f₋ᵢ = y_i − (y_i − f_i)/(1 − h_i) with h_i = w_i(1/Σw + ãᵀ(ÃᵀWÃ + λI)⁻¹ã), ã centred where there
-    is an intercept c: the pull is constant and moves both alike. NaN where h is 1.
-    """
-    total = weight.sum() if last.fit_intercept else np.inf
-    centre = weight @ A / total if last.fit_intercept else np.zeros(A.shape[1])
-    mean = weight @ y / total if last.fit_intercept else 0.0
-    moved = A - centre
-    if moved.shape[1]:
-        factor = _factored((moved * weight[:, None]).T @ moved + penalty * np.eye(moved.shape[1]), last)
-        whole = mean + moved @ cho_solve(factor, moved.T @ (weight * (y - mean)) - pull)
-        reach = weight * (1 / total + np.einsum("nd,dn->n", moved, cho_solve(factor, moved.T)))
-    else:
-        whole, reach = np.full(len(y), mean), weight / total
-    with np.errstate(divide="ignore", invalid="ignore"):
-        without = y - (y - whole) / (1 - reach)
-    return whole, np.where(1 - reach > 1e-10, without, np.nan)
-
-
-def _factored(matrix: Array, last: Any) -> Any:
-    try:
-        return cho_factor(matrix)
-    except LinAlgError as error:
-        raise NotApplicable(f"the least squares of {type_name(last)} are singular, so that records do not leave them") from error
-
-
-def _columns(X: Any, picked: Array) -> Array:
-    chosen = X.iloc[:, picked] if hasattr(X, "iloc") else X[:, picked]
-    return np.asarray(chosen.toarray() if hasattr(chosen, "toarray") else chosen, dtype=np.float64)
 
 
 def _require_one_output(last: Any, y: Array) -> None:
@@ -147,3 +168,23 @@ BAYESIAN_RIDGE = estimator_reader(
 )
 
 HUBER = estimator_reader(EstimatorFamily(name="Huber regression", reads=lambda last: isinstance(last, HuberRegressor), left_out=_huber))
+
+RELEVANCE = estimator_reader(
+    EstimatorFamily(name="relevance determination", reads=lambda last: isinstance(last, ARDRegression), left_out=_relevance)
+)
+
+PATH = estimator_reader(
+    EstimatorFamily(
+        name="least angles",
+        reads=lambda last: type(last) in (Lars, LassoLars, LassoLarsCV, LassoLarsIC),
+        left_out=_path,
+    )
+)
+
+PURSUIT = estimator_reader(
+    EstimatorFamily(
+        name="matching pursuit",
+        reads=lambda last: isinstance(last, (OrthogonalMatchingPursuit, OrthogonalMatchingPursuitCV)),
+        left_out=_pursuit,
+    )
+)

@@ -20,12 +20,16 @@ _MOST_NUMBERS = 20_000_000
 
 @dataclass(frozen=True, eq=False)
 class StoredTree:
-    """One tree without the records in it; attributes as in `Tree`."""
+    """One tree without the records in it; attributes as in `Tree`.
+
+    `counts` (nodes,) says how many records the library counted in each leaf, where it keeps that.
+    """
 
     values: Array
     rate: float
     parents: Array | None
     output: int
+    counts: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)

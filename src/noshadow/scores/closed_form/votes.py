@@ -1,6 +1,7 @@
 """Margins and losses of votes: shares of B parts, which may be exactly 0 or 1."""
 
 import numpy as np
+from scipy.special import expit
 
 from noshadow.checks import Array
 
@@ -17,6 +18,14 @@ def vote_margins(shares: Array, parts: int) -> Array:
     votes = parts * shares
     margins: Array = np.log((votes + 0.5) / (parts - votes + 0.5))
     return margins
+
+
+def margins_in_votes(margins: Array, parts: int) -> Array:
+    """Log-odds of shares of votes, clipped where a share is 0 or 1, as margins of B votes.
+
+    Shapes as given; NaN stays. Models of any number of parts come to the scale of B parts.
+    """
+    return vote_margins(expit(margins), parts)
 
 
 def vote_losses(shares: Array, parts: int) -> Array:

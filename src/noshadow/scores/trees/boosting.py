@@ -1,6 +1,7 @@
 """Record scores of boosted trees: leverage, influence, loo and shift with their structure fixed."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,19 @@ def boosting_scores(training: Boosted) -> LeafScores:
         "left_out_of_some_round": int((found.rounds_inside < training.count).sum()),
     }
     return LeafScores({"leverage": found.share} | columns, METHOD, training.notes, facts, found.leaves)
+
+
+def stage_scores(training: Boosted, rounds: int) -> LeafScores:
+    """The scores of the model after its first rounds, as `boosting_scores` gives them of all.
+
+    Cost: two passes over these rounds.
+    """
+    margins = np.array(np.broadcast_to(training.start, training.margins.shape), dtype=training.margin_dtype)
+    for one in islice(training.rounds(), rounds):
+        for tree in one.trees:
+            margins[:, tree.output] += tree.values[tree.leaves].astype(training.margin_dtype)
+    first = replace(training, rounds=lambda: islice(training.rounds(), rounds), count=rounds, margins=margins.astype(np.float64))
+    return boosting_scores(first)
 
 
 def _classified(logits: Array, found: LeftOut, training: Boosted) -> dict[str, Array]:

@@ -122,7 +122,12 @@ def _before(training: Boosted, margins: Array, one: Round) -> Before:
     if training.weights is not None:
         taken = taken & (training.weights > 0)
         sizes = sizes * training.weights[:, None]
-    return Before(margins, *_gradients(training, margins), sizes, taken, training.targets)
+    g, h = _gradients(training, margins)
+    if one.drawn is not None:
+        factors = one.drawn(g, h)
+        taken, sizes = taken & (factors > 0), sizes * factors[:, None]
+        g, h = (_kept(training, part * factors[:, None]) for part in (g, h))
+    return Before(margins, g, h, sizes, taken, training.targets)
 
 
 def _gradients(training: Boosted, margins: Array) -> tuple[Array, Array]:
@@ -132,8 +137,13 @@ def _gradients(training: Boosted, margins: Array) -> tuple[Array, Array]:
     if training.weights is not None:
         weights = training.weights.astype(g.dtype)[:, None]
         g, h = g * weights, h * weights
-    kept = training.gradient_dtype
-    return g.astype(kept).astype(np.float64), h.astype(kept).astype(np.float64)
+    return _kept(training, g), _kept(training, h)
+
+
+def _kept(training: Boosted, values: Array) -> Array:
+    """Values rounded as the library keeps them, in float64."""
+    found: Array = values.astype(training.gradient_dtype).astype(np.float64)
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,57 @@
+"""Votes of forests beside reference forests: one scale for all margins, and an order without sizes."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.ensemble import RandomForestClassifier
+
+import noshadow as ns
+from noshadow._audit.exposing import Known, Statistics, in_votes
+from noshadow._exposure import Source
+from noshadow.results import Evidence
+from noshadow.scores.closed_form.votes import margins_in_votes, vote_margins
+
+X, Y = make_classification(1600, 8, n_informative=5, flip_y=0.15, random_state=0)
+TRAIN, TEST = (X[:800], Y[:800]), (X[800:], Y[800:])
+
+
+def test_clipped_log_odds_come_to_the_margins_of_the_votes():
+    """Shares of exactly 0 and 1 are clipped at 1e-15 by the reader, which is nothing beside half a vote."""
+    for theirs in (10, 100, 500):
+        shares = np.arange(theirs + 1) / theirs
+        clipped = np.clip(shares, 1e-15, 1 - 1e-15)
+        found = margins_in_votes(np.log(clipped) - np.log1p(-clipped), 100)
+        np.testing.assert_allclose(found, vote_margins(shares, 100), atol=1e-9)
+    assert np.isnan(margins_in_votes(np.array([np.nan]), 100)).all()
+
+
+def test_all_margins_move_and_only_where_parts_vote():
+    own, rows = np.array([34.5, 0.0]), np.array([[-34.5, np.nan]])
+    entry = Known(Source("references", margins=rows, membership=np.zeros((1, 2), bool), test_margins=rows[:, :1]), Evidence("references"))
+    plain = Statistics(own, own[:1], "larger")
+    assert in_votes(plain, [entry]) == (plain, [entry])
+    found, (moved,) = in_votes(Statistics(own, own[:1], "larger", 50), [entry])
+    end = np.log(50.5 / 0.5)
+    for values, expected in ((found.own, [end, 0.0]), (found.test, [end]), (moved.source.margins, [[-end, np.nan]])):
+        np.testing.assert_allclose(values, expected, atol=1e-9)
+    np.testing.assert_allclose(moved.source.test_margins, [[-end]])
+
+
+@pytest.mark.parametrize("trees", [30, 60])
+def test_a_forest_beside_reference_forests_gives_the_order_and_says_why(trees, tmp_path):
+    def train_fn(rows, seed):
+        return RandomForestClassifier(trees, random_state=seed).fit(X[rows], Y[rows])
+
+    forest = RandomForestClassifier(30, random_state=0).fit(*TRAIN)
+    audit = ns.audit(forest, TRAIN, TEST, reference_models=4, train_fn=train_fn, progress=False)
+    (weighed,) = (entry for entry in audit.evidence if entry.source == "exposure")
+    assert audit.ranked_by == "exposure_score" and "attack_rate" not in audit.records and weighed.stamp["order_only"]
+    assert "did not hold on the calibration forests" in audit.not_applicable["exposure"]
+    assert audit.provenance["inputs"]["votes"] == 30 and all(step["width"] is None for step in weighed.stamp["changed"])
+    # No sizes follow from more of them: none are offered.
+    assert "reference models" not in "".join(audit.summary().partition("More evidence")[1:])
+    # Reference forests of any size are on the scale of the audited one: their line is near the identity.
+    line = weighed.stamp["lines"]["few references"]
+    assert 0.8 < line["slope"] < 1.25 and abs(line["offset"]) < 0.5
+    audit.save(tmp_path / "audit")
+    assert ns.load(tmp_path / "audit").records["exposure_score"].equals(audit.records["exposure_score"])

@@ -45,6 +45,16 @@ def language_model_given(value: object, audited: object, argument: str) -> tuple
     return made, tokenizer
 
 
+def language_models_given(value: object, audited: object, argument: str) -> tuple[object, ...]:
+    """One language model or several, as `language_model_given` takes them; none for None."""
+    if value is None:
+        return ()
+    several = value if isinstance(value, (list, tuple)) else [value]
+    if not several:
+        refuse(argument, "be a model or a list of models", "an empty list", "Leave it out.")
+    return tuple(language_model_given(one, audited, argument)[0] for one in several)
+
+
 def require_tokenizer(tokenizer: object) -> None:
     """Refuse what cannot turn tokens into text."""
     if not callable(getattr(tokenizer, "decode", None)):

@@ -87,7 +87,7 @@ def _base_folder(folder: Path, base: Path | None) -> Path:
 
 
 def _answers_texts(folder: Path, option: str) -> bool:
-    """Whether the model of a folder is a sequence-to-sequence one; what is no language model is refused."""
+    """Whether the model of a folder answers texts; what is no language model is refused."""
     names = _read(lambda: architectures(folder), folder, option, f"hold a {CONFIG} that can be read")
     kinds = ("MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES", "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES")
     answers, causal = (_read(lambda kind=kind: architectures_for(kind), folder, option, "be readable") for kind in kinds)

@@ -1,4 +1,4 @@
-"""Texts of records from files, one sequence a row, as a language model's own tokenizer reads them."""
+"""Texts of records from files, a sequence a row, as the model's own tokenizer reads them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

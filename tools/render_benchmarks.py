@@ -15,8 +15,8 @@ from column_table import column_lines
 from ekfac_tables import ekfac_section
 from exposure_picture import recall_picture
 from exposure_tables import exposure_section
-from forest_tables import forest_section
 from finetuned_tables import cost_section, finetuned_section
+from forest_tables import forest_section
 from language_tables import language_section
 from largest_tables import largest_section
 from layer_tables import network_section, record_tpr_section, which_layers_section

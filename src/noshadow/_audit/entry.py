@@ -205,8 +205,8 @@ def audit(
         )
         how: dict[str, Any] = {"base": base, "tokenizer": tokenizer, "batch_size": batch_size, "device": device}
         subject = Subject(model, train, test, {"batch_size": batch_size, "device": device})
-        beside = OtherModels(checkpoint, given_outputs(out_of_fold, "out_of_fold"), trained_sources(trainings, subject, options))
-        return audit_language_model(model, train, test, options, given, **how, beside=beside)
+        others = OtherModels(checkpoint, given_outputs(out_of_fold, "out_of_fold"), trained_sources(trainings, subject, options))
+        return audit_language_model(model, train, test, options, given, **how, others_given=others)
     if tokenizer is not None:
         refuse("tokenizer", "come with a language model", f"one beside {type(model).__name__}", "Leave it out.")
     folds_out = given_outputs(out_of_fold, "out_of_fold")

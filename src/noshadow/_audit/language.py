@@ -68,9 +68,9 @@ def audit_language_model(
     tokenizer: object,
     batch_size: int,
     device: object,
-    beside: OtherModels,
+    others_given: OtherModels,
 ) -> Audit:
-    """Audit of a language model; arguments as in `audit`, `beside` what it was given of others.
+    """Audit of a language model; arguments as in `audit`; `others_given` are other models.
 
     The record table holds id, group, tokens (scored), loss (mean negative log-likelihood per token,
     nats), gradient_norm, leverage and influence over the output head, min_k, min_k_plus and, with a
@@ -81,7 +81,7 @@ def audit_language_model(
     head cannot be read or is too large, the losses remain.
     """
     origin = base_given(base, model, tokenizer)
-    sources = other_models_known(beside, model)
+    sources = other_models_known(others_given, model)
     started = time.perf_counter()
     reading: dict[str, Any] = {"batch_size": batch_size, "device": device, "progress": options.progress}
     memory = {name: value for name, value in options.score_options.items() if name == "max_memory"}

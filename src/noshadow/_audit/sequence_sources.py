@@ -117,8 +117,8 @@ def checkpoints_known(states: Sequence[object], seen: Sequences) -> Known:
         {"test_loss": test, "weights": weights_sha256(state, losses)} for state, test, (losses, _) in zip(states, tests, read, strict=True)
     ]
     stamp = {"trainings": 0.0, "used": best, "checkpoints": told}
-    columns, absent = {"checkpoint_loss": read[best][0]}, {"checkpoint_shift": NO_SHIFT}
-    evidence = Evidence(CHECKPOINTS, columns, absent=absent, stamp=stamp, seconds=time.perf_counter() - started)
+    columns = {"checkpoint_loss": read[best][0]}
+    evidence = Evidence(CHECKPOINTS, columns, absent={"checkpoint_shift": NO_SHIFT}, stamp=stamp, seconds=time.perf_counter() - started)
     return Known(Source(CHECKPOINTS, covariates=covariates), evidence)
 
 

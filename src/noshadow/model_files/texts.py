@@ -105,18 +105,22 @@ def _table(path: Path, option: str) -> pd.DataFrame:
         refuse(option, "be a file that exists", f"'{path}'")
     try:
         with one_kind_of_error():
-            if suffix == ".parquet":
-                return parquet_table(path).reset_index(drop=True)
-            if suffix == ".csv":
-                return pd.read_csv(path, dtype=str, keep_default_na=False)
-            lines = [line for line in path.read_text(encoding="utf-8-sig").split("\n") if line.strip()]
-            return pd.DataFrame([_row(line, number) for number, line in enumerate(lines, 1)]) if suffix == ".jsonl" else _plain(lines)
+            return _read(path, suffix)
     except (ValueError, OSError) as error:
         raise InputError(said(f"{option} must be a readable {suffix} file; got '{path}' ({reason_of(error)}).")) from error
 
 
-def _plain(lines: list[str]) -> pd.DataFrame:
-    return pd.DataFrame({TEXT: [line.rstrip("\r") for line in lines]})
+def _read(path: Path, suffix: str) -> pd.DataFrame:
+    found: pd.DataFrame
+    if suffix == ".parquet":
+        found = parquet_table(path).reset_index(drop=True)
+    elif suffix == ".csv":
+        found = pd.read_csv(path, dtype=str, keep_default_na=False)
+    else:
+        lines = [line.rstrip("\r") for line in path.read_text(encoding="utf-8-sig").split("\n") if line.strip()]
+        rows = [_row(line, number) for number, line in enumerate(lines, 1)] if suffix == ".jsonl" else [{TEXT: line} for line in lines]
+        found = pd.DataFrame(rows)
+    return found
 
 
 def _row(line: str, number: int) -> dict[str, Any]:

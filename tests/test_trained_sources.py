@@ -9,7 +9,7 @@ from torch import nn
 
 import noshadow as ns
 from noshadow import InputError
-from noshadow._audit.known_references import Audited, Words, known_references
+from noshadow._audit.known_references import Audited, Words, audited_of, known_references
 from noshadow._audit.options import GivenColumns, Options
 from noshadow._audit.settled import settled
 from noshadow._audit.trained_sources import Subject, trained_sources
@@ -60,7 +60,7 @@ def _known(model, train, test, options, asked):
     given = arguments | ({"training_options": HERE} if asked.get("train_fn") is not None else {}) | asked
     reading = {"batch_size": 256, "device": None, "output": "auto", "output_scale": "auto"}
     subject = Subject(model, train, test, reading)
-    return [source(found) for source in trained_sources(checked_trainings(**given), subject, options)]
+    return [source(audited_of(found)) for source in trained_sources(checked_trainings(**given), subject, options)]
 
 
 def audited(**options):

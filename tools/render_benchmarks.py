@@ -15,6 +15,7 @@ from column_table import column_lines
 from ekfac_tables import ekfac_section
 from exposure_picture import recall_picture
 from exposure_tables import exposure_section
+from finetuned_tables import cost_section, finetuned_section
 from forest_tables import forest_section
 from language_tables import language_section
 from largest_tables import largest_section
@@ -312,7 +313,9 @@ def with_part(path, name, lines, text=None):
 
 
 def language():
-    return with_part(LANGUAGE, "language", where_stored("language_models", language_section))
+    text = with_part(LANGUAGE, "language", where_stored("language_models", language_section))
+    text = with_part(LANGUAGE, "cost", where_stored("language_cost", cost_section), text)
+    return with_part(LANGUAGE, "finetuned", where_stored("finetuned", finetuned_section), text)
 
 
 def calibration():

@@ -8,10 +8,11 @@ import re
 from collections.abc import Container
 from dataclasses import dataclass, field
 
-TASKS = ("regression", "classification", "binary", "language-model")
+LANGUAGE_MODEL = "language-model"
+TASKS = ("regression", "classification", "binary", LANGUAGE_MODEL)
 _CLASSIFIERS = ("classification", "binary")
 _LAST_LAYER = ("regression", *_CLASSIFIERS)
-_SEQUENCES = ("language-model",)
+_SEQUENCES = (LANGUAGE_MODEL,)
 
 
 @dataclass(frozen=True)

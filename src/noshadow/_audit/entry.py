@@ -20,6 +20,7 @@ from noshadow._audit.out_of_fold import out_of_fold_source
 from noshadow._audit.output_files import given_outputs
 from noshadow._audit.scale import model_in_logits
 from noshadow._audit.score_options import HEAD, NETWORK, SEQUENCES, checked_score_options
+from noshadow._audit.sequence_sources import OtherModels
 from noshadow._audit.stages import stage_evidence
 from noshadow._audit.target import Target, stated_by
 from noshadow._audit.trained_sources import Subject, trained_sources
@@ -201,14 +202,12 @@ def audit(
             output=(output, "auto"),
             sample_weight=(sample_weight, None),
             output_scale=(output_scale, "auto"),
-            checkpoint=(checkpoint, None),
-            out_of_fold=(out_of_fold, None),
-            folds=(folds, None),
-            reference_models=(reference_models, None),
             short_references=(short_references, None),
         )
         how: dict[str, Any] = {"base": base, "tokenizer": tokenizer, "batch_size": batch_size, "device": device}
-        return audit_language_model(model, train, test, options, given, **how)
+        subject = Subject(model, train, test, {"batch_size": batch_size, "device": device})
+        others = OtherModels(checkpoint, given_outputs(out_of_fold, "out_of_fold"), trained_sources(trainings, subject, options))
+        return audit_language_model(model, train, test, options, given, **how, others_given=others)
     if tokenizer is not None:
         refuse("tokenizer", "come with a language model", f"one beside {type(model).__name__}", "Leave it out.")
     folds_out = given_outputs(out_of_fold, "out_of_fold")

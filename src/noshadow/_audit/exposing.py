@@ -28,6 +28,8 @@ from noshadow.tail.losses import resolved_level
 SOURCE = "exposure"
 # Columns of one model that the mixed model reads beside its margin.
 FREE = ("shift", "leverage", "newton", "margin_leverage", "entropy")
+# The same of sequences, beside their loss.
+FREE_OF_SEQUENCES = ("base_gain",)
 # A trace that has it says more than the final weights; the others only help beside other sources.
 EARLY_LOSS = "early_loss"
 # How many more reference models an audit says the price and the worth of.
@@ -206,9 +208,14 @@ class _Weighing:
 def _not_weighed(found: Settled) -> Absent | None:
     if found.task == "regression" and found.targets.shape[1] > 1:
         return SEVERAL_RESIDUALS
-    if len(found.train) < LEAST_RECORDS:
-        return not_applicable(f"{len(found.train)} records are fewer than the {LEAST_RECORDS} that can be told apart from noise")
-    return None
+    return too_few_records(len(found.train))
+
+
+def too_few_records(n: int) -> Absent | None:
+    """Why so few records are not weighed; None where they are enough."""
+    if n >= LEAST_RECORDS:
+        return None
+    return not_applicable(f"{n} records are fewer than the {LEAST_RECORDS} that can be told apart from noise")
 
 
 def _weighed(statistics: Statistics, sources: Sequence[Source], free: Mapping[str, Array], seed: int) -> _Weighing:

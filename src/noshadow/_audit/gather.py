@@ -9,6 +9,7 @@ import pandas as pd
 
 from noshadow._audit.evidence import Contradicted, LayeredScores, Scores, loss_evidence, rate_evidence, score_evidence, scored
 from noshadow._audit.exposing import Known, SourceOf, exposure_evidence, with_traces
+from noshadow._audit.known_references import audited_of
 from noshadow._audit.leaves import leaf_evidence, leaf_facts
 from noshadow._audit.near_twins import near_facts
 from noshadow._audit.notes import risk_notes
@@ -20,6 +21,7 @@ from noshadow._audit.splits import split_counts
 from noshadow._audit.stages import Stages
 from noshadow._audit.stamps import provenance, timings
 from noshadow._audit.tracing import trace_evidence, traced_facts
+from noshadow._audit.trained_sources import TrainedSource
 from noshadow._audit.without_records import Without, formula_evidence
 from noshadow.checks import Array
 from noshadow.columns import named
@@ -76,7 +78,7 @@ def audit_view(
     signal_seconds: float,
     layered_scores: LayeredScores | None = None,
     sources: Sequence[SourceOf] = (),
-    trained: Sequence[SourceOf] = (),
+    trained: Sequence[TrainedSource] = (),
     stages: Callable[[Settled], Stages] | None = None,
     beside: Callable[[Settled], Without] | None = None,
     inputs: Array | str = NO_INPUTS,
@@ -131,7 +133,7 @@ def audit_view(
         timings=timings(signal_seconds, scoring, time.perf_counter() - started - scoring),
     )
     evidence = (loss_evidence(found), formula_evidence(score_evidence(scores), without), rates, *leaf_evidence(counted), *traces)
-    known += [source(found) for source in trained]
+    known += [source(audited_of(found)) for source in trained]
     # Trees order records by themselves; beside other sources what they say is weighed with them.
     own = (*without.known, *own)
     told = () if known else tuple(entry.evidence for entry in own)

@@ -1,17 +1,15 @@
 """The base of a language model as people hand it over: an object, weights, or a folder on disk."""
 
-import importlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from noshadow._audit.given_models import model_given
 from noshadow.checks import InputError, NotApplicable, refuse, said
+from noshadow.storage.pretrained_folders import CONFIG, holds_adapters, holds_model, pretrained, tokenizer_in
 from noshadow.storage.reasons import reason_of
 from noshadow.storage.weight_files import SUFFIXES
 from noshadow.views import adapters_of, is_causal_lm, is_language_model, model_inside, vocabulary_of
 
-CONFIG, ADAPTERS = "config.json", "adapter_config.json"
 # Vocabularies may differ by added tokens and by padding to round numbers, and by no more.
 ADDED_SHARE, ADDED_TOKENS = 0.01, 8
 MOST_NAMED = 3
@@ -43,6 +41,16 @@ def language_model_given(value: object, audited: object, argument: str) -> tuple
         refuse(argument, "be another model", "the audited model itself", "Give the model before it was fine-tuned.")
     _require_alike(made, audited, argument)
     return made, tokenizer
+
+
+def language_models_given(value: object, audited: object, argument: str) -> tuple[object, ...]:
+    """One language model or several, as `language_model_given` takes them; none for None."""
+    if value is None:
+        return ()
+    several = value if isinstance(value, (list, tuple)) else [value]
+    if not several:
+        refuse(argument, "be a model or a list of models", "an empty list", "Leave it out.")
+    return tuple(language_model_given(one, audited, argument)[0] for one in several)
 
 
 def require_tokenizer(tokenizer: object) -> None:
@@ -80,26 +88,20 @@ def _from_folder(folder: Path, audited: object, argument: str) -> tuple[object, 
     """The model of a folder, read without network and without running or unpickling anything."""
     if not folder.is_dir():
         refuse(argument, f"be a folder that exists, or a file that ends in {', '.join(SUFFIXES)}", f"'{folder}'")
-    if (folder / ADAPTERS).is_file() and not (folder / CONFIG).is_file():
+    if holds_adapters(folder):
         hint = "Give the folder of the model below them, or audit a PeftModel, whose base is read by itself."
         refuse(argument, "be a folder of a whole model", f"'{folder}', which holds adapters alone", hint)
-    if not (folder / CONFIG).is_file() or not any(folder.glob("*.safetensors")):
+    if not holds_model(folder):
         hint = "Write one with model.save_pretrained(folder, safe_serialization=True)."
         refuse(argument, f"be a folder with {CONFIG} and weights in .safetensors", f"'{folder}'", hint)
-    transformers = importlib.import_module("transformers")  # the audited model has it loaded already
-    kind: Any = transformers.AutoModelForCausalLM if is_causal_lm(audited) else transformers.AutoModelForSeq2SeqLM
-    local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
-        made: object = kind.from_pretrained(folder, use_safetensors=True, **local).eval()
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+        made = pretrained(folder, "AutoModelForCausalLM" if is_causal_lm(audited) else "AutoModelForSeq2SeqLM")
+    except (OSError, ValueError, ImportError) as error:
         raise InputError(said(f"{argument} must be a folder of a language model; got '{folder}' ({reason_of(error)}).")) from error
-    tokenizer = None
-    if any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json")):
-        try:
-            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **local)
-        except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
-            raise InputError(said(f"{argument} must have a tokenizer that can be read; got '{folder}' ({reason_of(error)}).")) from error
-    return made, tokenizer
+    try:
+        return made, tokenizer_in(folder)
+    except (OSError, ValueError, ImportError) as error:
+        raise InputError(said(f"{argument} must have a tokenizer that can be read; got '{folder}' ({reason_of(error)}).")) from error
 
 
 def why_no_base(audited: object) -> NotApplicable | None:

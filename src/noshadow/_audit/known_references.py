@@ -31,15 +31,22 @@ class Audited:
     """What an audit says of its records, to be held against a set of other models.
 
     Attributes:
-        records: ids, targets and losses of the training records. test_losses: (t,) of the test
-            records. weights: digest of the model's, None where it is not known.
-        task: "regression", "classification" or "binary".
+        records: ids, targets and losses of the training records; sequences have no targets.
+        test_losses: (t,) of the test records. weights: digest of the model's, None where it is not
+            known.
+        task: "regression", "classification", "binary" or "language-model".
     """
 
     records: Held
     test_losses: Array
     weights: str | None
     task: str
+
+    @property
+    def has_several_residuals(self) -> bool:
+        """Whether a record has several residuals, whose exposure is not defined."""
+        targets = self.records.targets
+        return self.task == "regression" and targets is not None and targets.ndim == 2 and targets.shape[1] > 1
 
 
 @dataclass(frozen=True)

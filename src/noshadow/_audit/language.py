@@ -16,6 +16,7 @@ from noshadow._audit.gather import Gathered, audit_of
 from noshadow._audit.language_base import base_given, read_base, storage_words
 from noshadow._audit.notes import risk_notes
 from noshadow._audit.options import GivenColumns, Options
+from noshadow._audit.other_models import BASE
 from noshadow._audit.risks import EMPTY, ONE, Pair, risks_by_group, without_findings
 from noshadow._audit.sequence_evidence import (
     attacks_absent,
@@ -26,6 +27,7 @@ from noshadow._audit.sequence_evidence import (
     token_columns,
     token_evidence,
 )
+from noshadow._audit.sequence_sources import OtherModels, Sequences, other_models_known, sequence_exposure
 from noshadow._audit.settled import group_names
 from noshadow._audit.splits import copies_among
 from noshadow._audit.stamps import PACKAGES, asked, score_stamp, timings
@@ -35,7 +37,7 @@ from noshadow.columns import named
 from noshadow.outcomes import Absent, not_applicable, uncoded
 from noshadow.results import Audit, Evidence, ModelRisk
 from noshadow.scores.result import RecordScores
-from noshadow.scores.sequences import TASK, sequence_scores
+from noshadow.scores.sequences import SCORED, TASK, sequence_scores
 from noshadow.signals import record_ids
 from noshadow.storage.digests import ids_sha256
 from noshadow.storage.versions import versions_of
@@ -43,7 +45,6 @@ from noshadow.tail import model_risk
 from noshadow.views import SequenceLosses, TokenHead, sequence_features, sequence_losses, weights_sha256
 from noshadow.views.row_names import repeats_among
 
-SCORED = ("gradient_norm", "leverage", "influence")
 NO_PREDICTION = (
     "Losses of sequences are spread about evenly on both sides of their mean, so the calibration on loss tails does not hold for "
     "language models: the loss AUC is the figure to read, and no calibration from it to an attack's rate ships [TAIL §5.3]."
@@ -52,7 +53,6 @@ NO_GAPS = not_applicable(
     "a sequence has a margin at every token, and leaving it out takes all of them away at once, which is not one step of the last layer"
 )
 NO_RECORD_RATE = not_applicable("no calibration from scores of sequences to an attack's rate ships")
-_FOR_OTHERS = ("checkpoint", "out_of_fold", "folds", "reference_models", "short_references")
 NO_CLASSES = not_applicable("the records have no classes")
 NO_ENTROPY = not_applicable("a language model has one entropy per token, not one per record")
 
@@ -68,17 +68,20 @@ def audit_language_model(
     tokenizer: object,
     batch_size: int,
     device: object,
+    others_given: OtherModels,
 ) -> Audit:
-    """Audit of a language model; arguments as in `audit`.
+    """Audit of a language model; arguments as in `audit`; `others_given` are other models.
 
     The record table holds id, group, tokens (scored), loss (mean negative log-likelihood per token,
     nats), gradient_norm, leverage and influence over the output head, min_k, min_k_plus and, with a
     tokenizer, zlib_ratio; `lt_iqr` when traces were given (and `early_loss` with those of unseen
     sequences). With a base it holds base_loss, base_gain, error_zone and window_votes, and ranks by
-    the gain over the base; without one by influence. Where the head cannot be read or is too large,
-    the losses remain.
+    the gain over the base; without one by influence. With models that were trained without some of
+    the sequences it ranks by `exposure_score`, and has sizes where they identify them. Where the
+    head cannot be read or is too large, the losses remain.
     """
     origin = base_given(base, model, tokenizer)
+    sources = other_models_known(others_given, model)
     started = time.perf_counter()
     reading: dict[str, Any] = {"batch_size": batch_size, "device": device, "progress": options.progress}
     memory = {name: value for name, value in options.score_options.items() if name == "max_memory"}
@@ -117,8 +120,13 @@ def audit_language_model(
         sequence_attacks=attacks,
     )
     tokens = token_evidence({name: seen[name] for name in named(source="tokens") if name in seen})
-    known = base_evidence({name: seen[name] for name in named(source="base model") if name in seen}, below, unseen)
-    return audit_of(gathered, (*_evidence(members.loss, scores), tokens, *traces, *known))
+    told = base_evidence({name: seen[name] for name in named(source=BASE) if name in seen}, below, unseen)
+    everything = Sequences(members, others, identity, stamp["hashes"]["weights"], reading)
+    # Those that train come last, when all else has worked.
+    known = [source(everything) for source in sources]
+    exposed = sequence_exposure(everything, known, seen, below, options)
+    others_told = (entry.evidence for entry in known)
+    return audit_of(gathered, (*_evidence(members.loss, scores), tokens, *traces, told, *others_told, *exposed))
 
 
 def require_language_arguments(options: Options, **given: tuple[object, object]) -> None:
@@ -136,7 +144,7 @@ def require_language_arguments(options: Options, **given: tuple[object, object])
     for name, (value, default) in asked.items():
         if value is not default and not (isinstance(value, str) and value == default):
             got = repr(value) if isinstance(value, (str, int, float)) else type(value).__name__
-            hint = "It serves classifiers and regressions so far." if name in _FOR_OTHERS else ""
+            hint = "A fine-tune is short as it is: reference_models= trains whole ones." if name == "short_references" else ""
             refuse(name, "be left out for a language model, whose records are sequences scored by its output head", got, hint)
 
 

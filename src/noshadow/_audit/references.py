@@ -16,11 +16,14 @@ from noshadow._audit.boosting import leaf_scores
 from noshadow._audit.gather import score_columns
 from noshadow._audit.options import Options
 from noshadow._audit.score_options import head_options
+from noshadow._audit.sequence_evidence import texts_of, token_columns
 from noshadow._audit.target import Target
 from noshadow._audit.without_records import without_records
-from noshadow.checks import Array, named_as, resolved_task
+from noshadow.checks import Array, NotApplicable, named_as, resolved_task
+from noshadow.scores.sequences import SCORED, sequence_scores
 from noshadow.signals import Signals
-from noshadow.views import View, reader_of, view
+from noshadow.views import View, reader_of, sequence_features, sequences_of, view
+from noshadow.views.token_sequences import chosen_sequences
 from noshadow.weight_decay import training_damping
 
 
@@ -42,6 +45,8 @@ def reference_columns(target: Target, model: object, rows: Array, *, train_only:
     reader = reader_of(model)
     if reader is None:
         return {}
+    if reader.form == "sequences":
+        return _of_sequences(target, model, unseen, rows)
     options = Options(
         target.task, "auto", target.weight_decay, "auto", seed, False, "audit", score_options=head_options(target.score_options)
     )
@@ -54,6 +59,18 @@ def reference_columns(target: Target, model: object, rows: Array, *, train_only:
     trees = leaf_scores(reader, model, records, seen, replace(options, score_options={}))
     beside = partial(without_records, reader, model, records)
     return score_columns(seen, options, layered_scores=trees, beside=beside)
+
+
+def _of_sequences(target: Target, model: object, unseen: object, rows: Array) -> dict[str, Array]:
+    """Columns of a language model and its output head on the sequences it was trained on."""
+    pool = [sequences_of(model, data, name) for name, data in (("train", target.train), ("test", unseen)) if data is not None]
+    chosen = chosen_sequences(pool, rows)
+    read, head = sequence_features(model, chosen, progress=False, argument="train", statistics=True)
+    found = {"loss": read.loss} | token_columns(read, texts_of(read, target.tokenizer))
+    if isinstance(head, NotApplicable):
+        return found
+    scores = sequence_scores(head, weight_decay=target.weight_decay, progress=False)
+    return found | {name: getattr(scores, name) for name in SCORED}
 
 
 def _seen_module(target: Target, model: object, unseen: object, rows: Array, seed: int) -> View:

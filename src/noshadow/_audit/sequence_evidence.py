@@ -18,13 +18,7 @@ from noshadow.views import SequenceLosses
 
 TOKENS = "tokens"
 LEVELS = (1e-2, 1e-3)
-RULE = "loss of the base − loss"
 NO_TOKENIZER = not_applicable("zlib compresses text, and tokens become text by the model's tokenizer: give it (tokenizer=)")
-ORDER_ONLY = not_applicable(
-    "the base gives the order of the records only: what fine-tunes of the same base without a record say of it would give sizes, and "
-    "reference models of a language model are not trained here yet"
-)
-_SIZES = ("exposure", "attack_rate")
 
 
 def texts_of(read: SequenceLosses | None, tokenizer: Any) -> list[str] | None:
@@ -58,23 +52,16 @@ def token_evidence(columns: dict[str, Array]) -> Evidence:
     return Evidence(TOKENS, columns, absent={} if "zlib_ratio" in columns else {"zlib_ratio": NO_TOKENIZER})
 
 
-def base_evidence(columns: Mapping[str, Array], base: ReadBase | NotApplicable, test_columns: Mapping[str, Array]) -> tuple[Evidence, ...]:
-    """Evidence of the base, and the exposure that follows from it: an order of the records.
-
-    The exposure score is the gain over the base. The mixed model of `exposure` needs models with
-    and without each record on one scale, and a base is not one of them; which column orders
-    records best is measured elsewhere, and until then the plainest one does.
+def base_evidence(columns: Mapping[str, Array], base: ReadBase | NotApplicable, test_columns: Mapping[str, Array]) -> Evidence:
+    """Evidence of the base: its losses, and how the model moved away from it.
 
     Args:
         columns, test_columns: of both splits. base: what was read, or why nothing was.
     """
     if isinstance(base, NotApplicable):
-        return (Evidence(BASE, absent=dict.fromkeys(named(source=BASE), not_applicable(base))),)
+        return Evidence(BASE, absent=dict.fromkeys(named(source=BASE), not_applicable(base)))
     stamp = base.stamp | _base_as_attack(columns, test_columns)
-    told = Evidence(BASE, dict(columns), notes=(*base.notes, *_silent(columns["error_zone"])), stamp=stamp, seconds=base.seconds)
-    order = {"rule": RULE, "order_only": True, "weights": {BASE: 1.0}, "trainings": {BASE: 0.0}, "changed": [], "width_with": {}}
-    score = {"exposure_score": columns["base_gain"]}
-    return told, Evidence("exposure", score, absent=dict.fromkeys(_SIZES, ORDER_ONLY), stamp=order)
+    return Evidence(BASE, dict(columns), notes=(*base.notes, *_silent(columns["error_zone"])), stamp=stamp, seconds=base.seconds)
 
 
 def sequence_attacks(

@@ -9,10 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from noshadow._audit.exposing import SEVERAL_RESIDUALS, Known, SourceOf
-from noshadow._audit.known_references import Words, audited_of, known_references
+from noshadow._audit.exposing import SEVERAL_RESIDUALS, Known
+from noshadow._audit.known_references import Audited, Words, known_references
 from noshadow._audit.options import Options
-from noshadow._audit.settled import Settled
 from noshadow._audit.trainings import Trainings
 from noshadow._exposure import Source
 from noshadow.checks import InputError, said, unnamed
@@ -21,6 +20,8 @@ from noshadow.results import Evidence
 from noshadow.storage.folders import temporary_folder
 
 FOLDS, FEW, SHORT = "folds", "few references", "short references"
+# Trains when it is asked what it knows of the audited records.
+TrainedSource = Callable[[Audited], Known]
 WHOLE = "short references stop at the end here: as many reference_models cost the same and say more"
 
 
@@ -39,7 +40,7 @@ class Subject:
     reading: Mapping[str, Any]
 
 
-def trained_sources(asked: Trainings, subject: Subject, options: Options) -> tuple[SourceOf, ...]:
+def trained_sources(asked: Trainings, subject: Subject, options: Options) -> tuple[TrainedSource, ...]:
     """A source for each kind of model that is asked for; it trains when it is called."""
     wanted: dict[Callable[..., Known], object] = {
         folds_known: asked.folds,
@@ -49,7 +50,7 @@ def trained_sources(asked: Trainings, subject: Subject, options: Options) -> tup
     return tuple(partial(_timed, partial(source, asked, subject, options)) for source, count in wanted.items() if count is not None)
 
 
-def folds_known(asked: Trainings, subject: Subject, options: Options, found: Settled) -> Known:
+def folds_known(asked: Trainings, subject: Subject, options: Options, audited: Audited) -> Known:
     """Cross-fitting on the training records: a margin without each record, and `fold_loss`.
 
     k models, each trained on all training records but a fold; test records are in none. Price:
@@ -58,38 +59,38 @@ def folds_known(asked: Trainings, subject: Subject, options: Options, found: Set
     assert asked.folds is not None
     words = Words(FOLDS, "folds", "models of folds")
     plan = {"models": asked.folds, "design": "folds", "seed": options.seed}
-    with _trained(asked, subject, options, found, asked.train_fn, plan, f"folds-{asked.folds}") as (references, notes):
-        return _noted(known_references(references, audited_of(found), words, columns=("fold_loss",)), notes)
+    with _trained(asked, subject, options, audited, asked.train_fn, plan, f"folds-{asked.folds}") as (references, notes):
+        return _noted(known_references(references, audited, words, columns=("fold_loss",)), notes)
 
 
-def few_references_known(asked: Trainings, subject: Subject, options: Options, found: Settled) -> Known:
+def few_references_known(asked: Trainings, subject: Subject, options: Options, audited: Audited) -> Known:
     """Models on random halves of training and test records, trained now or read from a folder.
 
     Two and three are drawn independently of each other, more are balanced (`reference.plan`).
     """
     words = Words(FEW, "reference_models", "reference models")
-    if _has_several_residuals(found):
+    if audited.has_several_residuals:
         return _nothing(words)
     if isinstance(asked.reference_models, Path):
-        return known_references(load_references(asked.reference_models), audited_of(found), words)
+        return known_references(load_references(asked.reference_models), audited, words)
     plan = {"models": asked.reference_models, "seed": options.seed}
-    with _trained(asked, subject, options, found, asked.train_fn, plan, f"references-{asked.reference_models}") as (references, notes):
-        return _noted(known_references(references, audited_of(found), words), notes)
+    with _trained(asked, subject, options, audited, asked.train_fn, plan, f"references-{asked.reference_models}") as (references, notes):
+        return _noted(known_references(references, audited, words), notes)
 
 
-def short_references_known(asked: Trainings, subject: Subject, options: Options, found: Settled) -> Known:
+def short_references_known(asked: Trainings, subject: Subject, options: Options, audited: Audited) -> Known:
     """Models on random halves that stop where the audited training was best on unseen records.
 
     Their level without a record counts, not their slope. Price: a share `stop` of a training each.
     """
     words = Words(SHORT, "short_references", "short references")
-    if _has_several_residuals(found):
+    if audited.has_several_residuals:
         return _nothing(words)
     # Another draw than that of the whole reference models, so that the two do not share their luck.
     plan = {"models": asked.short_references, "seed": options.seed + 1}
     place = f"short-references-{asked.short_references}-{asked.stop:.4g}"
-    with _trained(asked, subject, options, found, asked.short_fn, plan, place) as (references, notes):
-        known = known_references(references, audited_of(found), words, stop=asked.stop)
+    with _trained(asked, subject, options, audited, asked.short_fn, plan, place) as (references, notes):
+        known = known_references(references, audited, words, stop=asked.stop)
         return _noted(known, (*notes, *((WHOLE,) if asked.stop == 1.0 else ())))
 
 
@@ -98,7 +99,7 @@ def _trained(
     asked: Trainings,
     subject: Subject,
     options: Options,
-    found: Settled,
+    audited: Audited,
     train_fn: Callable[..., Any] | None,
     plan: Mapping[str, Any],
     name: str,
@@ -108,7 +109,7 @@ def _trained(
     Without a work folder it is there until the block ends. Notes say what became of it.
     """
     assert train_fn is not None
-    unseen = len(found.seen.test) > 0
+    unseen = len(audited.test_losses) > 0
     how = (
         dict(subject.reading)
         | dict(asked.options or {})
@@ -118,7 +119,7 @@ def _trained(
 
     def run(place: Path) -> References:
         data = subject.train, subject.test if unseen else None
-        return train_references(place, train_fn, *data, model=subject.model, ids=found.train.ids, task=found.task, **how)
+        return train_references(place, train_fn, *data, model=subject.model, ids=audited.records.ids, task=audited.task, **how)
 
     if asked.work is not None:
         yield run(asked.work / name), ()
@@ -140,19 +141,15 @@ def _trained(
         shutil.rmtree(folder)
 
 
-def _has_several_residuals(found: Settled) -> bool:
-    return found.task == "regression" and found.targets.shape[1] > 1
-
-
 def _nothing(words: Words) -> Known:
     """Nothing is trained for a record of several residuals, whose exposure is not defined."""
     stamp = {"models": 0, "trainings": 0.0}
     return Known(Source(words.source), Evidence(words.source, absent={words.argument: SEVERAL_RESIDUALS}, stamp=stamp))
 
 
-def _timed(source: SourceOf, found: Settled) -> Known:
+def _timed(source: TrainedSource, audited: Audited) -> Known:
     started = time.perf_counter()
-    known = source(found)
+    known = source(audited)
     return replace(known, evidence=replace(known.evidence, seconds=time.perf_counter() - started))
 
 

@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from noshadow._audit.exposing import FREE, SEVERAL_RESIDUALS, SOURCE, VOTES, Known, Statistics, weighed_exposure
+from noshadow._audit.exposing import FREE, FREE_OF_SEQUENCES, SEVERAL_RESIDUALS, SOURCE, VOTES, Known, Statistics, weighed_exposure
 from noshadow._audit.known_references import Audited, Words, known_references
+from noshadow._audit.other_models import BASE
 from noshadow._known import own_fpr
 from noshadow.checks import Array
-from noshadow.columns import named
+from noshadow.columns import LANGUAGE_MODEL, named
 from noshadow.joins import held_by
 from noshadow.outcomes import Absent
 from noshadow.reference import References, with_ground_truth
@@ -18,7 +19,7 @@ from noshadow.reference.ground_truth import SOURCE as REFERENCES
 from noshadow.results import Audit, Evidence
 
 # Sources of an earlier weighing whose columns the audit still holds; their margins it does not.
-_STILL_KNOWN = ("traces", "checkpoints", "left out", "out of bag", "out-of-fold outputs", "folds", "base model")
+_STILL_KNOWN = ("traces", "checkpoints", "left out", "out of bag", "out-of-fold outputs", "folds", BASE)
 NO_TARGET = Absent("not available", "the set was trained without the audited model, whose scale is not known then")
 
 
@@ -44,7 +45,9 @@ def with_references(audit: Audit, references: References, **options: Any) -> Aud
     if isinstance(known, Absent):
         return _noted(found, known)
     statistics = _statistics(found, references)
-    held = (*FREE, *(name for source in _STILL_KNOWN for name in named(source=source)))
+    sources = [name for name in _STILL_KNOWN if audit.task != LANGUAGE_MODEL or name != BASE]
+    free = FREE_OF_SEQUENCES if audit.task == LANGUAGE_MODEL else FREE
+    held = (*free, *(name for source in sources for name in named(source=source)))
     covariates = {name: found.records[name].to_numpy(np.float64) for name in held if name in found.records}
     weighed = weighed_exposure(statistics, [known], covariates, fpr=own_fpr(found), seed=references.plan.seed)
     if "exposure_score" in weighed.absent:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noshadow.cli.file_options import Drop, GroupColumn, IdColumn, ModelFile, Module, TargetColumn, TestTable, TrainTable, Trust
+from noshadow.cli.file_options import Drop, GroupColumn, IdColumn, ModelFile, Module, TargetColumn, TestTable, TextColumn, TrainTable, Trust
 from noshadow.cli.options import Force, Json, Out, OutputScale, Quiet, Seed, TaskChoice, app, named_values
 from noshadow.cli.trained_options import (
     Folds,
@@ -40,7 +40,8 @@ def demo(out: Out = Path("demo-audit"), force: Force = False, seed: Seed = 0, qu
 
 @app.command(
     epilog="Example: noshadow audit signals.npz --out my-audit  ·  noshadow audit package.module:function --out my-audit  ·  "
-    "noshadow audit --model m.onnx --train a.parquet --test b.csv --target y --id patient --out my-audit"
+    "noshadow audit --model m.onnx --train a.parquet --test b.csv --target y --id patient --out my-audit  ·  "
+    "noshadow audit --model adapters --train a.jsonl --test b.jsonl --out my-audit"
 )
 @named_command("audit")
 def audit(
@@ -53,6 +54,7 @@ def audit(
     train_table: TrainTable = None,
     test_table: TestTable = None,
     target_column: TargetColumn = None,
+    text_column: TextColumn = None,
     id_column: IdColumn = None,
     group_column: GroupColumn = None,
     drop: Drop = None,
@@ -141,7 +143,9 @@ def audit(
     """Audit a trained model: its file and tables, a file of signals, or a function that builds it.
 
     --model, --train, --test and --target read a model and two tables, without any Python. Columns
-    named by --target, --id, --group and --drop never reach the model.
+    named by --target, --id, --group and --drop never reach the model. The folder of a language
+    model, or of adapters of PEFT, is audited on texts: --model FOLDER --train a.jsonl --test
+    b.jsonl. Nothing is downloaded.
 
     A file holds the arrays train_features, train_outputs, train_targets, test_features,
     test_outputs, test_targets (optional: train_ids, test_ids, loss_traces). A function takes no
@@ -151,6 +155,7 @@ def audit(
     from noshadow._audit import audit_signals
     from noshadow.cli.finishing import finished
     from noshadow.cli.model_tables import Files, files_target, other_model, require_one_source, require_untrained
+    from noshadow.cli.model_texts import texts_target
     from noshadow.cli.targets import base_of, target_of
     from noshadow.signals import load_splits
     from noshadow.storage.array_files import SUFFIXES
@@ -181,6 +186,7 @@ def audit(
         train=train_table,
         test=test_table,
         target=target_column,
+        text=text_column,
         id=id_column,
         group=group_column,
         drop=drop or (),
@@ -195,8 +201,11 @@ def audit(
             raise InputError(
                 said("--no-intercept and --family must come with a file of signals; got --model. The model itself shows them.")
             )
-        options["checkpoint"] = [other_model(path) for path in checkpoint] if checkpoint else None
         how: dict[str, Any] = {"layers": int(layers) if layers.isdigit() else layers, "layer": layer, "output": output}
+        if files.of_language_model:
+            target, origin = texts_target(files, base)
+            return audit_target(target, loss_traces=loss_traces, base=origin, **how, **trainings, **options)
+        options["checkpoint"] = [other_model(path) for path in checkpoint] if checkpoint else None
         origin = None if base is None else base_of(base) if ":" in base else other_model(Path(base))
         return audit_target(files_target(files), loss_traces=loss_traces, base=origin, **how, **trainings, **options)
 

@@ -18,13 +18,23 @@ ModelFile = Annotated[
     _option(
         "--model",
         "Trained model: .skops (scikit-learn), .json/.ubj (XGBoost), .txt (LightGBM), .cbm (CatBoost), .onnx (any framework) or "
-        ".safetensors (with --module). Files of serialised Python objects are refused.",
-        "FILE",
+        ".safetensors (with --module); or the folder of a language model of transformers, or of adapters of PEFT. Files of serialised "
+        "Python objects are refused.",
+        "FILE|FOLDER",
     ),
 ]
-TrainTable = Annotated[Path | None, _option("--train", "Table of the training records, .csv or .parquet.", "FILE")]
-TestTable = Annotated[Path | None, _option("--test", "Table of records the model has not seen, .csv or .parquet.", "FILE")]
-TargetColumn = Annotated[str | None, _option("--target", "Column that the model predicts.", "COLUMN")]
+TrainTable = Annotated[
+    Path | None,
+    _option("--train", "Table of the training records, .csv or .parquet; texts of a language model also as .jsonl or .txt.", "FILE"),
+]
+TestTable = Annotated[Path | None, _option("--test", "Table of records the model has not seen, in the same form.", "FILE")]
+TargetColumn = Annotated[
+    str | None, _option("--target", "Column that the model predicts; the answers of a sequence-to-sequence model.", "COLUMN")
+]
+TextColumn = Annotated[
+    str | None,
+    _option("--text", "For a language model: column of the texts; default 'text', or token ids in 'input_ids'.", "COLUMN"),
+]
 IdColumn = Annotated[str | None, _option("--id", "Column that names the records; never given to the model.", "COLUMN")]
 GroupColumn = Annotated[str | None, _option("--group", "Column of groups to compare; never given to the model.", "COLUMN")]
 Drop = Annotated[list[str] | None, _option("--drop", "Further column that is not for the model; repeatable.", "COLUMN")]

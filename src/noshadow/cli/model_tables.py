@@ -27,6 +27,12 @@ class Files:
     drop: Sequence[str]
     module: str | None
     trust: Sequence[str]
+    text: str | None = None
+
+    @property
+    def of_language_model(self) -> bool:
+        """Whether the model is in a folder, as language models are."""
+        return self.model is not None and self.model.is_dir()
 
     @property
     def given(self) -> list[str]:
@@ -41,9 +47,15 @@ def require_one_source(what: str | None, files: Files) -> None:
     if what is None and files.model is None:
         raise InputError(said("WHAT or --model must be given; got neither. Pass signals.npz, package.module:function or --model FILE."))
     if what is None:
-        missing = [name for name in ("--train", "--test", "--target") if name not in files.given]
+        if files.model is not None and not files.model.exists():
+            refuse("--model", "be a file or a folder that exists", f"'{files.model}'")
+        needed = ("--train", "--test") if files.of_language_model else ("--train", "--test", "--target")
+        missing = [name for name in needed if name not in files.given]
         if missing:
-            raise InputError(said(f"--model must come with --train, --test and --target; got none for {', '.join(missing)}."))
+            listed = " and ".join((", ".join(needed[:-1]), needed[-1]))
+            raise InputError(said(f"--model must come with {listed}; got none for {', '.join(missing)}."))
+        if files.text is not None and not files.of_language_model:
+            raise InputError(said(f"--text must come with the folder of a language model; got --model {files.model}. Leave it out."))
 
 
 def files_target(files: Files) -> Target:

@@ -13,11 +13,14 @@ import numpy as np
 from noshadow.attacks import attack_success, lira_scores, loss_scores, rmia_scores
 from noshadow.attacks.shokri import shokri_scores, shokri_success
 from noshadow.checks import Array, InputError, unnamed
+from noshadow.columns import LANGUAGE_MODEL
 from noshadow.outcomes import Absent, not_applicable
 from noshadow.reference.rmia_probabilities import probabilities_of, reference_probabilities
+from noshadow.reference.sequences import NO_OUTPUTS, NO_PROBABILITY
 from noshadow.reference.store import References
 
 EVERY_MODEL = slice(None)
+_STATISTICS = {"regression": "signed residual", LANGUAGE_MODEL: "−loss, the mean log-likelihood of a sequence's tokens"}
 
 
 @dataclass(frozen=True)
@@ -128,11 +131,13 @@ def _lira_on_target(scene: Scene) -> Array:
 
 def _lira_choices(scene: Scene) -> dict[str, Any]:
     references = scene.references
-    statistic = "signed residual" if references.task == "regression" else "margin log p_y − log Σ p_c of the other classes"
+    statistic = _STATISTICS.get(references.task, "margin log p_y − log Σ p_c of the other classes")
     return {"statistic": statistic, "queries": ", ".join(references.queries)} | _lira_settings(scene)
 
 
-def _rmia_over_models(scene: Scene, rows: slice) -> OverModels:
+def _rmia_over_models(scene: Scene, rows: slice) -> OverModels | Absent:
+    if scene.references.task == LANGUAGE_MODEL:
+        return NO_PROBABILITY
     found = attack_success(
         scene.probabilities[0][rows],
         scene.references.membership[rows],
@@ -189,6 +194,8 @@ def _shokri_over_models(scene: Scene, rows: slice) -> OverModels | Absent:
     references = scene.references
     if not scene.options.shokri:
         return Absent("not available", "it was not asked for")
+    if references.task == LANGUAGE_MODEL:
+        return NO_OUTPUTS
     if not references.has_outputs:
         return not_applicable("the outputs were not kept (train_references(…, keep_outputs=False))")
     folds = min(4, references.plan.models)

@@ -13,7 +13,7 @@ import pandas as pd
 from noshadow._known import exposure_rests_on, own_fpr
 from noshadow.arguments import PROGRESS
 from noshadow.checks import Array, named_in_errors, refuse
-from noshadow.columns import named
+from noshadow.columns import LANGUAGE_MODEL, named
 from noshadow.joins import Held, Join, held_by, join, loss_floor, require_agreement
 from noshadow.losses import hard_labels
 from noshadow.metrics import agreement_table, noise_ceiling
@@ -156,9 +156,10 @@ def joined_members(references: References, ours: Held) -> tuple[Join, Array, str
     """
     members = np.flatnonzero(references.member)
     targets = references.targets[members]
+    labels = hard_labels(targets) if references.task == "classification" else targets
     theirs = Held(
         references.ids[members],
-        hard_labels(targets) if references.task == "classification" else targets,
+        None if references.task == LANGUAGE_MODEL else labels,  # sequences have no target: their losses say whose they are
         None if references.target is None else np.asarray(references.target.loss)[members],
     )
     found = join(ours, theirs, floor=loss_floor(targets, references.task))

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from noshadow.checks import TASKS, Array, InputError, refuse, said
+from noshadow.checks import Array, InputError, refuse, said
+from noshadow.columns import LANGUAGE_MODEL, TASKS
 from noshadow.reference.manifest import plan_digest, read_manifest
 from noshadow.reference.plan import BALANCED_FROM, Plan
 from noshadow.signals import record_ids
@@ -225,7 +226,7 @@ def _is_described(metadata: Mapping[str, str]) -> bool:
 def _fits(there: Layout, n: int) -> bool:
     """Whether a file holds what every model leaves behind, one row per record."""
     needed = {"statistic": ("<f8", (1, 2)), "loss": ("<f8", (1,))}
-    needed |= {} if there.metadata.get("task") == "regression" else {"correct": ("bool", (1,))}
+    needed |= {} if there.metadata.get("task") in ("regression", LANGUAGE_MODEL) else {"correct": ("bool", (1,))}
     optional = {"outputs": (None, (2,)), "loss_traces": (None, (2,))}
     for name, (kind, sides) in (needed | optional).items():
         dtype, shape, _ = there.places.get(name, (None, (), 0))

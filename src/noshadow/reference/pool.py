@@ -30,10 +30,12 @@ class Pool:
     Attributes:
         splits: the data as given, train first.
         counts: records in each split.
-        targets: (n,) or (n, q), as given; text labels as the numbers of their sorted names.
+        targets: (n,) or (n, q), as given; text labels as the numbers of their sorted names. Of a
+            language model's sequences, the number of tokens that are scored.
         ids: (n,) unique integers or strings.
         hashes: hex digests: "data" of inputs and targets in row order, "row_order" of the ids.
         notes: sentences a reader needs to know.
+        sequences: whether records are sequences of tokens; splits are then TokenSequences.
     """
 
     splits: tuple[object, ...]
@@ -42,6 +44,7 @@ class Pool:
     ids: Array
     hashes: dict[str, str]
     notes: tuple[str, ...]
+    sequences: bool = False
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -52,7 +55,9 @@ class Pool:
         return np.arange(len(self)) < self.counts[0]
 
 
-class _Split(NamedTuple):
+class Split(NamedTuple):
+    """Targets of one split, the names that the data gives its records, and notes."""
+
     targets: Array
     ids: Array | None
     notes: tuple[str, ...]
@@ -70,12 +75,7 @@ def record_pool(train: object, test: object, *, pool: str, ids: object) -> Pool:
 
     Cost: one pass over the data; memory that of the targets and one batch.
     """
-    require_choice(pool, ("all", "train"), "pool")
-    if train is None:
-        refuse("train", "hold the target's training records", "None")
-    if pool == "all" and test is None:
-        refuse("test", "be given with pool='all'", "None", "Pass pool='train' to use the training records alone.")
-    given = (train,) if pool == "train" else (train, test)
+    given = splits_given(train, test, pool)
     digest = hashlib.sha256()
     found = []
     for argument, data in zip(("train", "test"), given, strict=False):
@@ -84,19 +84,35 @@ def record_pool(train: object, test: object, *, pool: str, ids: object) -> Pool:
     shapes = {split.targets.shape[1:] for split in found}
     if len(shapes) > 1:
         refuse("train and test", "have targets of the same form", f"shapes {', '.join(str(s.targets.shape) for s in found)}")
+    return pool_of(given, found, ids, digest.hexdigest())
+
+
+def splits_given(train: object, test: object, pool: str) -> tuple[object, ...]:
+    """The splits that a pool is made of, train first."""
+    require_choice(pool, ("all", "train"), "pool")
+    if train is None:
+        refuse("train", "hold the target's training records", "None")
+    if pool == "all" and test is None:
+        refuse("test", "be given with pool='all'", "None", "Pass pool='train' to use the training records alone.")
+    return (train,) if pool == "train" else (train, test)
+
+
+def pool_of(splits: tuple[object, ...], found: Sequence[Split], ids: object, digest: str, *, sequences: bool = False) -> Pool:
+    """The pool of splits that were read and hashed."""
     targets, notes = _numbered(np.concatenate([split.targets for split in found]))
     identifiers, id_notes = _ids(ids, found)
     return Pool(
-        splits=given,
+        splits=splits,
         counts=tuple(len(split.targets) for split in found),
         targets=targets,
         ids=identifiers,
-        hashes={"data": digest.hexdigest(), "row_order": ids_sha256(identifiers)},
+        hashes={"data": digest, "row_order": ids_sha256(identifiers)},
         notes=(*notes, *id_notes, *(note for split in found for note in split.notes)),
+        sequences=sequences,
     )
 
 
-def _split(data: object, argument: str, digest: Any) -> _Split:
+def _split(data: object, argument: str, digest: Any) -> Split:
     if isinstance(data, (tuple, list)) and len(data) == 2:
         inputs, y = data
         y, notes = paired_targets(inputs, y, argument)
@@ -109,7 +125,7 @@ def _split(data: object, argument: str, digest: Any) -> _Split:
             require_same_length(X=range(rows), y=range(len(labels) if labels.ndim else 0))
             digest.update(f"|{name}|".encode())
             _hash_inputs(part, argument, digest)
-        return _Split(_hashed_targets(labels, argument, digest), index_ids(inputs), notes)
+        return Split(_hashed_targets(labels, argument, digest), index_ids(inputs), notes)
     records = records_of(data, argument, seed=0)
     targets = []
     for step in walked(records, BATCH, argument=argument):
@@ -120,7 +136,7 @@ def _split(data: object, argument: str, digest: Any) -> _Split:
     if not targets:
         refuse(argument, "hold at least one record", "none")
     ids = None if records.rows is None else np.array(records.rows)
-    return _Split(_hashed_targets(np.concatenate(targets), argument, digest), ids, records.notes)
+    return Split(_hashed_targets(np.concatenate(targets), argument, digest), ids, records.notes)
 
 
 def _hashed_targets(targets: Array, argument: str, digest: Any) -> Array:
@@ -179,7 +195,7 @@ def _numbered(targets: Array) -> tuple[Array, tuple[str, ...]]:
     return numbers.astype(np.int64), (f"Labels are numbered in the order of their names: {listed}.",)
 
 
-def _ids(ids: object, splits: Sequence[_Split]) -> tuple[Array, tuple[str, ...]]:
+def _ids(ids: object, splits: Sequence[Split]) -> tuple[Array, tuple[str, ...]]:
     """Return the ids given, or the training records' own, as an audit takes them.
 
     The other records keep their own ids where these are not taken yet.

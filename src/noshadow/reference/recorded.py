@@ -12,10 +12,12 @@ from torch import Tensor
 
 from noshadow.arguments import BATCH_SIZE
 from noshadow.checks import Array, as_array, refuse, require_one_label, require_output_columns, resolved_task
+from noshadow.columns import LANGUAGE_MODEL
 from noshadow.losses import correct_predictions, record_losses, record_margins, task_targets
 from noshadow.output_scale import Part, logits_of, settled_scale
 from noshadow.reference.pool import Pool
 from noshadow.reference.queries import Query
+from noshadow.reference.sequences import sequence_arrays, sequence_pool_losses
 from noshadow.signals import Signals
 from noshadow.views import collect_outputs, reader_of
 
@@ -47,13 +49,15 @@ def record_arrays(model: object, pool: Pool, reading: Reading) -> tuple[dict[str
 
     Returns:
         `statistic` float64 (n,): the margin φ = log p_y − log Σ_{c≠y} p_c, or the signed residual
-        y − f of a regression, (n, q) with q outputs or queries; `loss` float64 (n,); `correct` bool
-        (n,) but for regression; `outputs` (n, m) if kept.
+        y − f of a regression, (n, q) with q outputs or queries, or −loss of a sequence; `loss`
+        float64 (n,); `correct` bool (n,) of a classifier; `outputs` (n, m) if kept.
 
     Raises:
         InputError: the model cannot be read, an output is not finite, or outputs given as an array
             could be logits or probabilities.
     """
+    if pool.sequences:
+        return sequence_arrays(model, pool, batch_size=reading.batch_size, device=reading.device), LANGUAGE_MODEL, ()
     outputs, task, notes = pool_outputs(model, pool, reading)
     targets = task_targets(outputs, pool.targets, task)
     columns = [_statistic(outputs, targets, task)]
@@ -83,6 +87,8 @@ def require_one_statistic(pool: Pool, reading: Reading) -> None:
 
 def pool_losses(model: object, pool: Pool, reading: Reading) -> Array:
     """Loss of every record under a model in eval mode, float64 (n,): one column of a loss trace."""
+    if pool.sequences:
+        return sequence_pool_losses(model, pool, batch_size=reading.batch_size, device=reading.device)
     outputs, task, _ = pool_outputs(model, pool, reading)
     return record_losses(outputs, task_targets(outputs, pool.targets, task), task)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from noshadow.arguments import BATCH_SIZE, PROGRESS
 from noshadow.checks import Array, named_in_errors, require_choice
+from noshadow.columns import LANGUAGE_MODEL
 from noshadow.output_scale import SCALES
 from noshadow.reference.folder import create_folder, require_own_folder, resumed_manifest
 from noshadow.reference.manifest import job_manifest
@@ -19,6 +20,7 @@ from noshadow.reference.plan import Plan
 from noshadow.reference.pool import Pool, record_pool
 from noshadow.reference.queries import Query, checked_queries
 from noshadow.reference.recorded import Reading, is_open, record_arrays, require_one_statistic, training_outputs
+from noshadow.reference.sequences import is_of_sequences, require_sequence_task, sequence_pool
 from noshadow.reference.store import References, load_references, with_notes
 from noshadow.reference.training import (
     FRACTION,
@@ -82,10 +84,14 @@ def train_references(
         train_fn: `train_fn(indices, seed)` trains one model on the given rows of the pool (sorted
             int64; 0 … n_train − 1 are `train`, then follows `test`) and returns an nn.Module, a
             fitted scikit-learn estimator, or its outputs (n, m) on all records of the pool; or a
-            Recipe. Random states of torch, NumPy and Python are seeded before each call.
-        train: the target's training records: (X, y), a map-style Dataset or a DataLoader.
+            Recipe. Where the target is a language model it returns one, or the losses (n,) of all
+            sequences in nats per token. Random states of torch, NumPy and Python are seeded before
+            each call.
+        train: the target's training records: (X, y), a map-style Dataset or a DataLoader; of a
+            language model what `sequence_losses` takes.
         test: records the target has not seen, in the same form.
-        model: the target; its arrays are recorded like those of the reference models.
+        model: the target; its arrays are recorded like those of the reference models. A language
+            model must be given: records are sequences then, and the statistic is −loss.
         ids: unique ids of all records of the pool, or of those of `train`.
         task: "auto", "classification", "binary" or "regression".
         models: number r ≥ 1; the attacks need four. fraction: share of the pool each is trained on.
@@ -141,8 +147,13 @@ def train_references(
     reading = Reading(task, checked_queries(queries), keep_outputs, batch_size, device, output, output_scale)
     with disk(path, models):
         resumes = require_own_folder(path)
-    records = record_pool(train, test, pool=pool, ids=ids)
-    require_one_statistic(records, reading)
+    if is_of_sequences(model):
+        require_sequence_task(task, {"queries": reading.queries, "output": "" if output == "auto" else output})
+        reading = replace(reading, task=LANGUAGE_MODEL, keep_outputs=False)
+        records = sequence_pool(model, train, test, pool=pool, ids=ids)
+    else:
+        records = record_pool(train, test, pool=pool, ids=ids)
+        require_one_statistic(records, reading)
     require_same_records(train_fn, records)
     drawing = checked_drawing(records, models, fraction, seed, pool, design)
     options = WorkerOptions(backend, workers, threads, address, attempts)
@@ -169,7 +180,8 @@ def _target(model: object, records: Pool, reading: Reading) -> _Target:
     arrays, task, notes = record_arrays(model, records, replace(reading, keep_outputs=True))
     # As an audit takes it: where there are no weights to read, of the outputs on the training
     # records.
-    raw = training_outputs(model, records, reading) if is_open(model) else arrays["outputs"][: records.counts[0]]
+    kept_whole = arrays["loss"] if records.sequences else arrays["outputs"]
+    raw = training_outputs(model, records, reading) if is_open(model) else kept_whole[: records.counts[0]]
     digest = weights_sha256(model, raw)
     kept = {name: array for name, array in arrays.items() if reading.keep_outputs or name != "outputs"}
     return _Target(kept, task, digest, notes)

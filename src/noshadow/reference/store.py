@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from noshadow.checks import Array, InputError, named_in_errors, refuse, said
+from noshadow.columns import LANGUAGE_MODEL
 from noshadow.reference.manifest import plan_digest
 from noshadow.reference.opening import (
     EXTRA,
@@ -47,7 +48,7 @@ class Recorded:
 
     @property
     def correct(self) -> Any:
-        """(n,) bool, None in a regression."""
+        """(n,) bool, None in a regression and of sequences."""
         return self._optional("correct")
 
     @property
@@ -101,9 +102,9 @@ class References:
         folder: where it is.
         describe: the content of plan.json.
         plan: membership, seeds, fraction, seed.
-        ids: (n,) of the records. targets: (n,) or (n, q).
+        ids: (n,) of the records. targets: (n,) or (n, q); of sequences, their scored tokens.
         member: (n,) bool, whether the record is in the target's training split.
-        task: "classification", "binary" or "regression".
+        task: "classification", "binary", "regression" or "language-model".
         notes: sentences a reader needs to know.
         headers: file → its header, each read once while the file stays as it is.
     """
@@ -126,7 +127,7 @@ class References:
     @cached_property
     @named_in_errors
     def statistic(self) -> Array:
-        """Return margins or signed residuals, (r, n), float64 and memory-mapped.
+        """Return margins, signed residuals or −loss of sequences, (r, n), float64, memory-mapped.
 
         With several queries or outputs they are (r, n, q).
         """
@@ -141,8 +142,8 @@ class References:
     @cached_property
     @named_in_errors
     def correct(self) -> Array | None:
-        """(r, n) bool, memory-mapped; None in a regression."""
-        return None if self.task == "regression" else _stacked(self, "correct")
+        """(r, n) bool, memory-mapped; None in a regression and of sequences."""
+        return None if self.task in ("regression", LANGUAGE_MODEL) else _stacked(self, "correct")
 
     @property
     def queries(self) -> tuple[str, ...]:

@@ -7,10 +7,11 @@ from functools import partial
 from noshadow.arguments import PROGRESS
 from noshadow.attacks import memorization
 from noshadow.checks import Array, InputError, refuse
-from noshadow.columns import named
+from noshadow.columns import LANGUAGE_MODEL, named
 from noshadow.outcomes import Absent, not_applicable
 from noshadow.reference.attack_list import ATTACKS, EVERY_MODEL, AttackOptions, OverModels, Scene
 from noshadow.reference.rmia_probabilities import SMALLEST_PROBABILITY
+from noshadow.reference.sequences import NO_CLASS
 from noshadow.reference.store import References
 
 
@@ -57,8 +58,8 @@ def record_truth(references: References, options: AttackOptions, *, levels: Sequ
     absent: dict[str, str] = {
         column: why for attack in ATTACKS for column in attack.columns if isinstance(why := results[attack.name], Absent)
     }
-    if references.task == "regression":
-        absent["memorization"] = not_applicable("a regression has no correct class")
+    if references.correct is None:
+        absent["memorization"] = NO_CLASS if references.task == LANGUAGE_MODEL else not_applicable("a regression has no correct class")
     else:
         columns["memorization"] = memorization(references.correct, references.membership).estimate
     scene.settled.update({name: result.settled for name, result in found.items()})
@@ -69,7 +70,7 @@ def record_truth(references: References, options: AttackOptions, *, levels: Sequ
     # measured without it.
     unaudited = part(slice(audited, None), "agreement over audited reference models") if audited >= 2 else None
     both = None if halves[0] is None or halves[1] is None else (halves[0], halves[1])
-    floored = scene.probabilities[1]
+    floored = scene.probabilities[1] if "RMIA" in found else 0
     note = f"{floored} probabilities (or densities) that were next to zero were raised to {SMALLEST_PROBABILITY:g} for RMIA"
     return RecordTruth(columns, both, unaudited, found, scene, absent, (note,) if floored else ())
 

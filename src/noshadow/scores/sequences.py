@@ -25,6 +25,7 @@ import torch
 from noshadow.arguments import MAX_MEMORY, PROGRESS
 from noshadow.blocks import block_length, blocks
 from noshadow.checks import Array, NotApplicable, require_choice, require_number
+from noshadow.columns import LANGUAGE_MODEL
 from noshadow.limits import FAR_FROM_MINIMUM
 from noshadow.outcomes import Damping, Note
 from noshadow.progress import tracked
@@ -34,7 +35,8 @@ from noshadow.scores.result import RecordScores
 from noshadow.views import TokenHead
 from noshadow.weight_decay import SEQUENCES, training_damping
 
-TASK = "language-model"
+TASK = LANGUAGE_MODEL
+SCORED = ("gradient_norm", "leverage", "influence")
 RELATIVE_DAMPING = 0.1
 NO_CURVATURE = 1e-12  # of the curvature of a head that is unsure of everything
 MOST_FLOPS = 5e13  # for eigenvectors over classes: about twenty minutes of one core

@@ -15,7 +15,7 @@ from noshadow.views import TokenStatistics
 LEAST_ERRORS = 2  # error positions below which the error zone says nothing, as in public code
 NOTHING_SAID = 0.5
 SHARE_OF_TOKENS = 0.2  # k of Min-K %, a common choice; never tuned here
-# Roughly geometric from 2 to 40, as public code of the attack has them; never tuned here.
+# Roughly geometric from 2 to 40, as the authors' code of the attack lists them; never tuned here.
 WINDOW_LENGTHS = (2, 3, 4, 6, 9, 13, 18, 25, 32, 40)
 
 
@@ -24,10 +24,13 @@ def error_zone(own: TokenStatistics, base: TokenStatistics) -> Array:
 
     Errors E are the tokens that the audited model does not put first. With Δ_t = log p(x_t) −
     log q(x_t), P = Σ_{t∈E} max(Δ_t, 0) and N = Σ_{t∈E} max(−Δ_t, 0) the score is P/(P + N), in
-    [0, 1]. Public code of the attack takes P/N, which orders sequences alike. It gives 0, the least
-    risk, where N = 0; here the score is 1 there, which is the ratio's limit. With fewer than two
-    errors, or none that moved, the score is ½: nothing is said (public code: 0). A token that
-    shares the first place is no error. All scored tokens count; public code leaves out the first.
+    [0, 1]. The paper's score is P/N (its §3.3–3.4), which orders sequences alike. Where N = 0 the
+    score is 1, the ratio's limit; the paper's appendix ranks such a sequence highest, too, and its
+    public code gives it 0, the least risk. With fewer than two errors, or none that moved, the
+    score is ½: nothing is said (appendix: highest; public code: 0). A token that shares the first
+    place is no error. All scored tokens count; public code leaves out the first. What the paper
+    says is known here from its abstract, its authors' code, and another public implementation
+    that quotes its sections; the whole text was not at hand.
 
     Cost: O(N) in the number of tokens.
     Reference: Ilić et al. 2026.
@@ -48,7 +51,9 @@ def window_votes(own: TokenStatistics, base: TokenStatistics) -> Array:
     For a length w, V_w = mean over all T − w + 1 windows of 1[Σ −log q > Σ −log p]; the score is
     the mean of V_w over w in WINDOW_LENGTHS. A length beyond T is taken as T, as public code of the
     attack does, so that short sequences are judged by their whole more often. Equal sums are no
-    vote.
+    vote. The paper's equation for lengths, round(2 · 20^((k − 1)/9)) for k = 1 … 10, gives 2, 3, 4,
+    5, 8, 11, 15, 21, 29 and 40; its authors' code lists those that are taken here. The paper is
+    known from its abstract, that code, and another public implementation that quotes its sections.
 
     Cost: O(N · number of lengths).
     Reference: Chen et al. 2026.

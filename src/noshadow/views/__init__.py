@@ -20,7 +20,7 @@ from noshadow.views.seq2seq_lm import is_language_model, is_seq2seq_lm
 from noshadow.views.token_features import TokenHead
 from noshadow.views.token_logits import context_of, vocabulary_of
 from noshadow.views.token_statistics import TokenStatistics
-from noshadow.views.transformers import SequenceLosses, sequence_features, sequence_losses
+from noshadow.views.transformers import SequenceLosses, sequence_features, sequence_losses, sequences_of
 from noshadow.views.view import Settings, View
 
 __all__ = [
@@ -53,6 +53,7 @@ __all__ = [
     "register_reader",
     "sequence_features",
     "sequence_losses",
+    "sequences_of",
     "stage_outputs",
     "view",
     "vocabulary_of",

@@ -95,6 +95,19 @@ def token_sequences(data: object, vocabulary: Vocabulary, argument: str) -> Toke
     return TokenSequences(tuple(tokens), tuple(counts), None if names is None else names.ids)
 
 
+def chosen_sequences(splits: Sequence[TokenSequences], rows: Array) -> TokenSequences:
+    """Some sequences of several splits, which are counted one after the other.
+
+    Args:
+        splits: of one kind of model. rows: (m,) whole numbers below the number of all sequences.
+    """
+    places = [(split, number) for split in splits for number in range(len(split))]
+    taken = [places[row] for row in rows.tolist()]
+    sources = tuple(split.sources[number] for split, number in taken if split.sources is not None)
+    tokens, counts = (tuple(getattr(split, name)[number] for split, number in taken) for name in ("tokens", "counts"))
+    return TokenSequences(tokens, counts, None, sources or None)
+
+
 def known_sequences(sequences: TokenSequences, vocabulary: Vocabulary, argument: str) -> TokenSequences:
     """Sequences that another model has read, as this one can read them.
 

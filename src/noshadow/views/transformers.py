@@ -162,6 +162,20 @@ def sequence_features(
     return _read(model, data, None, None, settings, argument, max_memory=max_memory, statistics=statistics)
 
 
+def sequences_of(model: object, data: object, argument: str) -> TokenSequences:
+    """Sequences as `sequence_losses` reads them with this model, without running it.
+
+    Args:
+        model: a language model, whose vocabulary says what is a token and what pads.
+        data: as `sequence_losses` takes it. argument: named in error messages.
+
+    Raises:
+        InputError: as `sequence_losses` about its data.
+    """
+    inside = model_inside(model)
+    return _sequences(inside, data, vocabulary_of(inside), None, None, argument)[0]
+
+
 def _read(
     model: object,
     data: object,

@@ -1,0 +1,49 @@
+"""A language model in a folder and its texts in files, as the Target of `noshadow audit`."""
+
+from pathlib import Path
+
+from noshadow._audit import Target
+from noshadow.checks import refuse
+from noshadow.cli.model_tables import Files
+from noshadow.cli.targets import base_of
+from noshadow.model_files import TextColumns, read_language_folder, read_texts
+
+
+def texts_target(files: Files, base: str | None) -> tuple[Target, object]:
+    """The Target of a language model's folder and two files of texts, and its base.
+
+    The base of adapters is the model below them, which is inside of the model: None stands for it.
+
+    Args:
+        files: what was given. base: of the command line, the folder below adapters, or the base of
+            a whole model.
+
+    Raises:
+        InputError: as `read_language_folder` and `read_texts`; options of other models.
+    """
+    assert files.model is not None and files.train is not None and files.test is not None
+    for name in ("drop", "module", "trust"):
+        if getattr(files, name):
+            refuse(f"--{name}", "be left out with the folder of a language model", f"'{files.model}'")
+    below = Path(base) if base is not None and Path(base).is_dir() else None
+    held = read_language_folder(files.model, below)
+    if held.pairs and files.target is None:
+        refuse("--target", "name the column of the answers of a sequence-to-sequence model", "none")
+    if not held.pairs and files.target is not None:
+        hint = "It predicts each token of a text: name the texts with --text."
+        refuse("--target", "be left out with a causal language model", f"'{files.target}'", hint)
+    columns = TextColumns(files.text, files.target, files.id, files.group)
+    train, test = (
+        read_texts(path, held.tokenizer, columns, pairs=held.pairs, option=option)
+        for path, option in ((files.train, "--train"), (files.test, "--test"))
+    )
+    target = Target(
+        held.model,
+        train.sequences,
+        test.sequences,
+        ids=train.ids,
+        groups=train.groups,
+        test_groups=test.groups,
+        tokenizer=held.tokenizer,
+    )
+    return target, None if base is None or held.has_adapters else base_of(base)

@@ -1,0 +1,123 @@
+"""Folders of transformers and PEFT: read from local files alone, with nothing run or unpickled."""
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from noshadow.storage.json_text import parsed_json
+from noshadow.storage.reasons import one_kind_of_error
+from noshadow.storage.safetensors_files import layout
+
+CONFIG, ADAPTERS, ADAPTER_WEIGHTS = "config.json", "adapter_config.json", "adapter_model.safetensors"
+TOKENIZERS = ("tokenizer.json", "tokenizer_config.json")
+MOST_NAMED = 3
+_LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+# What peft puts before the names of the base's layers in a file of adapters.
+_PREFIX = "base_model.model."
+
+
+def holds_model(folder: Path) -> bool:
+    """Whether a folder holds a whole model with its weights in .safetensors."""
+    return (folder / CONFIG).is_file() and any(folder.glob("*.safetensors")) and not holds_adapters(folder)
+
+
+def holds_adapters(folder: Path) -> bool:
+    """Whether a folder holds adapters of PEFT, and not the model below them."""
+    return (folder / ADAPTERS).is_file() and not any(folder.glob("model*.safetensors"))
+
+
+def architectures(folder: Path) -> tuple[str, ...]:
+    """Names of the classes that a folder's config.json says the model is of.
+
+    Raises:
+        ValueError, OSError: a file that cannot be read.
+    """
+    found = parsed_json((folder / CONFIG).read_bytes())
+    named = found.get("architectures") if isinstance(found, dict) else None
+    return tuple(map(str, named)) if isinstance(named, list) else ()
+
+
+def architectures_for(kind: str) -> set[str]:
+    """Names of the classes that transformers lists for one of its kinds of models."""
+    listed = getattr(importlib.import_module("transformers.models.auto.modeling_auto"), kind)
+    return {name for value in listed.values() for name in ((value,) if isinstance(value, str) else value)}
+
+
+def base_named(folder: Path) -> str | None:
+    """What the adapters of a folder say that they were trained on: a folder or a model's name.
+
+    Raises:
+        ValueError, OSError: a file that cannot be read.
+    """
+    found = parsed_json((folder / ADAPTERS).read_bytes())
+    named = found.get("base_model_name_or_path") if isinstance(found, dict) else None
+    return named if isinstance(named, str) and named else None
+
+
+def pretrained(folder: Path, kind: str) -> Any:
+    """The whole model of a folder, in evaluation mode.
+
+    Args:
+        folder: with config.json and weights in .safetensors. kind: of transformers' AutoModelFor….
+
+    Raises:
+        ValueError, OSError: a folder that cannot be read. ImportError: a package that it needs.
+    """
+    transformers = importlib.import_module("transformers")
+    with one_kind_of_error(), _without_bars():
+        return getattr(transformers, kind).from_pretrained(folder, use_safetensors=True, **_LOCAL).eval()
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """Keep transformers from drawing its own bars, which it also does in pipes."""
+    logging = importlib.import_module("transformers.utils.logging")
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def with_adapters(base: Any, folder: Path) -> Any:
+    """The base with the adapters of a folder in its layers, in evaluation mode; no copy is made.
+
+    Raises:
+        ValueError, OSError: no weights in .safetensors, weights that do not fit the base or that
+            it has no place for.
+    """
+    if not (folder / ADAPTER_WEIGHTS).is_file():
+        raise ValueError(f"no {ADAPTER_WEIGHTS}")
+    peft = importlib.import_module("peft")
+    with one_kind_of_error():
+        try:
+            made = peft.PeftModel.from_pretrained(base, folder, local_files_only=True)
+        except RuntimeError as error:
+            # The first line only says for which class it failed.
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            raise ValueError(lines[min(1, len(lines) - 1)]) from error
+        names = set(layout(folder / ADAPTER_WEIGHTS).places)
+        # Of embeddings peft would ask the network whether they were changed.
+        placed = set(peft.get_peft_model_state_dict(made, save_embedding_layers=False))
+        # peft leaves out in silence what finds no place.
+        lost = sorted(name.removeprefix(_PREFIX) for name in (placed - names) | (names - placed - set(made.state_dict())))
+        if lost:
+            raise ValueError(f"{len(lost)} weights have no place in this base, or none in the file: {', '.join(lost[:MOST_NAMED])}")
+        return made.eval()
+
+
+def tokenizer_in(folder: Path) -> Any:
+    """The tokenizer of a folder; None where it has none.
+
+    Raises:
+        ValueError, OSError: files that cannot be read.
+    """
+    if not any((folder / name).is_file() for name in TOKENIZERS):
+        return None
+    transformers = importlib.import_module("transformers")
+    with one_kind_of_error():
+        return transformers.AutoTokenizer.from_pretrained(folder, **_LOCAL)

@@ -1,0 +1,161 @@
+"""`noshadow audit` on folders of language models and adapters: the same figures as from Python, and refusals in one sentence."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import noshadow as ns
+from extras import extra
+from language_base_models import chains, pretrained, t5, trained, with_lora
+from noshadow.cli import app
+from noshadow.model_files import TextColumns, read_texts
+from tiny_language_models import VOCABULARY
+
+TRAIN, TEST = chains(40, seed=2), chains(40, seed=3)
+
+
+def words(tokens):
+    return " ".join(f"w{token}" for token in tokens)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    tokenizers, transformers = extra("tokenizers"), extra("transformers")
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({f"w{n}": n for n in range(VOCABULARY)}, unk_token="w0"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=made)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, tokenizer):
+    """Folders `base`, `adapters` on it and `merged`; texts as JSON lines, plain lines and a Parquet table of tokens."""
+    transformers = extra("transformers")
+    folder = tmp_path_factory.mktemp("folders")
+    pretrained().save_pretrained(folder / "base")
+    tokenizer.save_pretrained(folder / "base")
+    tuned = trained(with_lora(transformers.AutoModelForCausalLM.from_pretrained(folder / "base")), TRAIN, epochs=10, rate=1e-2)
+    tuned.save_pretrained(folder / "adapters", save_embedding_layers=False)
+    config = json.loads((folder / "adapters" / "adapter_config.json").read_text())
+    (folder / "adapters" / "adapter_config.json").write_text(json.dumps(config | {"base_model_name_or_path": "../base"}))
+    for name, texts in (("train", TRAIN), ("test", TEST)):
+        rows = [{"client": f"c{number}", "text": words(text)} for number, text in enumerate(texts)]
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (folder / f"{name}.txt").write_text("".join(words(text) + "\n" for text in texts))
+        pd.DataFrame({"input_ids": texts}).to_parquet(folder / f"{name}.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def from_python(place, tokenizer):
+    transformers, peft = extra("transformers"), extra("peft")
+    model = peft.PeftModel.from_pretrained(transformers.AutoModelForCausalLM.from_pretrained(place / "base"), place / "adapters")
+    return ns.audit(model, TRAIN, TEST, tokenizer=tokenizer, progress=False)
+
+
+def run(place, out, *options):
+    return CliRunner().invoke(
+        app, ["audit", "--out", str(out), *(str(place / o) if (place / o).exists() else o for o in options), "--quiet"]
+    )
+
+
+@pytest.mark.parametrize(("kind", "ids"), [("jsonl", ("--id", "client")), ("txt", ()), ("parquet", ())])
+def test_adapters_in_a_folder_are_audited_in_one_command(place, from_python, tmp_path, kind, ids):
+    ran = run(place, tmp_path / "audit", "--model", "adapters", "--train", f"train.{kind}", "--test", f"test.{kind}", *ids)
+    assert ran.exit_code == 0, ran.output
+    found = ns.load(tmp_path / "audit")
+    assert list(found.records.columns) == list(from_python.records.columns) and found.ranked_by == "exposure_score"
+    for name in ("loss", "base_loss", "base_gain", "window_votes", "zlib_ratio", "influence"):
+        # Another process's sums in float32.
+        np.testing.assert_allclose(found.records[name], from_python.records[name], rtol=1e-4, atol=1e-5)
+    assert found.records["id"].iloc[3] == ("c3" if ids else 3)
+
+
+def test_a_whole_model_takes_its_base_from_a_folder_and_says_so_without(place, from_python, tokenizer, tmp_path):
+    transformers, peft = extra("transformers"), extra("peft")
+    below = transformers.AutoModelForCausalLM.from_pretrained(place / "base")
+    peft.PeftModel.from_pretrained(below, place / "adapters").merge_and_unload().save_pretrained(tmp_path / "merged")
+    tokenizer.save_pretrained(tmp_path / "merged")
+    merged = ("--model", str(tmp_path / "merged"), "--train", "train.txt", "--test", "test.txt")
+    ran = run(place, tmp_path / "with", *merged, "--base", "base")
+    assert ran.exit_code == 0, ran.output
+    found = ns.load(tmp_path / "with")
+    # Weights that were merged are rounded once more.
+    np.testing.assert_allclose(found.records["base_gain"], from_python.records["base_gain"], atol=1e-4)
+    assert run(place, tmp_path / "without", *merged).exit_code == 0
+    alone = ns.load(tmp_path / "without")
+    assert "merged and unloaded leave no trace" in alone.not_applicable["base_gain"]
+
+
+def test_answers_of_a_sequence_to_sequence_model_have_a_column(place, tokenizer, tmp_path):
+    t5().save_pretrained(tmp_path / "t5")
+    tokenizer.save_pretrained(tmp_path / "t5")
+    for name, texts in (("a", TRAIN), ("b", TEST)):
+        rows = [{"question": words(text[:5]), "reply": words(text[5:9])} for text in texts[:12]]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = ("--model", str(tmp_path / "t5"), "--train", str(tmp_path / "a.jsonl"), "--test", str(tmp_path / "b.jsonl"))
+    ran = run(place, tmp_path / "audit", *options, "--text", "question", "--target", "reply")
+    assert ran.exit_code == 0, ran.output
+    assert (ns.load(tmp_path / "audit").records["tokens"] == 4).all()
+    assert "answers of a sequence-to-sequence model" in str(run(place, tmp_path / "no", *options, "--text", "question").exception)
+
+
+def changed(place, made, **fields):
+    """A copy of the adapters whose adapter_config.json says something else."""
+    made.mkdir()
+    for file in (place / "adapters").iterdir():
+        (made / file.name).write_bytes(file.read_bytes())
+    config = json.loads((made / "adapter_config.json").read_text())
+    (made / "adapter_config.json").write_text(json.dumps(config | fields))
+    return str(made)
+
+
+def test_folders_and_texts_that_cannot_be_read_are_refused(place, tmp_path):
+    transformers = extra("transformers")
+    lost = changed(place, tmp_path / "lost", base_model_name_or_path="meta/llama")
+    small = transformers.GPT2Config(vocab_size=VOCABULARY, n_positions=16, n_embd=16, n_layer=1, n_head=2)
+    for kind, name in ((transformers.GPT2LMHeadModel, "narrow"), (transformers.GPT2ForSequenceClassification, "classifier")):
+        kind(small).save_pretrained(tmp_path / name)
+    (tmp_path / "pickled").mkdir()
+    (tmp_path / "pickled" / "config.json").write_text((place / "base" / "config.json").read_text())
+    (tmp_path / "pickled" / "pytorch_model.bin").write_bytes(b"no weights")
+    (tmp_path / "one.txt").write_text("w1 w2\nw3\n")
+    (tmp_path / "bad.jsonl").write_text('{"text": "w1"}\nnothing\n')
+    (tmp_path / "empty.jsonl").write_text('{"text": "w1 w2"}\n{"text": " "}\n')
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    plain = ("--train", "train.txt", "--test", "test.txt")
+    here = str(tmp_path)
+    cases = (
+        (("--model", lost, *plain), "Nothing is downloaded: pass --base FOLDER"),
+        (("--model", lost, "--base", f"{here}/narrow", *plain), "--model must hold adapters that fit"),
+        (("--model", f"{here}/classifier", *plain), "of GPT2ForSequenceClassification"),
+        (("--model", f"{here}/pickled", *plain), "weights in .safetensors"),
+        (("--model", f"{here}/narrow", *plain), "tokenizer.save_pretrained"),
+        (("--model", f"{here}/nowhere", *plain), "a file or a folder that exists"),
+        (("--model", "adapters", "--train", "train.txt"), "got none for --test"),
+        (("--model", "adapters", "--train", f"{here}/one.txt", "--test", "test.txt"), "the first sequence 1 (one token)"),
+        (("--model", "adapters", "--train", f"{here}/bad.jsonl", "--test", "test.txt"), "line 2"),
+        (("--model", "adapters", "--train", f"{here}/empty.jsonl", "--test", "test.txt"), "row 1 first"),
+        (("--model", "adapters", "--train", f"{here}/other.csv", "--test", "test.txt"), "--text COLUMN"),
+        (("--model", "adapters", *plain, "--target", "y"), "--target must be left out"),
+        (("--model", "adapters", *plain, "--drop", "y"), "--drop must be left out"),
+        (("--model", "adapters", *plain, "--text", "body"), "none for --text 'body'"),
+        (("--model", "adapters", *plain, "--folds", "3"), "A file cannot be trained again"),
+    )
+    for options, told in cases:
+        ran = run(place, tmp_path / "out", *options)
+        assert ran.exit_code != 0 and told in str(ran.exception), (options, ran.output)
+        assert not (tmp_path / "out").exists()
+
+
+def test_adapters_that_have_no_place_in_the_base_are_not_dropped_in_silence(place, tmp_path):
+    wrong = changed(place, tmp_path / "wrong", target_modules=["c_fc"])
+    ran = run(place, tmp_path / "out", "--model", wrong, "--base", "base", "--train", "train.txt", "--test", "test.txt")
+    assert ran.exit_code != 0 and "weights have no place in this base" in str(ran.exception)
+
+
+def test_texts_are_what_the_tokenizer_makes_of_them(place, tokenizer):
+    found = read_texts(place / "train.jsonl", tokenizer, TextColumns(id="client"), pairs=False, option="--train")
+    assert found.sequences == TRAIN and found.ids[:2] == ["c0", "c1"] and found.groups is None

@@ -1,0 +1,66 @@
+"""The proof on fine-tunes sees no truth model, and finds what was put into models that are made up."""
+
+import importlib
+
+import numpy as np
+import pytest
+
+from extras import extra
+
+MODELS, SEQUENCES = 24, 240
+
+
+@pytest.fixture(scope="module")
+def judge():
+    for package in ("transformers", "tokenizers", "peft"):
+        extra(package)
+    return importlib.import_module("benchmarks.finetuned.judge")
+
+
+@pytest.fixture(scope="module")
+def made():
+    """Fine-tunes of a known separation of each sequence, whose base has every level but for a little noise."""
+    rng = np.random.default_rng(0)
+    inside = np.zeros((MODELS, SEQUENCES), bool)
+    for pair in range(MODELS // 2):
+        inside[2 * pair, rng.permutation(SEQUENCES)[: SEQUENCES // 2]] = True
+        inside[2 * pair + 1] = ~inside[2 * pair]
+    level, moved = rng.normal(4, 0.5, SEQUENCES), np.exp(rng.normal(-1, 0.5, SEQUENCES))
+    base = level + rng.normal(0.5, 0.05, SEQUENCES)
+    models = []
+    for row in inside:
+        loss = level - moved * row + rng.normal(0, 0.1, SEQUENCES)
+        gains = dict.fromkeys(("base_gain", "error_zone", "window_votes"), base - loss)
+        models.append({"loss": loss, "base_loss": base} | gains | dict.fromkeys(("min_k", "min_k_plus", "zlib_ratio"), -loss))
+    return models, inside, moved
+
+
+def test_references_are_of_the_targets_block_and_never_its_complement(judge):
+    for target in range(36):
+        for count in judge.REFERENCES:
+            rows = judge.references_of(target, count)
+            assert len(set(rows)) == count and {row // judge.BLOCK for row in rows} == {target // judge.BLOCK}
+            assert target // 2 not in {row // 2 for row in rows}
+            pairs = {row // 2 for row in rows}
+            assert len(pairs) == (count if count <= 2 else count // 2)
+
+
+def test_the_truth_is_that_of_other_blocks(judge, made):
+    models, inside, moved = made
+    losses = np.array([columns["loss"] for columns in models])
+    spoilt = losses.copy()
+    spoilt[: judge.BLOCK] = 9.0
+    whole, first, second = judge.truths(3, spoilt, inside)
+    assert np.isfinite(whole).all() and len(first) == len(second) == SEQUENCES
+    np.testing.assert_array_equal(whole, judge.truths(3, losses, inside)[0])
+    # d′ of twelve models has a standard error of about d′/√24 and more.
+    assert np.corrcoef(whole, moved / 0.1)[0, 1] > 0.8
+
+
+def test_a_good_base_finds_what_was_put_in(judge, made):
+    models, inside, _ = made
+    found = judge.judged(models, inside)
+    assert found["models"] == MODELS and set(found["attacks"]) >= {"loss", "base_gain", "lira_4"}
+    assert found["attacks"]["base_gain"]["tpr_0.01"] > found["attacks"]["loss"]["tpr_0.01"] + 0.2
+    assert found["records"]["exposure_gain_2"]["spearman"]["mean"] > found["records"]["exposure_2"]["spearman"]["mean"]
+    assert 0.5 < found["second_lira"]["mean"] <= 1

@@ -1,0 +1,126 @@
+"""Measured parts of docs/language_models.md on fine-tunes beside their base: what is found, and what a large model takes."""
+
+import numpy as np
+
+BILLION, MILLION, GIGA = 1e9, 1e6, 1e9
+LIRAS = ("lira_1", "lira_2", "lira_4", "lira_8")
+WORDS = {"full": "full", "lora": "LoRA", "shakespeare": "Shakespeare", "sst2": "reviews"}
+RATED = ("loss", "min_k", "min_k_plus", "zlib_ratio", "base_gain", "error_zone", "window_votes", *LIRAS)
+RANKED = ("loss", "min_k", "min_k_plus", "zlib_ratio", "base_gain", "error_zone", "window_votes", "head_influence")
+WEIGHED = (
+    "lira_2",
+    "exposure_2",
+    "exposure_gain_2",
+    "exposure_all_2",
+    "exposure_margin_2",
+    "mean_rank_2",
+    "lira_4",
+    "exposure_gain_4",
+    "lira_8",
+)
+
+
+def _table(head, rows):
+    return ["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *("| " + " | ".join(row) + " |" for row in rows), ""]
+
+
+def _named(case):
+    return f"{WORDS[case['pool']]}, {WORDS[case['kind']]}, {case['epochs']}"
+
+
+def finetuned_section(found):
+    """Lines of the part on what is found: attacks, records, goals and predictors."""
+    cases, how = found["cases"], found["how"]
+    models = min(case["models"] for case in cases.values())
+    lines = [
+        f"{len(cases)} configurations, {models} fine-tunes each, every one a target once: its references are others of its block of {how['block']},",
+        "and the truth is d′ over the models of the other blocks. Configurations are pool, kind of fine-tune and epochs; those of one pool",
+        f"and kind are snapshots of the same trainings. Rules were chosen on {WORDS[how['chosen_on']]} and are judged on {WORDS[how['judged_on']]}.",
+        "",
+        "**Attacks.** TPR at FPR 0.01 (at 0.001), scores of all targets pooled.",
+        "",
+    ]
+    rows = [
+        [_named(case), *(f"{case['attacks'][name]['tpr_0.01']:.3f} ({case['attacks'][name]['tpr_0.001']:.3f})" for name in RATED)]
+        for case in cases.values()
+    ]
+    lines += _table(["configuration", *RATED], rows)
+    lines += [
+        "**Which sequences.** Rank correlation of each column with d′ over members; in brackets how many of the exposed 5 % are in its top 25 %.",
+        "",
+    ]
+    rows = [[_named(case), *(_ranked(case, name) for name in RANKED)] for case in cases.values()]
+    lines += _table(["configuration", *RANKED], rows)
+    lines += ["**With references**, recall of the same; a second LiRA is one half of the truth models against the other.", ""]
+    rows = [
+        [_named(case), *(f"{case['records'][name]['recall']['mean']:.2f}" for name in WEIGHED), f"{case['second_lira']['mean']:.2f}"]
+        for case in cases.values()
+    ]
+    return lines + _table(["configuration", *WEIGHED, "second LiRA"], rows) + _goals(found) + _predictors(found)
+
+
+def _ranked(case, name):
+    row = case["records"].get(name)
+    return "" if row is None else f"{row['spearman']['mean']:+.2f} ({row['recall']['mean']:.2f})"
+
+
+def chosen(found):
+    """The rule with the best mean recall with two references on the pool that rules are chosen on."""
+    cases = [case for case in found["cases"].values() if case["pool"] == found["how"]["chosen_on"]]
+    return max(found["how"]["rules"], key=lambda rule: np.mean([case["records"][f"{rule}_2"]["recall"]["mean"] for case in cases]))
+
+
+def _goals(found):
+    rule = chosen(found)
+    cases = [case for case in found["cases"].values() if case["pool"] == found["how"]["judged_on"]]
+    alone = sum(case["attacks"]["base_gain"]["tpr_0.01"] >= case["attacks"]["lira_4"]["tpr_0.01"] for case in cases)
+    ranked = sum(case["records"]["base_gain"]["recall"]["mean"] >= case["records"]["lira_4"]["recall"]["mean"] for case in cases)
+    beside = sum(case["records"][f"{rule}_2"]["recall"]["mean"] >= case["second_lira"]["mean"] for case in cases)
+    return [
+        f"**Goals**, on the {len(cases)} configurations that judge. `base_gain` alone at or above a LiRA with four references: in {alone} by TPR at FPR",
+        f"0.01, in {ranked} by recall. The base and two references, by the chosen rule `{rule}`, at a second LiRA: in {beside}.",
+        "",
+    ]
+
+
+def _predictors(found):
+    by = found["predictors"]
+    return [
+        f"**[TAIL] §5.3.** Rank correlation over the {len(found['cases'])} configurations with LiRA's TPR at FPR 0.01 (eight references): loss AUC {by['auc']:.2f},",
+        f"TNR at FNR 0.01 {by['tnr']:.2f}.",
+        "",
+    ]
+
+
+def cost_section(found):
+    """Lines of the part on memory and time of a model of a billion parameters, from measured constants."""
+    rows, setting = found["rows"], found["setting"]
+    last = rows[-1]
+    per = {name: value / last["tokens"] / last["parameters"] for name, value in last["seconds"].items()}
+    # A billion parameters, a million tokens, one core; what is beyond the bare pass does not grow with the layers.
+    hours = per["forward"] * BILLION * MILLION / 3600
+    beyond = (last["seconds"]["statistics"] - last["seconds"]["forward"]) / last["tokens"] / setting["vocabulary"]
+    table = [
+        [
+            f"{row['parameters'] / MILLION:.1f} million",
+            *(f"{row['seconds'][name] / row['tokens'] * 1000:.2f}" for name in ("forward", "losses", "statistics", "head_scores")),
+        ]
+        for row in rows
+    ]
+    vocabulary, width = 50_000, 2_048
+    head = last["seconds"]["head_scores"] / last["tokens"] / setting["vocabulary"] / last["width"] * vocabulary * width
+    return [
+        f"Processor milliseconds per token, one thread, GPT-2 of {setting['layers']} layers, {setting['vocabulary']:,} tokens and random weights:",
+        "",
+        *_table(["parameters", "bare forward pass", "losses", "losses and what tokens are told", "scores of the output head"], table),
+        f"The bare pass of the largest took {per['forward'] * BILLION * 1000:.0f} ms per token and billion parameters on one such core: a million tokens through",
+        f"a model of a billion parameters take {hours:.0f} core hours, and a base as many again. A GPU or more cores divide that. What is added to the",
+        f"pass grows with the vocabulary and not with the layers: {beyond * vocabulary * MILLION / 3600:.1f} core hours for a million tokens of {vocabulary:,} kinds.",
+        f"Scores of the output head grow with vocabulary × width: {head * MILLION / 3600:.0f} core hours at {vocabulary:,} × {width:,}.",
+        "",
+        "Memory, of a billion parameters: 2 GB of weights in bfloat16 or 4 GB in float32, once with adapters and twice with a base of its own.",
+        f"Beside them one batch of logits (at most half a gigabyte), {last['bytes_per_token']['statistics']} bytes per token for what tokens are told, and for the scores of the",
+        f"output head what it saw at each token: 4 bytes × width, {4 * width * MILLION / GIGA:.1f} GB for a million tokens of width {width:,}. `score_options` has `max_memory`; beyond",
+        "it the head is not scored, and losses, gains and attacks remain.",
+        "",
+    ]

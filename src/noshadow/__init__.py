@@ -5,7 +5,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from noshadow import attacks, metrics, reference, theory
+    from noshadow import attacks, canaries, metrics, reference, theory
     from noshadow._audit import Target, audit, audit_signals
     from noshadow._compare import Comparison, compare
     from noshadow._exposure import Exposure, exposure
@@ -77,6 +77,7 @@ _HOMES = {
     "attacks": "",
     "audit": "_audit",
     "audit_signals": "_audit",
+    "canaries": "",
     "collect_signals": "views",
     "compare": "_compare",
     "damping_sweep": "scores.network.entry",
@@ -152,6 +153,7 @@ __all__ = [
     "attacks",
     "audit",
     "audit_signals",
+    "canaries",
     "collect_signals",
     "compare",
     "damping_sweep",

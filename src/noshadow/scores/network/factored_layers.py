@@ -1,8 +1,8 @@
 """Layers whose gradients are kept in factors: linear layers and lookup tables.
 
 A linear layer that runs once per record, on one row or on one for each of T positions (the tokens
-of a text), has Σ_t Δ_t ⊗ A_t as its gradient: what came in, and the slope of what came out. A table of
-embeddings that is looked up once has the slopes in the rows it was asked for, and zeros in all
+of a text), has Σ_t Δ_t ⊗ A_t as its gradient: what came in, and the slope of what came out. A table
+of embeddings that is looked up once has the slopes in the rows it was asked for, and zeros in all
 others.
 """
 

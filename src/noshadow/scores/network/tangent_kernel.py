@@ -2,8 +2,9 @@
 
 A plain linear layer adds (AAᵀ + 1) ∘ ΔΔᵀ from its two factors, one that runs at many positions
 Σ_st (A_s·A'_t + 1)(Δ_s·Δ'_t), a lookup table the inner products of the slopes of records that asked
-for the same row; other parameters add the inner products of their gradients. What is kept at a time is bounded: when factors and gradients of all layers do not fit,
-the records are walked several times.
+for the same row; other parameters add the inner products of their gradients. What is kept at a time
+is bounded: when factors and gradients of all layers do not fit, the records are walked several
+times.
 """
 
 import itertools
@@ -87,7 +88,8 @@ def tangent_kernel(
     Rows and columns are records, and within them the differentiated outputs.
 
     Cost: passes · c backward passes over the records, and n²c²(Σ (d_in + d_out) + Σ other
-        parameters) flops; beside K as many numbers as K has, or LEAST_NUMBERS, or the factors of one layer.
+        parameters) flops; beside K as many numbers as K has, or LEAST_NUMBERS, or the factors of
+        one layer.
     """
     size = len(problem) * problem.columns
     kernel = torch.zeros((size, size), dtype=torch.float64)

@@ -14,6 +14,7 @@ import numpy as np
 from noshadow._audit.evidence import RECORD_COLUMNS, score_evidence
 from noshadow._audit.gather import Gathered, audit_of
 from noshadow._audit.language_base import base_given, read_base, storage_words
+from noshadow._audit.near_sequences import duplicate_evidence, duplicate_sequences, near_sequence_facts
 from noshadow._audit.notes import risk_notes
 from noshadow._audit.options import GivenColumns, Options
 from noshadow._audit.risks import EMPTY, ONE, Pair, risks_by_group, without_findings
@@ -100,7 +101,9 @@ def audit_language_model(
     scoring = time.perf_counter() - read
     risk, absent = _risk(losses, options.resampling)
     borne, borne_absent = risks_by_group(losses, {"group_risk": (identity.get("group"), test_names)}, options.resampling)
-    splits = _split_counts(members, others, identity["id"])
+    assert members.sequences is not None
+    duplicates = duplicate_sequences(members.sequences, members.digests, identity["id"], seed=options.seed)
+    splits = _split_counts(members, others, identity["id"]) | {"near": near_sequence_facts(duplicates)}
     facts = traced_facts(traces)
     attacks = sequence_attacks(seen, unseen, own=None if risk is None else risk.fpr, seed=options.seed)
     stamp = _provenance(model, members, others, identity["id"], options, held)
@@ -118,7 +121,7 @@ def audit_language_model(
     )
     tokens = token_evidence({name: seen[name] for name in named(source="tokens") if name in seen})
     known = base_evidence({name: seen[name] for name in named(source="base model") if name in seen}, below, unseen)
-    return audit_of(gathered, (*_evidence(members.loss, scores), tokens, *traces, *known))
+    return audit_of(gathered, (*_evidence(members.loss, scores), tokens, duplicate_evidence(duplicates), *traces, *known))
 
 
 def require_language_arguments(options: Options, **given: tuple[object, object]) -> None:
@@ -202,7 +205,7 @@ def _split_counts(members: SequenceLosses, others: SequenceLosses | None, identi
     known = set(members.digests)
     shared = None if others is None else sum(digest in known for digest in others.digests)
     numbers = np.unique(np.array([digest.hex() for digest in members.digests]), return_inverse=True)[1]
-    return {"shared_with_test": shared, "copies": copies_among(numbers, identifiers), "reason": None, "near": None}
+    return {"shared_with_test": shared, "copies": copies_among(numbers, identifiers), "reason": None}
 
 
 def _storage_notes(model: object) -> tuple[str, ...]:

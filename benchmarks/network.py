@@ -1,7 +1,8 @@
-"""Many layers at once: the dual form at n = 10,000, the projected form at n = 50,000, how close the two are, tables of words and layers at tokens.
+"""Many layers at once: the dual form at n = 10,000, the projected form at n = 50,000, and how close the two are; tables of words, and
+layers that run at every token, in factors.
 
-`python benchmarks/network.py [--only dual|projected|curve|lookups|tokens] [--quick]`; results go to benchmarks/results/network.json, one entry
-a case. Each case runs in a process of its own, so that its peak memory is its own.
+`python benchmarks/network.py [--only dual|projected|curve|lookups|tokens] [--quick]`; results go to benchmarks/results/network.json, one
+entry a case. Each case runs in a process of its own, so that its peak memory is its own.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from environment import environment
 from scipy.linalg import lapack
 from scipy.stats import spearmanr
 from torch import nn
+from transformers import BertConfig, BertForSequenceClassification
 
 import noshadow as ns
 from noshadow.scores.network.problem import network_problem
@@ -179,8 +181,6 @@ class FormedLinear(nn.Linear):
 
 def encoder(words, width, layers):
     """A BERT with a classification head: its linear layers run at every token."""
-    from transformers import BertConfig, BertForSequenceClassification
-
     torch.manual_seed(0)
     sizes = {"hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": 4, "intermediate_size": 4 * width}
     return BertForSequenceClassification(BertConfig(vocab_size=words, max_position_embeddings=64, num_labels=2, **sizes)).eval()
@@ -207,7 +207,7 @@ def encoder_scored(n, method, formed):
 
 def tokens(quick):
     """Linear layers at every token kept in factors, against their formed gradients."""
-    n = 32 if quick else 256
+    n = 32 if quick else 128
     found = {"n": n, **TEXTS, "methods": {}}
     for method in ("projected", "dual"):
         runs = {}

@@ -1,5 +1,6 @@
 """Classifiers of texts: heads that run at every token, padding, recurrent layers, all layers."""
 
+import copy
 import sys
 
 import numpy as np
@@ -25,7 +26,7 @@ class Texts(torch.utils.data.Dataset):
             used = int(torch.randint(3, LENGTH + 1, (1,), generator=draw))
             ids[used - 1], ids[used:] = 1, 0
             mask = (torch.arange(LENGTH) < used).long()
-            self.items.append({"input_ids": ids, "attention_mask": mask, "labels": int(ids[0] % 2)})
+            self.items.append({"input_ids": ids, "attention_mask": mask, "labels": int(ids[0] < 20)})
 
     def __len__(self):
         return len(self.items)
@@ -244,3 +245,82 @@ def test_bags_of_embeddings(mode, padding):
     found = ns.network_scores(model, (IDS, LABELS), damping=0.1)
     same_scores(found, ns.network_scores(model, (IDS, LABELS), damping=0.1, unvectorised="loop"))
     assert ns.audit(model, (IDS, LABELS), (IDS[:4], LABELS[:4]), progress=False).records["shift"].notna().all()
+
+
+# A base, and adapters
+
+
+def fitted(model, data, epochs):
+    optimiser = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], 5e-3)
+    torch.manual_seed(1)
+    model.train()
+    for _ in range(epochs):
+        for batch in torch.utils.data.DataLoader(data, 16, shuffle=True):
+            loss = model(**batch).loss
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def fine_tuned():
+    """A base with a head of its own, trained on other texts, and a fine-tune of it."""
+    base = fitted(classifier("bert"), Texts(200, 5), 5)
+    return base, fitted(copy.deepcopy(base), TRAIN, 10)
+
+
+def audited(model, **options):
+    return ns.audit(model, TRAIN, TEST, weight_decay=0.01, progress=False, **options)
+
+
+def test_a_base_with_a_head_of_its_own_gives_margins(fine_tuned, tmp_path):
+    base, model = fine_tuned
+    found = audited(model, base=base)
+    with torch.no_grad():
+        logits = base(input_ids=IDS, attention_mask=TRAIN.stacked("attention_mask")).logits.double()
+    expected = nn.functional.cross_entropy(logits, LABELS, reduction="none")
+    np.testing.assert_allclose(found.records["base_loss"], expected, rtol=1e-4)
+    assert found.ranked_by == "exposure_score"
+    base.save_pretrained(tmp_path / "base")
+    np.testing.assert_allclose(audited(model, base=tmp_path / "base").records["base_loss"], found.records["base_loss"])
+
+
+def test_a_base_without_a_head_is_refused_in_one_sentence(fine_tuned):
+    base, model = fine_tuned
+    transformers = extra("transformers")
+    for headless in (base.bert, transformers.BertForMaskedLM(base.config)):
+        with pytest.raises(InputError, match=r"base must have a head of its own .*; got Bert\w+, which has none. Give base= an earlier"):
+            audited(model, base=headless)
+    with pytest.raises(InputError, match="with its head"):
+        audited(model, base=base.bert.state_dict())
+
+
+def test_a_head_that_was_never_trained_is_told(fine_tuned):
+    _, model = fine_tuned
+    fresh = classifier("bert")
+    with torch.no_grad():
+        fresh.classifier.weight.mul_(0.1)
+        fresh.classifier.bias.copy_(torch.tensor([1.0, 0.0]))  # always one class
+    try:
+        notes = audited(model, base=fresh).notes
+    except InputError as error:  # margins that contradict the model's
+        notes = (str(error),)
+    assert any("head was not trained" in note or "was its head trained?" in note for note in notes)
+
+
+def test_adapters_off_are_the_base_unless_a_head_was_trained(fine_tuned):
+    peft = extra("peft")
+    base, _ = fine_tuned
+    layers = {"r": 4, "target_modules": ["query", "value"], "lora_alpha": 16}
+    alone = fitted(peft.get_peft_model(copy.deepcopy(base), peft.LoraConfig(**layers)), TRAIN, 8)
+    before = {name: value.clone() for name, value in alone.state_dict().items()}
+    found = audited(alone)
+    np.testing.assert_allclose(found.records["base_loss"], audited(alone, base=base).records["base_loss"], rtol=1e-5)
+    assert any("adapters switched off" in note for note in found.notes)
+    assert all(torch.equal(value, before[name]) for name, value in alone.state_dict().items())
+    beside = peft.get_peft_model(copy.deepcopy(base), peft.LoraConfig(**layers, task_type="SEQ_CLS"))
+    found = audited(fitted(beside, TRAIN, 3))
+    assert "base_loss" not in found.records
+    assert any("classifier' was trained beside its adapters" in note and "Give base=" in note for note in found.notes)
+    assert audited(beside, layers="all").records["shift"].notna().all()

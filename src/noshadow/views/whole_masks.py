@@ -20,18 +20,18 @@ def whole_masks() -> Iterator[None]:
 
     Releases before 4.53 build their masks elsewhere and are left alone.
     """
-    table = getattr(sys.modules.get(MASKS), "ALL_MASK_ATTENTION_FUNCTIONS", None)
-    known = {} if table is None else {name: table[name] for name in BUILDERS if name in table}
+    table: Any = getattr(sys.modules.get(MASKS), "ALL_MASK_ATTENTION_FUNCTIONS", {})
+    known = {name: table[name] for name in BUILDERS if name in table}
     try:
         for name, builder in known.items():
-            table[name] = partial(_never_skipped, builder)  # type: ignore[index]
+            table[name] = partial(_never_skipped, builder)
         yield
     finally:
         for name, builder in known.items():
-            del table[name]  # type: ignore[attr-defined]
+            del table[name]
             # What stood there may have been of the user's own.
-            if table[name] is not builder:  # type: ignore[index]
-                table[name] = builder  # type: ignore[index]
+            if table[name] is not builder:
+                table[name] = builder
 
 
 def _never_skipped(builder: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -1,11 +1,13 @@
-"""Many layers at once: the dual form at n = 10,000, the projected form at n = 50,000, how close the two are, and tables of words.
+"""Many layers at once: the dual form at n = 10,000, the projected form at n = 50,000, and how close the two are; tables of words, and
+layers that run at every token, in factors.
 
-`python benchmarks/network.py [--only dual|projected|curve|lookups] [--quick]`; results go to benchmarks/results/network.json, one entry
-a case. Each case runs in a process of its own, so that its peak memory is its own.
+`python benchmarks/network.py [--only dual|projected|curve|lookups|tokens] [--quick]`; results go to benchmarks/results/network.json, one
+entry a case. Each case runs in a process of its own, so that its peak memory is its own.
 """
 
 import argparse
 import json
+import multiprocessing
 import os
 import resource
 import subprocess
@@ -19,6 +21,7 @@ from environment import environment
 from scipy.linalg import lapack
 from scipy.stats import spearmanr
 from torch import nn
+from transformers import BertConfig, BertForSequenceClassification
 
 import noshadow as ns
 from noshadow.scores.network.problem import network_problem
@@ -172,12 +175,59 @@ def lookups(quick):
     return found | {"parameters": scores.parameters, "ratio": found["seconds"]["formed"] / found["seconds"]["rows"], "apart": apart}
 
 
+class FormedLinear(nn.Linear):
+    """Not an nn.Linear by its type, so its gradient is formed."""
+
+
+def encoder(words, width, layers):
+    """A BERT with a classification head: its linear layers run at every token."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": 4, "intermediate_size": 4 * width}
+    return BertForSequenceClassification(BertConfig(vocab_size=words, max_position_embeddings=64, num_labels=2, **sizes)).eval()
+
+
+TEXTS = {"words": 2_000, "width": 256, "layers": 2, "length": 24, "batch_size": 16}
+
+
+def encoder_scored(n, method, formed):
+    """Seconds, peak memory above what stood before, and shifts of one run, in a process of its own."""
+    rng = np.random.default_rng(0)
+    shape = (n, TEXTS["length"])
+    inputs = {"input_ids": torch.from_numpy(rng.integers(1, TEXTS["words"], shape)), "attention_mask": torch.ones(shape, dtype=torch.long)}
+    model, y = encoder(TEXTS["words"], TEXTS["width"], TEXTS["layers"]), torch.from_numpy(rng.integers(0, 2, n))
+    for module in model.modules():
+        if formed and type(module) is nn.Linear:
+            module.__class__ = FormedLinear
+    before, started = peak_bytes(), time.process_time()
+    scores = ns.network_scores(
+        model, (inputs, y), weight_decay=1e-4, method=method, dimension=512, batch_size=TEXTS["batch_size"], progress=False
+    )
+    return time.process_time() - started, peak_bytes() - before, scores.shift, scores.parameters
+
+
+def tokens(quick):
+    """Linear layers at every token kept in factors, against their formed gradients."""
+    n = 32 if quick else 128
+    found = {"n": n, **TEXTS, "methods": {}}
+    for method in ("projected", "dual"):
+        runs = {}
+        for name in ("factors", "formed"):
+            with multiprocessing.get_context("spawn").Pool(1) as alone:
+                runs[name] = alone.apply(encoder_scored, (n, method, name == "formed"))
+        (seconds, memory, shift, parameters), (slower, larger, other, _) = runs["factors"], runs["formed"]
+        row = {"seconds": {"factors": seconds, "formed": slower}, "bytes": {"factors": memory, "formed": larger}}
+        # Projections of the two draw other numbers (a bias stands beside its weight in factors), so only the exact form is compared.
+        row["apart"] = float(np.max(np.abs(shift - other) / np.abs(other))) if method == "dual" else None
+        found["methods"][method] = row
+    return found | {"parameters": parameters}
+
+
 def overlap(first, second, share=0.01):
     k = max(int(len(first) * share), 1)
     return len(set(np.argsort(-first)[:k]) & set(np.argsort(-second)[:k])) / k
 
 
-CASES = {"dual": dual, "projected": projected, "curve": curve, "lookups": lookups}
+CASES = {"dual": dual, "projected": projected, "curve": curve, "lookups": lookups, "tokens": tokens}
 
 
 def main():

@@ -24,7 +24,7 @@ TRAIN, TEST = (
 
 
 SCORED = ["gradient_norm", "leverage", "influence"]
-TOKENS = ["min_k", "min_k_plus"]
+TOKENS = ["min_k", "min_k_plus", "copies"]
 
 
 @pytest.fixture(scope="module")

@@ -270,7 +270,8 @@ def test_modules_of_all_kinds_against_autograd(name, unvectorised):
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [("tied", {"head"}), ("attention", {"embed", "head"}), ("residual", {"head"}), ("conv1d", {"4"})]
+    ("name", "expected"),
+    [("tied", {"head"}), ("attention", {"embed", "encoder.linear1", "encoder.linear2", "head"}), ("residual", {"head"}), ("conv1d", {"4"})],
 )
 def test_only_plain_layers_are_taken_in_factors(name, expected):
     build, draw = MODULES[name]

@@ -490,7 +490,7 @@ def test_token_level_heads_are_refused():
     words = RNG.integers(0, 7, size=(N, 2))
     for layer in ("auto", "lm_head"):
         with pytest.raises(
-            InputError, match=r"one row of outputs per record; got outputs of shape \(8, 2, 7\) from 'lm_head'. Token-level"
+            InputError, match=r"one row of outputs per record; got outputs of shape \(8, 2, 7\) from 'lm_head'. Pool the positions"
         ):
             collect_signals(Tokens(), (words, words), layer=layer)
 

@@ -39,6 +39,21 @@ def network_section(cases):
             f"{'the same scores' if row['apart'] < 1e-6 else 'scores differ by up to ' + format(row['apart'], '.0e')}.{busy(row)}",
             "",
         ]
+    if "tokens" in cases:
+        row = cases["tokens"]
+        told = []
+        for name, run in row["methods"].items():
+            seconds, size = run["seconds"], run["bytes"]
+            told.append(
+                f"{name} form {seconds['factors']:.1f} s and {size['factors'] / 1e9:.2f} GB in factors, {seconds['formed']:.1f} s (**{seconds['formed'] / seconds['factors']:.1f} ×**) and "
+                f"{size['formed'] / 1e9:.2f} GB (**{size['formed'] / size['factors']:.1f} ×**) with gradients formed"
+            )
+        lines += [
+            f"Linear layers at every token: all layers of a BERT ({row['layers']} layers, {row['width']} wide, {row['parameters']:,} parameters), {row['n']:,} texts of {row['length']} tokens, {row['batch_size']} at a time:",
+            f"{';'.join(chr(10) + one for one in told).strip()}.",
+            f"Processor seconds and peak memory above what stood before, each in a process of its own; the exact scores agree to {row['methods']['dual']['apart']:.0e}.{busy(row)}",
+            "",
+        ]
     if "curve" in cases:
         lines += [
             f"How close the projected form comes to the dual, over the dimension (n = {cases['curve']['rows'][0]['n']:,}): Spearman and overlap of the top 1 %, and the relative",

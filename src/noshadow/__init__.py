@@ -5,8 +5,8 @@ import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from noshadow import attacks, metrics, reference, theory
-    from noshadow._audit import Target, audit, audit_signals
+    from noshadow import attacks, canaries, metrics, reference, theory
+    from noshadow._audit import Target, audit, audit_signals, token_gains
     from noshadow._compare import Comparison, compare
     from noshadow._exposure import Exposure, exposure
     from noshadow._findings import findings
@@ -30,7 +30,19 @@ if TYPE_CHECKING:
     from noshadow.model_files import load_model
     from noshadow.record_files import write_records
     from noshadow.report import write_annex, write_comparison, write_lood_report, write_report
-    from noshadow.results import Audit, Calibration, Evidence, Finding, GroundTruth, GroupRisk, LoodAudit, ModelRisk, load, load_lood
+    from noshadow.results import (
+        Audit,
+        Calibration,
+        Evidence,
+        Finding,
+        GroundTruth,
+        GroupRisk,
+        LoodAudit,
+        ModelRisk,
+        TokenGains,
+        load,
+        load_lood,
+    )
     from noshadow.scores.last_layer.entry import record_scores
     from noshadow.scores.last_layer.leverage import GeneralizedLeverage, last_layer_leverage
     from noshadow.scores.network.entry import damping_sweep, network_scores
@@ -74,9 +86,11 @@ _HOMES = {
     "Signals": "signals",
     "TailRate": "tail",
     "Target": "_audit",
+    "TokenGains": "results",
     "attacks": "",
     "audit": "_audit",
     "audit_signals": "_audit",
+    "canaries": "",
     "collect_signals": "views",
     "compare": "_compare",
     "damping_sweep": "scores.network.entry",
@@ -111,6 +125,7 @@ _HOMES = {
     "sequence_losses": "views",
     "sharded_record_scores": "scores.sharded.entry",
     "theory": "",
+    "token_gains": "_audit",
     "with_lood": "_lood",
     "write_annex": "report",
     "write_comparison": "report",
@@ -149,9 +164,11 @@ __all__ = [
     "Signals",
     "TailRate",
     "Target",
+    "TokenGains",
     "attacks",
     "audit",
     "audit_signals",
+    "canaries",
     "collect_signals",
     "compare",
     "damping_sweep",
@@ -186,6 +203,7 @@ __all__ = [
     "sequence_losses",
     "sharded_record_scores",
     "theory",
+    "token_gains",
     "with_lood",
     "write_annex",
     "write_comparison",

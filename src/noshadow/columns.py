@@ -346,6 +346,14 @@ COLUMNS = (
         score=True,
     ),
     Column(
+        "copies",
+        "copies",
+        "how many training sequences are this one, word for word or nearly (half of their runs of five tokens), itself counted",
+        "duplicates",
+        tasks=_SEQUENCES,
+        kind="count",
+    ),
+    Column(
         "zlib_ratio",
         "zlib ratio",
         "minus the loss over the bytes that zlib needs for the text: larger where a text is easier for the model than for zlib",

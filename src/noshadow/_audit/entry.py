@@ -10,7 +10,7 @@ from typing import Any
 from noshadow._audit.boosting import leaf_scores
 from noshadow._audit.evidence import Scores
 from noshadow._audit.gather import audit_view
-from noshadow._audit.given_models import model_given, models_given
+from noshadow._audit.given_models import base_of, models_given
 from noshadow._audit.language import audit_language_model, require_language_arguments
 from noshadow._audit.near_twins import given_inputs
 from noshadow._audit.notes import deeper_notes
@@ -212,7 +212,7 @@ def audit(
         refuse("tokenizer", "come with a language model", f"one beside {type(model).__name__}", "Leave it out.")
     folds_out = given_outputs(out_of_fold, "out_of_fold")
     earlier = models_given(checkpoint, model, "checkpoint")
-    origin = () if base is None else (model_given(base, model, "base"),)
+    origin, base_notes = base_of(base, model)
     started = time.perf_counter()
     # Many layers walk the training records several times: only the view's walk reads them.
     records = train if layers == "last" else read_once(records_of(train, "train", seed=seed))
@@ -234,7 +234,7 @@ def audit(
         return model_in_logits(found, output_scale, is_module=own is not None and (own.form == "batches" or own.open_scale))
 
     seen = read(model)
-    seen = replace(seen, inputs=dict(seen.inputs) | {"family": model_family(model)})
+    seen = replace(seen, inputs=dict(seen.inputs) | {"family": model_family(model)}, notes=(*seen.notes, *base_notes))
     if sample_weight is not None:
         if (seen.inputs.get("ids") or {}).get("train") == "index":
             require_index_of(seen.train, sample_weight, "sample_weight")

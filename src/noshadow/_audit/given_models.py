@@ -9,11 +9,13 @@ from torch import Tensor, nn
 from noshadow.checks import InputError, refuse, said
 from noshadow.storage.reasons import reason_of
 from noshadow.storage.weight_files import SUFFIXES, state_of, weights_in
-from noshadow.views import readable_models, reader_of
+from noshadow.views import AdaptersOff, adapters_of, model_inside, readable_models, reader_of, trained_beside
 
 # What wrappers put before every name: data-parallel training, torch.compile, Lightning modules.
 WRAPPERS = ("module.", "_orig_mod.", "model.")
 MOST_NAMED = 3
+IN_FOLDER = "model.safetensors"  # what save_pretrained writes
+OWN_HEAD = "Give {}= an earlier checkpoint or fine-tune with a trained head for the same labels."
 SEQUENCES = "classifiers and regressions have one so far."
 
 
@@ -25,6 +27,24 @@ def models_given(value: object, audited: object, argument: str) -> tuple[object,
     if not several:
         refuse(argument, "be a model or a list of models", "an empty list", "Leave it out.")
     return tuple(model_given(one, audited, argument) for one in several)
+
+
+def base_of(value: object, audited: object) -> tuple[tuple[object, ...], tuple[str, ...]]:
+    """The base of a classifier or regression, or none, and what a reader must know of it.
+
+    Where none is given, adapters of PEFT that can be switched off leave the base. A head that was
+    trained beside them is then untrained, and a model with such a head has no margins to compare.
+    """
+    if value is not None:
+        return (model_given(value, audited, "base"),), ()
+    held = adapters_of(audited)
+    if held is None or not held.active or not isinstance(audited, nn.Module):
+        return (), ()
+    beside = trained_beside(audited)
+    lost = held.lost or (f"'{beside}' was trained beside its adapters, and without them the model has an untrained one" if beside else "")
+    if lost:
+        return (), (f"the base was not read: {lost}. {OWN_HEAD.format('base')}",)
+    return (AdaptersOff(audited),), ("the base is the audited model with its adapters switched off: no second copy was made",)
 
 
 def model_given(value: object, audited: object, argument: str) -> object:
@@ -45,12 +65,24 @@ def model_given(value: object, audited: object, argument: str) -> object:
     if reader is None:
         got = f"an object of type {type(value).__name__}"
         refuse(argument, f"be {readable_models()}, a state dict or the path of its file", got)
+    if _head_of(audited) == "classes" and _head_of(value) == "others":
+        got = f"{type(value).__name__}, which has none"
+        refuse(argument, "have a head of its own for the classes of the audited model", got, OWN_HEAD.format(argument))
     if reader.form == "sequences":
         refuse(argument, "be a classifier or a regression", f"the language model {type(value).__name__}", f"Only {SEQUENCES}")
     return value
 
 
+def _head_of(model: object) -> str:
+    """What the head of a model of transformers is for, by its class; "" for other models."""
+    inside = model_inside(model)
+    if not hasattr(inside, "config"):
+        return ""
+    return "classes" if type(inside).__name__.endswith("Classification") else "others"
+
+
 def _weights(path: Path, argument: str) -> dict[str, Tensor]:
+    path = path / IN_FOLDER if path.is_dir() and (path / IN_FOLDER).is_file() else path
     if path.suffix not in SUFFIXES:
         refuse(argument, f"end in {', '.join(SUFFIXES)}", f"'{path}'", "Estimators are handed over as objects.")
     if not path.is_file():
@@ -97,7 +129,7 @@ def _require_fitting(state: Mapping[str, Tensor], own: Mapping[str, Tensor], arg
     parts = [f"{word} {_first(names)}" for word, names in (("without", missing), ("with unknown", unknown), ("with", shapes)) if names]
     if parts:
         got = f"weights {' and '.join(parts)}"
-        refuse(argument, "have the parameters of the audited model", got, "Give a checkpoint of the same architecture.")
+        refuse(argument, "have the parameters of the audited model", got, "Give a checkpoint of the same architecture, with its head.")
 
 
 def _first(names: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from noshadow._audit.evidence import RECORD_COLUMNS, score_evidence
 from noshadow._audit.gather import Gathered, audit_of
 from noshadow._audit.language_base import base_given, read_base, storage_words
+from noshadow._audit.near_sequences import duplicate_evidence, duplicate_sequences, near_sequence_facts
 from noshadow._audit.notes import risk_notes
 from noshadow._audit.options import GivenColumns, Options
 from noshadow._audit.other_models import BASE
@@ -103,7 +104,9 @@ def audit_language_model(
     scoring = time.perf_counter() - read
     risk, absent = _risk(losses, options.resampling)
     borne, borne_absent = risks_by_group(losses, {"group_risk": (identity.get("group"), test_names)}, options.resampling)
-    splits = _split_counts(members, others, identity["id"])
+    assert members.sequences is not None
+    duplicates = duplicate_sequences(members.sequences, members.digests, identity["id"], seed=options.seed)
+    splits = _split_counts(members, others, identity["id"]) | {"near": near_sequence_facts(duplicates)}
     facts = traced_facts(traces)
     attacks = sequence_attacks(seen, unseen, own=None if risk is None else risk.fpr, seed=options.seed)
     stamp = _provenance(model, members, others, identity["id"], options, held)
@@ -126,7 +129,9 @@ def audit_language_model(
     known = [source(everything) for source in sources]
     exposed = sequence_exposure(everything, known, seen, below, options)
     others_told = (entry.evidence for entry in known)
-    return audit_of(gathered, (*_evidence(members.loss, scores), tokens, *traces, told, *others_told, *exposed))
+    return audit_of(
+        gathered, (*_evidence(members.loss, scores), tokens, duplicate_evidence(duplicates), *traces, told, *others_told, *exposed)
+    )
 
 
 def require_language_arguments(options: Options, **given: tuple[object, object]) -> None:
@@ -210,7 +215,7 @@ def _split_counts(members: SequenceLosses, others: SequenceLosses | None, identi
     known = set(members.digests)
     shared = None if others is None else sum(digest in known for digest in others.digests)
     numbers = np.unique(np.array([digest.hex() for digest in members.digests]), return_inverse=True)[1]
-    return {"shared_with_test": shared, "copies": copies_among(numbers, identifiers), "reason": None, "near": None}
+    return {"shared_with_test": shared, "copies": copies_among(numbers, identifiers), "reason": None}
 
 
 def _storage_notes(model: object) -> tuple[str, ...]:

@@ -122,8 +122,22 @@ def base_known(given: object, read: Reading, options: Options, found: Settled) -
         test = seen.seen.test
         unseen = statistic_of(test.outputs, seen.unseen, seen.task)[None, :] if len(test) else np.empty((1, 0))
     stamp = {"trainings": 0.0, "correlation": related, **_told(_Earlier(seen, not_applicable(""), _mean(seen.losses[1])))}
-    evidence = Evidence(BASE, {"base_loss": seen.losses[0]}, stamp=stamp, seconds=time.perf_counter() - started)
+    seconds = time.perf_counter() - started
+    evidence = Evidence(BASE, {"base_loss": seen.losses[0]}, notes=_no_better_than_a_guess(seen), stamp=stamp, seconds=seconds)
     return Known(Source(BASE, margins=margins, membership=membership, test_margins=unseen), evidence)
+
+
+def _no_better_than_a_guess(seen: Settled) -> tuple[str, ...]:
+    """Say when a base is right no more often than whoever always names the most frequent class."""
+    if seen.task != "classification" or seen.targets.ndim != 1:
+        return ()
+    labels = np.concatenate([seen.targets, seen.unseen]).astype(np.int64)
+    named = np.concatenate([seen.train.outputs, seen.seen.test.outputs]).argmax(1)
+    right, guess = int((named == labels).sum()), int(np.bincount(labels).max())
+    if right > guess:
+        return ()
+    words = f"the base is right on {right} of {len(labels)} records, and always naming the most frequent class on {guess}"
+    return (f"{words}: was its head trained? A base without a trained head says nothing of the records",)
 
 
 def _read_alike(one: object, read: Reading, found: Settled, options: Options, argument: str) -> Settled:

@@ -8,6 +8,7 @@ Gaussian priors on their coefficients, σ one number per side.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -21,6 +22,8 @@ SIDES = np.array([[1.0, 0.0], [1.0, 1.0]])
 # Weak priors in units of the margins' spread: they decide only what the data leave open (one model
 # alone cannot tell a record's own level from noise). Half of the spread is noise, a record's level
 # and slope move against each other, coefficients are a tenth of the spread.
+# Logarithms of standard deviations, relative to the margins: e^±30 is beyond any data.
+BOUNDS = (-30.0, 30.0)
 START = np.array([np.log(0.5), np.log(0.5), np.log(0.5), -0.25, np.log(0.4), np.log(0.3), np.log(0.1)])
 WIDTHS = np.array([1.0, 1.0, 1.0, 0.5, 1.0, 2.0, 2.0])
 
@@ -74,7 +77,13 @@ def fitted_model(sums: Sums, scale: float, form: Form | None = None) -> Fitted:
     problem = _Problem(sums, scale, shape)
     start = START[: 5 if shape.flat else 7]
     options = {"maxiter": 500, "ftol": 1e-14, "gtol": 1e-8 * max(1.0, float(sums.records.sum()))}
-    found = minimize(problem.objective, start, jac=True, method="L-BFGS-B", options=options)
+    search: dict[str, Any] = {"jac": True, "method": "L-BFGS-B", "options": options}
+    try:
+        found = minimize(problem.objective, start, **search)
+    except (ValueError, np.linalg.LinAlgError):
+        # Margins with next to no spread: a step left the numbers that exist. The same search within
+        # them; elsewhere bounds would only move last digits.
+        found = minimize(problem.objective, start, bounds=[(None, None) if place == 3 else BOUNDS for place in range(len(start))], **search)
     if not np.isfinite(found.fun):
         raise NumericalError(said("the likelihood of the margins is not finite. Are they on very different scales?"))
     return problem.estimates(found.x, float(found.fun), bool(found.success))

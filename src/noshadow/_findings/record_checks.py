@@ -118,7 +118,7 @@ def duplicates_share_leverage(audit: Audited, limits: Limits) -> Outcome:
     "NS018",
     "near-duplicates",
     "low",
-    found_when="> {share} of the records, at least {least}, have another one of their target far nearer than chance",
+    found_when="> {share} of the records, at least {least}, have another one of their target far nearer than chance, or nearly its text",
     next_step="Twins hide each other: each looks safe while the other stays. If they are one person, keep one of them and audit again.",
     limits={"share": 0.001, "least": 2.0},
 )
@@ -128,8 +128,8 @@ def near_duplicates(audit: Audited, limits: Limits) -> Outcome:
     if near is UNKNOWN:
         return skipped("the version that wrote this audit did not look for near twins", "Run the audit again with this version.")
     if near is None:
-        return not_applicable("sequences are compared as a whole (NS013)")
-    held = {name: near[name] for name in ("features", "inputs") if near[name] is not None}
+        return not_applicable("sequences were compared as a whole by the version that wrote this audit (NS013)")
+    held = {name: near[name] for name in ("features", "inputs", "sequences") if near.get(name) is not None}
     if not held:
         told = "; ".join(f"{name}: {reason}" for name, reason in sorted(near["reasons"].items()))
         return not_applicable(f"twins cannot be told ({told})")
@@ -141,6 +141,9 @@ def near_duplicates(audit: Audited, limits: Limits) -> Outcome:
 
 
 def _twins_told(name: str, twins: Mapping[str, Any]) -> str:
+    if name == "sequences":
+        nearly = f"share at least {twins['similarity']:g} of their runs of five tokens with another one that is no exact copy"
+        return f"{twins['records']} of {twins['of']} sequences {nearly}."
     sampled = "" if twins["looked"] == twins["of"] else f" that were looked at, of {twins['of']}"
     how = f"By {name}, {twins['records']} of {twins['looked']} records{sampled} have a near twin"
     return f"{how} (nearer than {twins['ratio']:.2g} of the way to their tenth neighbour)." if twins["records"] else f"{how}."

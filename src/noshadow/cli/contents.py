@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from noshadow._audit import Target
+from noshadow._audit import Target, token_gains
 from noshadow.checks import Array, InputError, as_array, is_tensor, refuse, said
 from noshadow.cli.targets import returned_by
 from noshadow.joins import Held, held_by, join, require_agreement
@@ -22,6 +22,7 @@ from noshadow.storage.reasons import one_kind_of_error, reason_of
 ARGUMENT = "--show-records"
 SUFFIXES = (".npy", ".npz", ".txt", ".csv", ".parquet")
 _IDS = "ids"
+SEQUENCES = "language-model"  # the task whose Target is asked for tokens
 
 
 def contents_of(what: str, audited: Audit) -> tuple[Any, Any]:
@@ -30,7 +31,8 @@ def contents_of(what: str, audited: Audit) -> tuple[Any, Any]:
     They come from a file, or from `package.module:function`.
 
     A function takes no arguments and returns the contents, or the Target that `noshadow audit`
-    takes, when its training data are (X, y); its targets must then be those of the audit.
+    takes, when its training data are (X, y); its targets must then be those of the audit. Of a
+    language model the Target gives the tokens that carry what it gained over its base.
 
     Raises:
         InputError: no such file, one that is not what its suffix says, a function that raises, or a
@@ -57,6 +59,8 @@ def _returned(what: str, audited: Audit) -> tuple[Any, Any]:
         refuse(f"the function of {ARGUMENT}", "return record contents", repr(made), "Is a return missing?")
     if not isinstance(made, Target):
         return made, None
+    if audited.task == SEQUENCES:
+        return token_gains(made.model, made.train, base=made.base, tokenizer=made.tokenizer), made.ids
     if not isinstance(made.train, (tuple, list)) or len(made.train) != 2:
         got = f"one with {type(made.train).__name__}"
         refuse(f"the Target of {ARGUMENT}", "hold its training data as (X, y)", got, "Return the contents themselves.")

@@ -26,7 +26,8 @@ def report(
             metavar="FILE",
             help="Show contents of the riskiest records from FILE, which holds all training records: images (.npy; .npz with images and, "
             "if you like, ids), texts (.txt, one a line), rows or a column of texts (.csv, .parquet; matched by a column id), or "
-            "package.module:function returning them. Without ids the order is that of the training data.",
+            "package.module:function returning them, or the Target of a language model: its tokens, with what it gained on each over its "
+            "base. Without ids the order is that of the training data.",
         ),
     ] = None,
     show_top: Annotated[

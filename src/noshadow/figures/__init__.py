@@ -6,6 +6,7 @@ from noshadow.figures.ground_truth import GroundTruth, MeasuredAttack, MeasuredR
 from noshadow.figures.group_risk import GroupRisk
 from noshadow.figures.model_risk import Interval, ModelRisk, TnrCurve
 from noshadow.figures.record_rates import LargestRate, Retraining
+from noshadow.figures.token_gains import TokenGains
 
 __all__ = [
     "SEVERITIES",
@@ -21,5 +22,6 @@ __all__ = [
     "ModelRisk",
     "Retraining",
     "TnrCurve",
+    "TokenGains",
     "attack_from_dict",
 ]

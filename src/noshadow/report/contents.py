@@ -15,8 +15,9 @@ from noshadow.arguments import SHOW_TOP
 from noshadow.checks import Array, as_array, refuse, require_same_length, require_whole
 from noshadow.report.formats import number, shown
 from noshadow.report.record_data import risk_order
+from noshadow.report.shown_tokens import NOTES, require_audited, token_items
 from noshadow.report.thumbnails import LONGEST_SIDE, black_and_white, channels_last, thumbnail
-from noshadow.results import Audit
+from noshadow.results import Audit, TokenGains
 
 ARGUMENT = "show_records"
 MOST_CHARACTERS = 500
@@ -24,7 +25,7 @@ MOST_FIELDS = 50
 _LONGEST_FIELD = 100
 _ID = "id"
 _RULE = "be images (n, h, w), (n, h, w, 3) or (n, 3, h, w), n texts, or a table of n rows"
-_SEVERAL = {"images": "images", "texts": "texts", "rows": "table rows"}
+_SEVERAL = {"images": "images", "texts": "texts", "rows": "table rows", "tokens": "tokens with what the model gained on them"}
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,9 @@ class ShownContents:
     """Contents of the riskiest records, ready for the page.
 
     Attributes:
-        kind: "images", "texts" or "rows".
-        items: one per record, riskiest first: base64 of a PNG, a text, or a list of (name, value)
-            pairs.
+        kind: "images", "texts", "rows" or "tokens".
+        items: one per record, riskiest first: base64 of a PNG, a text, a list of (name, value)
+            pairs, or a sentence beside (text, shade) pairs.
         ranks, ids: of the same records, as text.
         notes: sentences on how they were scaled and cut.
     """
@@ -55,10 +56,10 @@ def shown_contents(given: object, audit: Audit, *, ids: object = None, top: int 
     """Contents of the `top` riskiest records, by rank or else by loss.
 
     Args:
-        given: an array of images, a sequence of texts, a 2-dimensional array or a DataFrame; one
-            entry for each record of the audit. A DataFrame with an `id` column, an index of that
-            name or the audit's ids as its index is matched by them; one with a single column of
-            text beside it holds texts.
+        given: an array of images, a sequence of texts, a 2-dimensional array, a DataFrame or
+            TokenGains; one entry for each record of the audit. A DataFrame with an `id` column, an
+            index of that name or the audit's ids as its index is matched by them; one with a single
+            column of text beside it holds texts.
         audit: whose records they are. top: how many to show.
         ids: ids of the entries; None means the order of the audit's record table, or the
             DataFrame's own `id` column.
@@ -69,8 +70,10 @@ def shown_contents(given: object, audit: Audit, *, ids: object = None, top: int 
     """
     most = require_whole(top, "show_top", low=1)
     given, ids = _without_ids(given, ids, audit)
-    kind, values = _recognised(given)
+    kind, values = ("tokens", given) if isinstance(given, TokenGains) else _recognised(given)
     places = _places(ids, len(values), audit)
+    if isinstance(values, TokenGains):
+        require_audited(values, places, audit)
     order = risk_order(audit)[:most]
     items, notes = _items(kind, values, places[order])
     table = audit.records.iloc[order]
@@ -172,6 +175,8 @@ def _places(ids: Any, count: int, audit: Audit) -> Array:
 
 
 def _items(kind: str, values: Any, places: Array) -> tuple[list[Any], list[str]]:
+    if kind == "tokens":
+        return token_items(values, places), list(NOTES)
     if kind == "images":
         return _image_items(values, places)
     return _text_items(values, places) if kind == "texts" else _row_items(values, places)

@@ -55,7 +55,8 @@ def write_report(audit: Audit, path: str | Path, *, show_records: object = None,
         path: the file to write; an existing one is replaced in one step.
         show_records: contents of all n training records, of which those of the riskiest `show_top`
             go into the page: images (n, h, w), (n, h, w, 3) or (n, 3, h, w); a sequence of n texts;
-                or a table, a DataFrame or (n, d). A DataFrame with a column
+                the `token_gains` of a language model; or a table, a DataFrame or (n, d). A
+            DataFrame with a column
             `id` is matched by it, and holds texts when a single column of text is beside it. None
             or False: no contents. Bytes and whole numbers within 0 … 255 are pixels as they are,
                 floats within 0 … 1 from black to white, any others

@@ -11,6 +11,7 @@ from noshadow.figures import (
     MeasuredRate,
     ModelRisk,
     TnrCurve,
+    TokenGains,
 )
 from noshadow.results.audit_record import Audit
 from noshadow.results.calibration import Calibration, CalibrationCell
@@ -35,6 +36,7 @@ __all__ = [
     "MeasuredRate",
     "ModelRisk",
     "TnrCurve",
+    "TokenGains",
     "files_of",
     "load",
     "load_lood",

@@ -35,7 +35,10 @@ _SCORES = Keys(
 )
 _COPIES = Keys({"records": Count, "groups": Count, "largest": Count, "first_ids": list[str]})
 _TWINS = Keys({"records": Count, "looked": Count, "of": Count, "dimension": Size, "ratio": Share, "first_ids": list[str]})
-_NEAR = Keys({"features": OneOf(None, _TWINS), "inputs": OneOf(None, _TWINS), "reasons": dict[str, str]})
+_NEAR_TEXTS = Keys({"records": Count, "looked": Count, "of": Count, "similarity": Share, "first_ids": list[str]})
+_NEAR = Keys(
+    {"features": OneOf(None, _TWINS), "inputs": OneOf(None, _TWINS), "reasons": dict[str, str]}, {"sequences": OneOf(None, _NEAR_TEXTS)}
+)
 _KERNEL = OneOf(
     Keys({"name": OneOf("fc", "conv"), "depth": Count, "activation": str}, {"filter_size": Count}),
     Keys({"name": OneOf("rbf", "laplace"), "length_scale": Size}),

@@ -10,7 +10,7 @@ from typing import NoReturn
 from noshadow.arguments import BATCH_SIZE, PROGRESS
 from noshadow.checks import Array, NotApplicable, as_array, named_in_errors, refuse
 from noshadow.signals import Signals
-from noshadow.views.adapters import MERGED, Adapters, adapters_of, model_inside
+from noshadow.views.adapters import MERGED, Adapters, AdaptersOff, adapters_of, model_inside, trained_beside
 from noshadow.views.causal_lm import is_causal_lm
 from noshadow.views.estimator_family import EstimatorFamily
 from noshadow.views.estimators import estimator_reader
@@ -26,6 +26,7 @@ from noshadow.views.view import Settings, View
 __all__ = [
     "MERGED",
     "Adapters",
+    "AdaptersOff",
     "EstimatorFamily",
     "LeftOut",
     "OtherRecords",
@@ -55,6 +56,7 @@ __all__ = [
     "sequence_losses",
     "sequences_of",
     "stage_outputs",
+    "trained_beside",
     "view",
     "vocabulary_of",
     "weights_sha256",

@@ -1,4 +1,4 @@
-"""Adapters of PEFT inside a language model: which are on, and the same model with all of them off.
+"""Adapters of PEFT inside a model: which are on, and the same model with all of them off.
 
 Importing this module imports no peft: such a model can only exist once peft has been imported.
 """
@@ -83,6 +83,31 @@ def without_adapters(model: nn.Module) -> Iterator[None]:
             part.enable_adapters(True)
         for parameter, flag in flags:
             parameter.requires_grad_(flag)
+
+
+class AdaptersOff(nn.Module):
+    """A model as it answers with its adapters switched off; no second copy of its weights."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the model without its adapters, and put them back."""
+        with without_adapters(self.model):
+            return self.model(*args, **kwargs)
+
+
+def trained_beside(model: nn.Module) -> str:
+    """The first module that was trained whole beside the adapters, such as a head; "" for none.
+
+    With the adapters off it is what it was before training, or what training made of it: in
+    neither case the model is then one that somebody used.
+    """
+    wrappers, adapted = set(_wrappers(model)), {id(p) for layer in _layers(model) for p in layer.parameters()}
+    whole = next((name for name, module in model.named_modules() if module in wrappers), "")
+    free = (name for name, parameter in model.named_parameters() if parameter.requires_grad and id(parameter) not in adapted)
+    return whole or next((name.rpartition(".")[0] for name in free), "")
 
 
 def _peft_model(model: object) -> Any:

@@ -3,7 +3,7 @@
 What the model says of each record is held against what its head says.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,10 +16,13 @@ from noshadow.views.chosen_output import Ran, part_at
 from noshadow.views.endings import as_rows, logits_of, row_differences
 from noshadow.views.head import Head, Source, called, described
 from noshadow.views.loading import Records
+from noshadow.views.pooled_head import pooled, watched_positions
 from noshadow.views.view import Settings
 from noshadow.views.walk import Collected, Said, collected, refuse_rows, walked
 
 ROWS_NAMED = 10
+# The head's run for the batch just read, given the model's own output; None where it did not run.
+LastRun = Callable[[Tensor | None], Ran | None]
 
 
 def forward_pass(
@@ -45,14 +48,15 @@ def forward_pass(
 
     Cost: one forward pass; memory is that of what is kept and one batch.
     """
-    with _last_run(source.head, features=features) as last:
+    runs = _pooled_run if source.head is not None and source.head.pooled else _last_run
+    with runs(source.head, features=features) as last:
 
         def run(batch: Batch, size: int) -> Said:
-            last.clear()
             returned = called(model, batch, device)
             own = None if source.path is None else part_at(returned, source.path)
-            outputs, gaps = _outputs_of(source, last[0].raw if last else None, own, size)
-            return Said(outputs, last[0].given if last and features else None, gaps)
+            ran = last(own)
+            outputs, gaps = _outputs_of(source, None if ran is None else ran.raw, own, size)
+            return Said(outputs, None if ran is None or not features else ran.given, gaps)
 
         steps = walked(records, settings.batch_size, argument=argument, run=run, progress=settings.progress)
         return collected(steps, records.count)
@@ -136,14 +140,18 @@ def _kept(tensor: Tensor) -> Tensor:
 
 
 @contextmanager
-def _last_run(head: Head | None, *, features: bool) -> Iterator[list[Ran]]:
-    """Yield a list that holds the head's last run, copied to the CPU.
+def _last_run(head: Head | None, *, features: bool) -> Iterator[LastRun]:
+    """Yield a function that gives the head's last run, copied to the CPU, and forgets it.
 
     It is copied because a later operation in place must not change it.
     """
     last: list[Ran] = []
+
+    def taken(_: Tensor | None) -> Ran | None:
+        return last.pop() if last else None
+
     if head is None:
-        yield last
+        yield taken
         return
 
     def keep(_: object, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor) -> None:
@@ -153,6 +161,22 @@ def _last_run(head: Head | None, *, features: bool) -> Iterator[list[Ran]]:
 
     hook = head.layer.register_forward_hook(keep, with_kwargs=True)
     try:
-        yield last
+        yield taken
     finally:
         hook.remove()
+
+
+@contextmanager
+def _pooled_run(head: Head, *, features: bool) -> Iterator[LastRun]:
+    """Yield a function that pools the head's last run as the model did to get its output."""
+    with watched_positions(head.layer) as seen:
+
+        def taken(own: Tensor | None) -> Ran | None:
+            found = None if own is None else pooled(seen, own)
+            seen.given = seen.raw = None
+            torch.set_grad_enabled(False)
+            if found is None:
+                return None
+            return Ran(head.name, _kept(_held(found[0])) if features else torch.empty(0), _held(found[1]))
+
+        yield taken

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from noshadow.checks import refuse, users_code
 from noshadow.outcomes import Note
-from noshadow.views.chosen_output import LOGITS, Part, Path, Ran, chosen_part, parts_of
-from noshadow.views.endings import ENDINGS, ending_of, ends_as
+from noshadow.views.chosen_output import LOGITS, Part, Path, Ran, chosen_part, part_at, parts_of
+from noshadow.views.endings import ENDINGS, as_rows, ending_of, ends_as, row_differences
 from noshadow.views.loading import Batch, moved
+from noshadow.views.pooled_head import pooled, watched_positions
 from noshadow.views.view import Settings
 
 CANDIDATES_NAMED = 12
@@ -24,6 +25,7 @@ class Head:
     """The Linear that is read, and what the model does to its output (`ending`, a key of ENDINGS).
 
     `asked`: the caller named the Linear, so its own output counts, whatever the model makes of it.
+    `pooled`: it runs at every position of a record, and the model pools its outputs to one row.
     """
 
     name: str
@@ -31,9 +33,11 @@ class Head:
     ending: str
     notes: tuple[str, ...]
     asked: bool = False
+    pooled: bool = False
 
     def __str__(self) -> str:
-        return f"{described(self.name, self.layer)[:-1]}, {'without' if self.layer.bias is None else 'with'} bias)"
+        pooled = ", pooled over positions" if self.pooled else ""
+        return f"{described(self.name, self.layer)[:-1]}, {'without' if self.layer.bias is None else 'with'} bias{pooled})"
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ def found_source(model: nn.Module, batch: Batch, device: torch.device, settings:
     """
     returned, ran = _probed(model, batch, device)
     if settings.layer != "auto":
-        return _named_source(model, returned, batch, ran, settings)
+        return _named_source(model, returned, batch, device, ran, settings)
     part = chosen_part(returned, batch.target, ran, output=settings.output)
     if part is None:
         refuse("model", "return a tensor, a tuple or dict of tensors, or an object with .logits", type(returned).__name__)
@@ -100,25 +104,48 @@ def found_source(model: nn.Module, batch: Batch, device: torch.device, settings:
     if linear is not None and ending is not None:
         _require_row_per_record(ran[linear].raw, ran[linear].name)
         return Source(part.path, Head(ran[linear].name, linear, ending, _ending_note(ending)))
+    pooling = _pooled_source(model, batch, device, ran, part)
+    if pooling is not None:
+        return pooling
     if not taken:
         got = f"an output of shape {tuple(part.value.shape)} that none of them gives"
         _refuse_head("model", "end in an nn.Linear, raw or under softmax, log_softmax or sigmoid", got, ran, [part])
     return Source(part.path, None)
 
 
-def _named_source(model: nn.Module, returned: object, batch: Batch, ran: Layers, settings: Settings) -> Source:
+def _pooled_source(model: nn.Module, batch: Batch, device: torch.device, ran: Layers, part: Part) -> Source | None:
+    """Find a Linear that runs at every position and whose outputs the model pools to one row.
+
+    Exact where pooling is linear: the pooled outputs are held against the model's on these records.
+    """
+    own = as_rows(part.value, len(batch.target))
+    if own is None:
+        return None
+    fitting = [layer for layer, one in ran.items() if one.raw.ndim == 3 and one.raw.shape[::2] == own.shape]
+    for layer in reversed(fitting):
+        with watched_positions(layer) as seen:
+            again = part_at(called(model, batch, device), part.path)
+            found = None if again is None else pooled(seen, again)
+        if found is not None and not bool(row_differences("", found[1].cpu(), own.cpu()).any()):
+            return Source(part.path, Head(ran[layer].name, layer, "", (), pooled=True))
+    return None
+
+
+def _named_source(model: nn.Module, returned: object, batch: Batch, device: torch.device, ran: Layers, settings: Settings) -> Source:
     layer = settings.layer
     wanted = dict(model.named_modules(remove_duplicate=False)).get(layer)
     if not isinstance(wanted, nn.Linear) or wanted not in ran:
         idle = " that did not run" if isinstance(wanted, nn.Linear) else ""
         kind = "no such layer" if wanted is None else f"a {type(wanted).__name__}{idle}"
         _refuse_head("layer", "name an nn.Linear that runs", f"{layer!r} ({kind})", ran, parts_of(returned))
-    raw = ran[wanted].raw
-    _require_row_per_record(raw, layer)
-    parts = parts_of(returned)
-    if settings.output != "auto":
+    raw, parts = ran[wanted].raw, parts_of(returned)
+    if settings.output != "auto" or raw.ndim == 3:
         part = chosen_part(returned, batch.target, ran, output=settings.output)
         parts = [] if part is None else [part]
+    pooling = _pooled_source(model, batch, device, {wanted: ran[wanted]}, parts[0]) if parts and raw.ndim == 3 else None
+    if pooling is not None:
+        return pooling
+    _require_row_per_record(raw, layer)
     part, ending = _given_by(raw, parts)
     if ending is None:
         words = f"The outputs are those of layer {layer!r}, as asked for; the model's own output differs from them."
@@ -171,7 +198,7 @@ def _require_row_per_record(raw: Tensor, name: str) -> None:
             "model",
             "give one row of outputs per record",
             f"outputs of shape {tuple(raw.shape)} from '{name}'",
-            "Token-level heads are not supported: pool to one row per record, or pass arrays as Signals.",
+            "Pool the positions of a record to one row by a weighted mean or by a choice, or pass arrays as Signals.",
         )
 
 

@@ -26,7 +26,9 @@ from noshadow.views.loading import Batch, Records, moved, records_of
 from noshadow.views.read_once import read_once
 from noshadow.views.torch import PROBE_RECORDS, present
 from noshadow.views.undisturbed import seed_everything, undisturbed
+from noshadow.views.vectorisable import make_vectorisable
 from noshadow.views.view import Settings
+from noshadow.views.whole_masks import whole_masks
 
 UNVECTORISED = ("refuse", "loop")
 
@@ -76,17 +78,19 @@ class Network:
         The outputs are differentiable in these values.
         """
         kept: list[Tensor] = []
+        # Of a pooled head the model's own output counts: pooling is what makes one row per record.
+        alone = self.head is not None and not self.head.pooled
 
         def keep(_: object, __: object, output: Tensor) -> None:
             kept[:] = [output.clone()]  # an operation in place on it must not reach us
 
-        hook = None if self.head is None else self.head.layer.register_forward_hook(keep)
+        hook = self.head.layer.register_forward_hook(keep) if self.head is not None and alone else None
         try:
             whole = functional_call(self.module, self.constants | dict(parameters), args, dict(kwargs))
         finally:
             if hook is not None:
                 hook.remove()
-        found = kept[0] if self.head is not None else part_at(whole, self.source.path or ())
+        found = kept[0] if alone else part_at(whole, self.source.path or ())
         if found is None or found.ndim not in (1, 2):
             shape = "no tensor" if found is None else f"outputs of shape {tuple(found.shape)}"
             refuse("model", "give one row of outputs per record", shape, "Pool token-level outputs to one row per record.")
@@ -137,8 +141,11 @@ def network_view(
         with users_code("model must be copyable by copy.deepcopy"):
             model = copy.deepcopy(model)
         _with_dense_gradients(model)
+        if unvectorised == "refuse":
+            make_vectorisable(model)
         where = stack.enter_context(undisturbed(model, settings))
         stack.enter_context(_plain_attention())
+        stack.enter_context(whole_masks())
         probe = next(iter(records.batches(PROBE_RECORDS)))
         source, changed = _agreed(model, found_source(model, probe, where, settings, headless="take"), records, where, settings)
         ran = ran_layers(model, partial(_run, model, probe, where))

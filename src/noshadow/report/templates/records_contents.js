@@ -1,11 +1,11 @@
-/* What a record holds, where the page was given it: a picture, a text or the fields of a row, folded until asked for. */
+/* What a record holds, where the page was given it: a picture, a text, tokens or the fields of a row, folded until asked for. */
 const PREVIEW = 60;
 
 function contentsCell(table, i) {
   const held = table.head.contents;
   if (i >= held.items.length) return element("td", { class: "content none" }, "–");
   const item = held.items[i];
-  const build = { images: pictureParts, texts: textParts, rows: rowParts }[held.kind];
+  const build = { images: pictureParts, texts: textParts, rows: rowParts, tokens: tokenParts }[held.kind];
   const [preview, whole] = build(item, table.ids[i]);
   if (!whole) return element("td", { class: "content" }, preview);
   const fold = element("details", { open: table.unfolded.has(i) }, element("summary", {}, preview), whole);
@@ -22,6 +22,12 @@ function textParts(item) {
   const short = item.split("\n", 1)[0].slice(0, PREVIEW);
   if (short === item) return [element("p", {}, element("bdi", {}, item)), null];
   return [element("bdi", {}, `${short}…`), element("p", {}, element("bdi", {}, item))];
+}
+
+function tokenParts(item) {
+  const parts = item.tokens.map(([text, shade]) => (shade ? element("span", { class: `gain${shade}` }, text) : text));
+  const told = element("p", {}, element("bdi", {}, item.told));
+  return [element("bdi", {}, `${item.told.slice(0, PREVIEW)}…`), element("div", {}, told, element("p", { class: "gains" }, element("bdi", {}, ...parts)))];
 }
 
 function rowParts(item) {

@@ -37,7 +37,7 @@ function recordsTable(table, state, actions) {
   const columns = [
     { key: "risk", title: table.head.ranked_by ? "rank" : "by loss", number: true },
     { key: "id", title: "id" },
-    ...(table.head.contents ? [{ key: "contents", title: table.head.contents.kind === "rows" ? "row" : table.head.contents.kind.slice(0, -1), fixed: true }] : []),
+    ...(table.head.contents ? [{ key: "contents", title: table.head.contents.kind.slice(0, -1), fixed: true }] : []),
     ...(table.label ? [{ key: "label", title: "class" }] : []),
     ...(table.group ? [{ key: "group", title: "group" }] : []),
     ...measures.map((name) => ({ key: name, title: name, number: true })),

@@ -23,6 +23,7 @@ from noshadow.scores.network.factored_layers import (
     PlainLookup,
     RecordGradients,
     candidates,
+    factors,
     lookups,
     probe_zeros,
 )
@@ -114,9 +115,10 @@ def _function(network: Network, plain: tuple[Plain, ...]) -> Differentiated:
 
     def differentiate(batch: Batch, cotangents: Tensor) -> list[RecordGradients]:
         args, kwargs = network.inputs(batch)
+        if network.unvectorised == "loop":
+            return _one_by_one(network, args, kwargs, cotangents)
         zeros = probe_zeros(network, plain, *_record((args, kwargs), 0, len(cotangents)))
-        run = _vectorised if network.unvectorised == "refuse" else _one_by_one
-        pulled, inputs = run(partial(slopes, zeros), (args, kwargs, cotangents))
+        pulled, inputs = _vectorised(partial(slopes, zeros), (args, kwargs, cotangents))
         return [_gathered(plain, inputs, probes, full) for full, probes in pulled]
 
     return differentiate
@@ -126,7 +128,7 @@ def _gathered(plain: tuple[Plain, ...], inputs: dict[str, Tensor], slopes: dict[
     linears = [layer for layer in plain if isinstance(layer, PlainLinear)]
     tables = [layer for layer in plain if isinstance(layer, PlainLookup)]
     return RecordGradients(
-        {layer.name: Factors(inputs[layer.name][:, 0], slopes[layer.name][:, 0], layer.bias) for layer in linears},
+        {layer.name: factors(layer, inputs[layer.name][:, 0], slopes[layer.name][:, 0]) for layer in linears},
         {layer.name: lookups(layer, inputs[layer.name][:, 0], slopes[layer.name][:, 0]) for layer in tables},
         full,
     )
@@ -160,12 +162,19 @@ def _vectorised(slopes: Callable[..., Any], rows: tuple[Any, ...]) -> Any:
     return vmap(one, in_dims=(*places, 0), randomness="same")(args, kwargs, cotangents)
 
 
-def _one_by_one(slopes: Callable[..., Any], rows: tuple[Any, ...]) -> Any:
-    args, kwargs, cotangents = rows
-    size, found = len(cotangents), []
-    for i in range(size):
-        found.append(slopes(*_record((args, kwargs), i, size), cotangents[i]))
-    return tree_map(lambda *parts: torch.stack(parts), *found)
+def _one_by_one(network: Network, args: Any, kwargs: Any, cotangents: Tensor) -> list[RecordGradients]:
+    """Differentiate one record after the other by plain autograd, which runs whatever trains."""
+    size, names = len(cotangents), list(network.parameters)
+    found: list[list[list[Tensor]]] = [[] for _ in range(cotangents.shape[1])]
+    with torch.enable_grad():
+        leaves = {name: value.detach().requires_grad_() for name, value in network.parameters.items()}
+        values = list(leaves.values())
+        for i in range(size):
+            output = network.outputs(leaves, *_record((args, kwargs), i, size))[0]
+            for column, cotangent in zip(found, cotangents[i], strict=True):
+                slopes = torch.autograd.grad(output, values, cotangent, retain_graph=True, allow_unused=True)
+                column.append([torch.zeros_like(value) if slope is None else slope for value, slope in zip(values, slopes, strict=True)])
+    return [RecordGradients({}, {}, dict(zip(names, map(torch.stack, zip(*column, strict=True)), strict=True))) for column in found]
 
 
 def _record(inputs: Any, i: int, size: int) -> Any:

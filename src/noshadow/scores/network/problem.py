@@ -4,12 +4,10 @@ These are outputs, residuals and curvature weights.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.func import grad
 
 from noshadow.blocks import block_tensor
 from noshadow.checks import (
@@ -167,18 +165,16 @@ def stationarity(network: Network, records: Records, problem: NetworkProblem, *,
     Cost: one backward pass over the records.
     """
     total = {name: torch.zeros_like(tensor) for name, tensor in network.parameters.items()}
-
-    def directed(parameters: dict[str, Tensor], args: Any, kwargs: Any, along: Tensor) -> Tensor:
-        return (network.outputs(parameters, args, kwargs) * along).sum()
-
-    slope = grad(directed)
+    leaves = {name: tensor.detach().requires_grad_() for name, tensor in network.parameters.items()}
     for step in walked(records, problem.batch_size, argument="train"):
         args, kwargs = network.inputs(step.inputs)
         along = residuals(problem, step.start, step.stop).to(network.device)
-        with naming_the_module(network):
-            part = slope(network.parameters, args, kwargs, along)
-        for name, value in part.items():
-            total[name] += value
+        with naming_the_module(network), torch.enable_grad():
+            directed = (network.outputs(leaves, args, kwargs) * along).sum()
+            parts = torch.autograd.grad(directed, list(leaves.values()), allow_unused=True)
+        for name, part in zip(leaves, parts, strict=True):
+            if part is not None:
+                total[name] += part
     # λ stands beside JᵀJ, half the squared loss' curvature
     penalty = damping * (2.0 if problem.task == "regression" else 1.0)
     left_over = sum(float(((total[name] + penalty * value) ** 2).sum()) for name, value in network.parameters.items()) ** 0.5

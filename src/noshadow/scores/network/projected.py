@@ -31,6 +31,8 @@ DRAWS = 2
 # The projection that shows the bias has this many times fewer dimensions.
 COARSER = 2
 ROWS = 2048
+# Pairs of positions that are held at a time.
+PAIRS = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,11 +87,9 @@ def sketches(network: Network, plain: tuple[Plain, ...], *, dimension: int, seed
     """
     shapes: dict[str, tuple[int, int]] = {}
     covered = {name for layer in plain for name in layer.parameters}
-    modules = dict(network.module.named_modules())
     for layer in plain:
         if isinstance(layer, PlainLinear):
-            module = modules[layer.name]
-            shapes[layer.name] = (module.out_features, module.in_features + layer.bias)
+            shapes[layer.name] = (layer.d_out, layer.d_in + layer.bias)
         else:
             shapes[layer.name] = (layer.size, layer.width)
     for name, tensor in network.parameters.items():
@@ -169,10 +169,11 @@ def _projected(gradients: RecordGradients, drawn: list[Sketch]) -> Tensor:
 
 
 def _projected_factors(factors: Factors, sketch: Sketch) -> Tensor:
+    """Σ_t (left Δ_t) ⊗ (right A_t): both factors are projected before they meet."""
     inputs = _with_ones(factors.inputs) if factors.bias else factors.inputs
     inner = inputs if sketch.right is None else inputs @ sketch.right.T.to(inputs.device)
     outer = factors.slopes if sketch.left is None else factors.slopes @ sketch.left.T.to(inputs.device)
-    return (outer[:, :, None] * inner[:, None, :]).flatten(1)
+    return (outer.mT @ inner).flatten(1)
 
 
 def _projected_lookups(found: Lookups, sketch: Sketch) -> Tensor:
@@ -187,7 +188,7 @@ def _projected_lookups(found: Lookups, sketch: Sketch) -> Tensor:
 
 
 def _with_ones(inputs: Tensor) -> Tensor:
-    return torch.cat([inputs, inputs.new_ones((len(inputs), 1))], 1)
+    return torch.cat([inputs, inputs.new_ones((*inputs.shape[:-1], 1))], -1)
 
 
 def _inner_products(gradients: list[RecordGradients]) -> Tensor:
@@ -195,8 +196,7 @@ def _inner_products(gradients: list[RecordGradients]) -> Tensor:
     c = len(gradients)
     total: Tensor | None = None
     for name, first in gradients[0].factors.items():
-        slopes = torch.stack([g.factors[name].slopes for g in gradients], 1)
-        part = (slopes @ slopes.mT) * ((first.inputs**2).sum(1) + first.bias)[:, None, None]
+        part = _factored_products(first, torch.stack([g.factors[name].slopes for g in gradients], 1))
         total = part if total is None else total + part
     for name, table in gradients[0].lookups.items():
         slopes = torch.stack([g.lookups[name].slopes for g in gradients], 1)
@@ -208,6 +208,17 @@ def _inner_products(gradients: list[RecordGradients]) -> Tensor:
         total = rows @ rows.mT if total is None else total + rows @ rows.mT
     assert total is not None and total.shape[1] == c
     return total
+
+
+def _factored_products(factors: Factors, slopes: Tensor) -> Tensor:
+    """Σ_st (A_s·A_t + 1)(Δ_s·Δ_t) of each record, (b, c, c), from slopes (b, c, T, d_out)."""
+    size, c, positions, _ = slopes.shape
+    parts = []
+    for start, stop in blocks(size, max(PAIRS // (c * positions) ** 2, 1)):
+        inputs, flat = factors.inputs[start:stop], slopes[start:stop].flatten(1, 2)
+        alike = (inputs @ inputs.mT + float(factors.bias)).repeat(1, c, c)
+        parts.append((alike * (flat @ flat.mT)).view(stop - start, c, positions, c, positions).sum((2, 4)))
+    return torch.cat(parts)
 
 
 def all_sketches(network: Network, plain: tuple[Plain, ...], *, dimension: int, seed: int) -> list[list[Sketch]]:

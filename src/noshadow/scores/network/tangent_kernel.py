@@ -1,9 +1,10 @@
 """The empirical tangent kernel K = JJᵀ of the chosen layers, built in place without ever holding J.
 
-A plain linear layer adds (AAᵀ + 1) ∘ ΔΔᵀ from its two factors, a lookup table the inner products of
-the slopes of records that asked for the same row; other parameters add the inner products of their
-gradients. What is kept at a time is bounded: when factors and gradients of all layers do not fit,
-the records are walked several times.
+A plain linear layer adds (AAᵀ + 1) ∘ ΔΔᵀ from its two factors, one that runs at many positions
+Σ_st (A_s·A'_t + 1)(Δ_s·Δ'_t), a lookup table the inner products of the slopes of records that asked
+for the same row; other parameters add the inner products of their gradients. What is kept at a time
+is bounded: when factors and gradients of all layers do not fit, the records are walked several
+times.
 """
 
 import itertools
@@ -16,13 +17,15 @@ from torch import Tensor, nn
 from noshadow.blocks import blocks
 from noshadow.scores.network.factored_layers import Plain, PlainLinear, PlainLookup, RecordGradients
 from noshadow.scores.network.gradients import Differentiated
+from noshadow.scores.network.kernel_terms import add_gram, add_linear
 from noshadow.scores.network.problem import NetworkProblem
 from noshadow.views.loading import Records
 from noshadow.views.network import Network
 from noshadow.views.walk import walked
 
 ROWS = 1024
-LEAST_NUMBERS = 1 << 22
+# A quarter of a gigabyte of factors beside a small kernel saves passes over the records.
+LEAST_NUMBERS = 1 << 25
 
 
 @dataclass(frozen=True)
@@ -45,13 +48,12 @@ def kernel_parts(network: Network, plain: tuple[Plain, ...], *, rows: int, numbe
 
     Each pass has at most `numbers` numbers over `rows` rows, or a single part.
     """
-    modules: dict[str, Any] = dict(network.module.named_modules())
     covered = {name for layer in plain for name in layer.parameters}
     widest = max(numbers // rows, 1)
     parts = []
     for layer in plain:
         if isinstance(layer, PlainLinear):
-            parts.append(Part(layer.name, modules[layer.name].in_features + modules[layer.name].out_features, plain=layer))
+            parts.append(Part(layer.name, layer.numbers, plain=layer))
         else:
             # For as many rows of the table as the first records asked for, and the numbers of those
             # rows.
@@ -86,7 +88,8 @@ def tangent_kernel(
     Rows and columns are records, and within them the differentiated outputs.
 
     Cost: passes · c backward passes over the records, and n²c²(Σ (d_in + d_out) + Σ other
-        parameters) flops; beside K as many numbers as K has.
+        parameters) flops; beside K as many numbers as K has, or LEAST_NUMBERS, or the factors of
+        one layer.
     """
     size = len(problem) * problem.columns
     kernel = torch.zeros((size, size), dtype=torch.float64)
@@ -97,11 +100,11 @@ def tangent_kernel(
         for part in group:
             arrays = kept.pop(part)
             if isinstance(part.plain, PlainLinear):
-                _add_factored(kernel, arrays[0], arrays[1], problem.columns, part.plain.bias)
+                add_linear(kernel, arrays[0], arrays[1], bias=part.plain.bias)
             elif isinstance(part.plain, PlainLookup):
                 _add_lookups(kernel, arrays[0], arrays[1])
             else:
-                _add_gram(kernel, arrays[0])
+                add_gram(kernel, arrays[0])
     return _mirrored(kernel)
 
 
@@ -127,8 +130,8 @@ def _collected(
 def _joined(pieces: tuple[Tensor, ...]) -> Tensor:
     """Join all batches into one.
 
-    Records may ask for different numbers of rows of a table; shorter batches are filled up with
-    zeros, whose slopes add nothing.
+    Records may have different numbers of positions; shorter batches are filled up with zeros, whose
+    slopes add nothing.
     """
     if pieces[0].ndim < 2 or len({piece.shape[1] for piece in pieces}) == 1:
         return torch.cat(pieces)
@@ -140,30 +143,17 @@ def _joined(pieces: tuple[Tensor, ...]) -> Tensor:
 def _kept(part: Part, gradients: list[RecordGradients]) -> tuple[Tensor, ...]:
     """What is kept of the gradients of one part.
 
-    This is (A (b, d_in), Δ (b·c, d_out)) for a linear layer, (rows (b, T), Δ (b, T, c, d)) for a
-    table, or columns of a flat gradient.
+    This is (A (b, T, d_in), Δ (b, T, c, d_out)) for a linear layer, (rows (b, T), Δ (b, T, c, d))
+    for a table, or columns of a flat gradient.
     """
     if isinstance(part.plain, PlainLookup):
         slopes = torch.stack([g.lookups[part.name].slopes[:, :, part.start : part.stop] for g in gradients], 2)
         return gradients[0].lookups[part.name].rows.cpu(), slopes.cpu()
     if part.plain is not None:
-        inputs = gradients[0].factors[part.name].inputs
-        slopes = torch.stack([g.factors[part.name].slopes for g in gradients], 1)
-        return inputs.cpu(), slopes.flatten(0, 1).cpu()
+        slopes = torch.stack([g.factors[part.name].slopes for g in gradients], 2)
+        return gradients[0].factors[part.name].inputs.cpu(), slopes.cpu()
     columns = [g.full[part.name].flatten(1)[:, part.start : part.stop] for g in gradients]
     return (torch.stack(columns, 1).flatten(0, 1).cpu(),)
-
-
-def _add_factored(kernel: Tensor, inputs: Tensor, slopes: Tensor, columns: int, bias: bool) -> None:
-    """Add (AAᵀ + 1) ∘ ΔΔᵀ to the upper triangle of `kernel`, block by block."""
-    for start, stop in blocks(len(inputs), max(ROWS // columns, 1)):
-        rows = slice(start * columns, stop * columns)
-        inner = inputs[start:stop] @ inputs[start:].T
-        inner += 1.0 if bias else 0.0
-        product = slopes[rows] @ slopes[rows.start :].T
-        shaped = product.view(stop - start, columns, len(inputs) - start, columns)
-        shaped *= inner[:, None, :, None]
-        kernel[rows, rows.start :] += product
 
 
 def _add_lookups(kernel: Tensor, rows: Tensor, slopes: Tensor) -> None:
@@ -186,12 +176,6 @@ def _add_lookups(kernel: Tensor, rows: Tensor, slopes: Tensor) -> None:
         flat = summed[start:stop].flatten(0, 1)
         for low, high in blocks(len(at), ROWS):
             kernel[at[low:high, None], at] += flat[low:high] @ flat.T
-
-
-def _add_gram(kernel: Tensor, gradients: Tensor) -> None:
-    """Add GGᵀ to the upper triangle of `kernel`, block by block."""
-    for start, stop in blocks(len(gradients), ROWS):
-        kernel[start:stop, start:].addmm_(gradients[start:stop], gradients[start:].T)
 
 
 def _mirrored(kernel: Tensor) -> Tensor:

@@ -46,6 +46,31 @@ def test_coefficients_equal_scipys_least_squares(form):
     np.testing.assert_allclose(predicted_rates(form, found, x[:, None]), CURVES[form](x, *found), rtol=1e-12)
 
 
+def test_powers_of_two_predictors_equal_scipys_least_squares_and_skip_rows_at_zero():
+    rng = np.random.default_rng(1)
+    x = rng.uniform(0.01, 0.9, (40, 2))
+    x[:3, 0] = 0.0
+    y = 0.5 * x[:, 0] ** 0.6 * x[:, 1] ** 0.3 * (1 + 0.1 * rng.normal(size=40))
+    found = fitted_coefficients("power", x, y, np.ones(40))
+    expected, _ = curve_fit(lambda x, a, b, c: a * x[0] ** b * x[1] ** c, x.T, y, p0=(0.3, 0.8, 0.8))
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    rates = predicted_rates("power", found, x)
+    np.testing.assert_allclose(rates, found[0] * x[:, 0] ** found[1] * x[:, 1] ** found[2], rtol=1e-12)
+    assert (rates[:3] == 0).all()
+
+
+def test_a_power_of_two_predictors_is_fitted_saved_and_read(tmp_path):
+    frame = table().assign(margin_leverage_mean=0.25)
+    made = fit_calibration(frame, predictors=("tnr", "margin_leverage_mean"), form="power")
+    again = Calibration.load(made.save(tmp_path / "own.json"))
+    assert again == made and all(len(cell.coefficients) == 3 for cell in again.cells)
+
+
+def test_a_guard_of_the_domain_may_be_a_predictor():
+    made = fit_calibration(table(), predictors=("tnr", "skewness"), form="power")
+    assert made.domain["skewness"] == (2.0, 2.0)
+
+
 def test_curves_stay_within_zero_and_one_and_take_negative_predictors_as_none():
     for form in FORMS:
         coefficients = (5.0,) if form == "linear" else (5.0, 1.0)
@@ -200,7 +225,7 @@ def test_bad_tables_are_refused():
     with pytest.raises(InputError, match=r"at least 6 setups on 3 data sets .*got 12 on 2"):
         fit_calibration(frame[frame["data_set"].isin(["0", "1"])], predictors=("tnr",))
     with pytest.raises(InputError, match=r"predictors must be one column, or several with form='linear'"):
-        fit_calibration(frame, predictors=("tnr", "skewness"), form="power")
+        fit_calibration(frame, predictors=("tnr", "skewness"), form="quadratic")
     with pytest.raises(InputError, match=r"form must be"):
         fit_calibration(frame, predictors=("tnr",), form="cubic")
     with pytest.raises(InputError, match=r"every number of references at every false-positive rate.*got 3 of 4 pairs"):

@@ -25,6 +25,8 @@ LOSS_PREDICTORS = ("tnr", "tnr_excess_0.01", "tnr_excess_0.05", "tnr_excess_0.1"
 SCORE_PREDICTORS = tuple(
     f"{name}_q{level}" for name in ("margin_leverage", "margin_leverage_fixed", "shift", "loo") for level in (0.9, 0.99)
 )
+# Not compared with the others: forms from these were fixed beforehand (`fixed`).
+FURTHER = ("margin_leverage_mean", "lira_k4_tpr_0.01", "rmia_k2_tpr_0.01")
 ATTACKS = {4: "lira_k4", 8: "lira_k8", 16: "lira_k16", 32: "lira_k32", 64: "lira_record"}
 FPRS = (1e-3, 1e-2)
 JUDGED = (1e-3, 64)  # the attack that candidates are compared on
@@ -38,7 +40,7 @@ def shown(targets, number):
     found = {"tnr": targets["tnr_0.001"][number], "auc_excess": 2 * targets["auc"][number] - 1}
     found |= {f"tnr_excess_{level}": targets[f"tnr_{level}"][number] - level for level in (0.01, 0.05, 0.1)}
     found |= {name: targets[name][number] for name in ("ks", "skewness", "accuracy_gap", *SHIFTS)}
-    for name in SCORE_PREDICTORS:
+    for name in (*SCORE_PREDICTORS, *FURTHER):
         if name in targets and number < len(targets[name]):
             found[name] = targets[name][number]
     return found

@@ -30,8 +30,8 @@ def risk_predictors(
     it), `margin_shift_0.02` … `_0.2` (how far the low tail of the non-members' margins −log(e^loss
     − 1) lies below the members', in units of the members' spread; for cross-entropies),
     `auc_excess` (2 AUC − 1), `ks`, `skewness` (of non-member losses). From scores:
-    `margin_leverage_q0.99` and the like, quantiles over the members of leverage, margin_leverage,
-    loo and shift.
+    `margin_leverage_mean`, `margin_leverage_q0.99` and the like, means and quantiles over the
+    members of leverage, margin_leverage, loo and shift.
 
     Args:
         member_losses, nonmember_losses: as `model_risk`. scores: record scores of the members, or
@@ -107,7 +107,7 @@ def shifts_of_margins(inside: Array, outside: Array) -> dict[str, float]:
 
 
 def score_predictors(scores: object) -> dict[str, float]:
-    """Quantiles of record scores of the members, by column.
+    """Means and quantiles of record scores of the members, by column.
 
     Columns that are missing or hold infinities are left out.
     """
@@ -119,4 +119,5 @@ def score_predictors(scores: object) -> dict[str, float]:
             if not np.isfinite(array).all():
                 continue
             found |= {f"{column}_q{level:g}": float(np.quantile(array, level)) for level in QUANTILES}
+            found[f"{column}_mean"] = float(array.mean())
     return found

@@ -57,7 +57,7 @@ def _quantiles(name, values):
 def loss_summary(loss, correct, member):
     """Everything that two loss samples say about one model."""
     inside, outside = loss[member], loss[~member]
-    found = {f"tnr_{level:g}": tnr_at_fnr(inside, outside, level) for level in LEVELS}
+    found = {f"tnr_{level:g}": tnr_at_fnr(inside, outside, resolved(level, len(inside))) for level in LEVELS}
     risk = ns.model_risk(inside, outside, resamples=100)
     return found | {
         "auc": risk.auc,
@@ -148,9 +148,14 @@ def measured(references):
     }
 
 
+def resolved(level, records):
+    """The rate itself, or the smallest that so few records resolve, as audits take it."""
+    return max(level, 1 / records)
+
+
 def _success(name, scores, member):
     inside, outside = scores[member], scores[~member]
-    return {f"{name}_tpr_{fpr:g}": tpr_at_fpr(inside, outside, fpr) for fpr in FPRS} | {f"{name}_auc": loss_auc(-inside, -outside)}
+    return {f"{name}_tpr_{fpr:g}": tpr_at_fpr(inside, outside, resolved(fpr, len(outside))) for fpr in FPRS} | {f"{name}_auc": loss_auc(-inside, -outside)}
 
 
 def _pooled(inside, outside):

@@ -155,7 +155,9 @@ def resolved(level, records):
 
 def _success(name, scores, member):
     inside, outside = scores[member], scores[~member]
-    return {f"{name}_tpr_{fpr:g}": tpr_at_fpr(inside, outside, resolved(fpr, len(outside))) for fpr in FPRS} | {f"{name}_auc": loss_auc(-inside, -outside)}
+    return {f"{name}_tpr_{fpr:g}": tpr_at_fpr(inside, outside, resolved(fpr, len(outside))) for fpr in FPRS} | {
+        f"{name}_auc": loss_auc(-inside, -outside)
+    }
 
 
 def _pooled(inside, outside):

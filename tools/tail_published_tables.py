@@ -99,7 +99,7 @@ def _slopes(found):
     slopes = found["slopes"]
     rows = [(count, "one for all records", row) for count, row in slopes["global"].items()]
     rows += [(count, "each record's own", row) for count, row in slopes["record"].items()]
-    lines = [
+    return [
         "### [TAIL] Figure 4: slopes over K",
         "",
         "LiRA's TPR at FPR 0.001 = slope · TNR, with 97.5 % bootstrap intervals over setups.",
@@ -114,7 +114,6 @@ def _slopes(found):
         f"![Slopes over K by rule]({IMAGES}/figure4.svg)",
         "",
     ]
-    return lines
 
 
 def _rates(found):

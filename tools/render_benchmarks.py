@@ -25,6 +25,7 @@ from papers_peers_picture import peers_picture
 from papers_pictures import papers_pictures
 from papers_tables import papers_section, proof_lines
 from render_scaling import generated
+from tail_judged_tables import judged_section
 from tail_pictures import tail_pictures
 from tail_published_tables import published_section
 from tail_tables import calibration_section
@@ -247,8 +248,10 @@ def quoted_figures():
     large = scores["streaming"]["rows"][-1]
     last = refits["rows"][-1]
     coverage = {f"coverage_{row['members_above_threshold']}": percent(row["coverage"]) for row in stored("tnr_coverage")["rows"]}
+    judged = stored("tail_judged")["summary"]["all"]["leverage"]
     return (
         coverage
+        | {"judged_setups": f"{judged['setups']}", "judged_rmse": f"{judged['rmse']:.2f}", "judged_spread": f"{judged['spread']:.2f}"}
         | compare_figures(stored("compare_coverage")["rows"])
         | {"report_words": words_figure()}
         | {
@@ -323,7 +326,10 @@ def calibration():
         CALIBRATION,
         "calibration",
         [
-            *calibration_section(*map(stored, ("tail_fits", "record_rates", "tail_extrapolation")), RESULTS / "tail_calibration"),
+            *judged_section(*map(stored, ("tail_judged", "tail_few", "tail_shipped"))),
+            *calibration_section(
+                *map(stored, ("tail_fits", "tail_shipped", "record_rates", "tail_extrapolation")), RESULTS / "tail_calibration"
+            ),
             *published_section(stored("tail_published")),
             *tree_calibration_section(stored_or_empty("tree_fits")),
         ],

@@ -85,19 +85,21 @@ def attacked(signals, membership, target, variance):
     return lira_scores(signals[target], signals[others], membership[others], variance=variance)
 
 
-def with_fewer(signals, membership, target, models, rng, variances=("global",)):
-    """LiRA with `models` references, half of them IN and half OUT for every record, as a balanced plan of so many has.
-
-    The scores by each rule of `variances`, from the same references.
-    """
+def gathered(signals, membership, target, models, rng):
+    """Signals of `models` references for every record, half of them IN and half OUT, as a balanced plan of so many has; the sides."""
     others = rng.permutation(np.flatnonzero(np.arange(len(signals)) != target))
     inside = membership[others]
     rows = [np.argsort(~side, axis=0, kind="stable")[: models // 2] for side in (inside, ~inside)]
     chosen = others[np.concatenate(rows)]
-    gathered = np.take_along_axis(signals, chosen if signals.ndim == 2 else chosen[..., None], axis=0)
     side = np.zeros(chosen.shape, dtype=bool)
     side[: models // 2] = True
-    return [lira_scores(signals[target], gathered, side, variance=variance) for variance in variances]
+    return np.take_along_axis(signals, chosen if signals.ndim == 2 else chosen[..., None], axis=0), side
+
+
+def with_fewer(signals, membership, target, models, rng, variances=("global",)):
+    """LiRA with `models` references: the scores by each rule of `variances`, from the same references."""
+    held, side = gathered(signals, membership, target, models, rng)
+    return [lira_scores(signals[target], held, side, variance=variance) for variance in variances]
 
 
 def two_reference_rmia(loss, membership, target, rng):

@@ -28,7 +28,7 @@ class CalibrationCell:
         low, high: quantiles of the relative errors (y − ŷ)/(ŷ + offset) of data sets left out; the
             prediction interval is ŷ + (ŷ + offset) · (low, high).
         quality: R², RMSE, MAE in sample and leaving data sets out, coverage of the interval leaving
-            data sets out.
+            data sets out, number of setups.
     """
 
     fpr: float

@@ -227,7 +227,8 @@ def _cell(rows: _Rows, fpr: float, references: int, form: str, level: float, off
     low, high = _error_quantiles(rows, form, level, offset)
     quality = {f"in_sample_{key}": value for key, value in fit_quality(means.y, predicted_rates(form, coefficients, means.x)).items()}
     quality |= {f"left_out_{key}": value for key, value in fit_quality(means.y, _left_out(means, means, form)).items()}
-    return CalibrationCell(fpr, references, coefficients, low, high, quality | _left_out_coverage(rows, form, level, offset))
+    quality |= _left_out_coverage(rows, form, level, offset) | {"setups": float(len(means.y))}
+    return CalibrationCell(fpr, references, coefficients, low, high, quality)
 
 
 def fit_quality(measured: Array, predicted: Array) -> dict[str, float]:

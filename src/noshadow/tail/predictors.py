@@ -13,6 +13,7 @@ SHIFT_LEVELS = (0.02, 0.05, 0.1, 0.2)
 SPREAD = (0.16, 0.84)  # a standard deviation to either side of a Gaussian's middle
 QUANTILES = (0.9, 0.99)
 COLUMNS = named(predicts=True)
+TRAINED = ("weight_decay", "estimator")  # kinds of damping that are the training's
 
 
 @named_in_errors
@@ -121,3 +122,13 @@ def score_predictors(scores: object) -> dict[str, float]:
             found |= {f"{column}_q{level:g}": float(np.quantile(array, level)) for level in QUANTILES}
             found[f"{column}_mean"] = float(array.mean())
     return found
+
+
+def shows_last_layer(scores: object) -> bool:
+    """Whether the margin leverage is that of the last layer alone, at the training's own damping.
+
+    That of the setups was: more layers or another damping give another mean. A damping that the
+    caller chose need not be the training's.
+    """
+    damping, head = getattr(scores, "damping", None), getattr(scores, "head_residual", None)
+    return getattr(scores, "margin_leverage", None) is not None and head is not None and getattr(damping, "kind", "") in TRAINED

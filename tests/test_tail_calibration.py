@@ -196,7 +196,8 @@ def test_predictors_are_what_their_names_say():
     assert found["skewness"] == pytest.approx(2.0, abs=0.6)  # of an exponential law
 
 
-NETWORKS = ("losses", "losses_global", "leverage", "leverage_global")
+NETWORKS = [kind + rule for kind in ("losses", "leverage", "references") for rule in ("", "_global")]
+FIXED = {"losses": "losses", "leverage": "leverage", "references": "four references"}
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -232,8 +233,8 @@ def stored(name):
 
 def test_what_ships_is_what_was_fixed_before_it_was_judged():
     """The curves at K = 64 have the coefficients of the file that was committed before any judging setup was trained."""
-    for name in ("losses", "leverage"):
-        fixed = Calibration.from_dict(stored("tail_fixed")["calibrations"][name])
+    for name, then in FIXED.items():
+        fixed = Calibration.from_dict(stored("tail_fixed")["calibrations"][then])
         pairs = [[cell for cell in made.cells if cell.references == 64] for made in (fixed, shipped_calibration(name))]
         for before, now in zip(*pairs, strict=True):
             np.testing.assert_allclose(now.coefficients, before.coefficients, rtol=1e-6)
@@ -272,7 +273,20 @@ def test_the_rule_for_the_spread_is_named_and_changes_at_64_models_only():
     with pytest.raises(InputError, match=r"variance must be one of"):
         model_risk(*losses, variance="pooled", resamples=100)
     forest = model_risk(*losses, family="RandomForestClassifier", variance="record", resamples=100)
-    assert forest.predicted_tpr is None and "variance='auto'" in forest.reason
+    assert forest.predicted_tpr is None and "not of LiRA with variance='record'" in forest.reason
+
+
+def test_what_four_reference_models_find_goes_before_losses():
+    losses = margins_of()
+    risk = model_risk(*losses, reference_tpr=0.2, resamples=100)
+    (slope,) = next(cell for cell in shipped_calibration("references").cells if (cell.fpr, cell.references) == (1e-3, 64)).coefficients
+    assert risk.predicted_tpr == pytest.approx(0.2 * slope) and risk.predicted_from == "four reference models"
+    narrow, wide = (one.predicted_tpr_interval for one in (risk, model_risk(*losses, resamples=100)))
+    assert (narrow[1] - narrow[0]) / risk.predicted_tpr < (wide[1] - wide[0]) / model_risk(*losses, resamples=100).predicted_tpr
+    with pytest.raises(InputError, match=r"reference_tpr must be"):
+        model_risk(*losses, reference_tpr=1.5, resamples=100)
+    forest = model_risk(*losses, family="RandomForestClassifier", reference_tpr=0.2, resamples=100)
+    assert forest.predicted_tpr is None and "not of LiRA with four reference models" in forest.reason
 
 
 def test_the_last_layer_is_read_at_the_trainings_own_damping_only():

@@ -28,16 +28,20 @@ SPOKEN = {
     "accuracy_gap": "accuracy gap",
     "tnr": "loss-tail TNR",
     "margin_leverage_mean": "mean margin leverage of the last layer",
+    "lira_k4_tpr_0.01": "rate that LiRA with four reference models has at FPR 0.01",
 }
 FAMILIES = {"linear": "linear models", "network": "networks"}
 # A file of the package and what its setups are, in words. The first speaks for callers who name no
 # family.
 SHIPPED = {"losses": "linear models, networks", "forest": "forests with bootstrap", "boosting": "boosted trees"}
 # LiRA's rules for a record's spread, and what the files of each end in: linear models and networks
-# have a calibration for either, and another for models that show the leverages of their last layer.
+# have a calibration for either from losses, from losses and the leverages of the last layer, and
+# from what four reference models find.
 BY_RULE = {"record": "", "global": "_global"}
 RULES = ("auto", *BY_RULE)
-LOSSES, LEVERAGE = "losses", "leverage"
+LOSSES = "losses"
+READ = {LOSSES: "losses", "leverage": "losses and last layer", "references": "four reference models"}
+FOUR_REFERENCES = "lira_k4_tpr_0.01"
 UNKNOWN = "unknown"
 STRETCH = 0.1  # how far beyond the range of the setups a predictor may lie
 
@@ -65,34 +69,34 @@ def shipped_calibration(name: str = "losses") -> Calibration:
     return Calibration.from_dict(json.loads(source.read_text(encoding="utf8")))
 
 
-def calibration_for(family: str | None, rule: str = "record", *, last_layer: bool = False) -> Calibration | None:
+def calibration_for(family: str | None, rule: str = "record", kind: str = LOSSES) -> Calibration | None:
     """The shipped calibration whose setups are of this family; None where no setup is.
 
     None for a family means that the caller vouches for the model: a linear model or a network.
-    `rule` is a key of `BY_RULE`, and `last_layer` says whether the model shows the leverages of its
-    last layer; other families have one calibration for whatever was attacked.
+    `rule` is a key of `BY_RULE` and `kind` one of `READ`; other families than these have one
+    calibration for whatever was attacked.
     """
     names = [name for name in SHIPPED if family is None or family in shipped_calibration(name).families]
     if not names:
         return None
-    return shipped_calibration(names[0] if names[0] != LOSSES else (LEVERAGE if last_layer else LOSSES) + BY_RULE[rule])
+    return shipped_calibration(names[0] if names[0] != LOSSES else kind + BY_RULE[rule])
 
 
-def shipped_for(family: str | None, variance: str, references: int, *, last_layer: bool) -> "Calibration | Prediction":
-    """The shipped calibration of a family and of LiRA's rule.
+def shipped_for(family: str | None, variance: str, references: int, kind: str) -> "Calibration | Prediction":
+    """The shipped calibration of a family and of LiRA's rule, of a kind of `READ`.
 
     Where there is none, a prediction of nothing says why. `variance` is one of `RULES`; "auto" is
     one spread for all records below 64 models, as LiRA has it.
     """
     rule = variance if variance != "auto" else "record" if references >= OWN_SPREAD_MODELS else "global"
-    made = calibration_for(family, rule, last_layer=last_layer)
+    made = calibration_for(family, rule, kind)
     if made is None:
         *first, last = SHIPPED.values()
         return _nothing(_of_another_family(f"{', '.join(first)} and {last}", family or UNKNOWN))
-    if variance != "auto" and made.families != shipped_calibration(LOSSES).families:
+    asked = f"variance={variance!r}" if variance != "auto" else "four reference models" if kind == "references" else ""
+    if asked and made.families != shipped_calibration(LOSSES).families:
         return _nothing(
-            f"The rates behind calibration {made.name} are of {made.attack}, not of LiRA with variance={variance!r}; with variance='auto' "
-            "these are predicted."
+            f"The rates behind calibration {made.name} are of {made.attack}, not of LiRA with {asked}; without it these are predicted."
         )
     return made
 

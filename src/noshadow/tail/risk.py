@@ -17,7 +17,7 @@ from noshadow.outcomes import Note
 from noshadow.results import Calibration, ModelRisk, TnrCurve
 from noshadow.tail.losses import Pair, blurred_margins, given_margins, margins_of_losses, resolved_level, sorted_losses
 from noshadow.tail.pareto import extrapolated_tnrs, shows_tail
-from noshadow.tail.prediction import RULES, Prediction, predicted_tpr, shipped_for
+from noshadow.tail.prediction import FOUR_REFERENCES, LOSSES, READ, RULES, Prediction, predicted_tpr, shipped_calibration, shipped_for
 from noshadow.tail.predictors import loss_predictors, score_predictors, shows_last_layer
 from noshadow.tail.resampling import Bootstrap, Steps, atoms_of, distance_draws, threshold_places, tnr_at, tnr_draws
 
@@ -48,6 +48,7 @@ def model_risk(
     family: str | None = None,
     not_predicted: str | None = None,
     variance: str = "auto",
+    reference_tpr: float | None = None,
 ) -> ModelRisk:
     """Model-level membership risk: TNR of the loss attack at FNR = `fpr`.
 
@@ -94,6 +95,9 @@ def model_risk(
         variance: how the predicted LiRA takes a record's spread, as in `lira_scores`: "record",
             each record's own; "global", one for all records; "auto", global below 64 reference
             models. Linear models and networks have a calibration for each.
+        reference_tpr: TPR at FPR 0.01 that LiRA with four reference models, two of them trained on
+            each record, and variance="global" has on this model; where it is known, what 64 models
+            would find is predicted from it, with a far smaller error than from losses.
 
     Returns:
         ModelRisk. `predicted_tpr` with its prediction interval comes from the calibration;
@@ -138,7 +142,7 @@ def model_risk(
     predicted, source = (
         (Prediction(None, None, None, not_predicted, None), None)
         if not_predicted
-        else (_predicted(measured, (members, nonmembers), margins, scores, models, calibration, _name(family), variance))
+        else _predicted(measured, (members, nonmembers), margins, scores, models, calibration, _name(family), variance, reference_tpr)
     )
     return replace(
         measured,
@@ -172,6 +176,7 @@ def _predicted(
     given: Calibration | None,
     family: str | None,
     variance: str,
+    reference_tpr: float | None,
 ) -> tuple[Prediction, str | None]:
     """Predict the TPR by the caller's calibration, else by the shipped one of LiRA's rule."""
     if given is not None and not isinstance(given, Calibration):
@@ -180,8 +185,10 @@ def _predicted(
     shown = loss_predictors(*losses, margins) | ({} if scores is None else score_predictors(scores))
     if given is not None and variance != "auto":
         refuse("variance", "be 'auto' with a calibration of your own, which names its attack", repr(variance))
-    last_layer = shows_last_layer(scores) and "margin_leverage_mean" in shown
-    chosen = shipped_for(family, variance, references, last_layer=last_layer) if given is None else given
+    kind = "leverage" if shows_last_layer(scores) and "margin_leverage_mean" in shown else LOSSES
+    if reference_tpr is not None:
+        shown[FOUR_REFERENCES], kind = require_number(reference_tpr, "reference_tpr", low=0, high=1), "references"
+    chosen = shipped_for(family, variance, references, kind) if given is None else given
     if isinstance(chosen, Prediction):
         return chosen, None
     missing = sorted(name for name in chosen.predictors if name not in shown)
@@ -191,8 +198,7 @@ def _predicted(
     clear = risk.auc_interval[0] > 0.5 or risk.tnr_interval[0] > risk.fpr
     blurred = blurred_margins(losses[0], None if margins is None else margins[0])
     found = predicted_tpr(chosen, shown, fpr=risk.fpr, references=references, sizes=sizes, clear_gap=clear, blurred=blurred, family=family)
-    read = "losses and last layer" if "margin_leverage_mean" in chosen.predictors else "losses"
-    source = read if given is None else "own calibration"
+    source = "own calibration" if given is not None else READ[kind] if chosen.families == shipped_calibration().families else READ[LOSSES]
     return found, source if found.value is not None else None
 
 

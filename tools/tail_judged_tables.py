@@ -3,7 +3,7 @@
 from tail_tables import named
 
 SPOKEN = {
-    "losses": "margin shift at 0.1, linear (shipped so far)",
+    "losses": "margin shift at 0.1, linear (shipped before)",
     "leverage": "a · TNR^b · h̄^c",
     "four references": "LiRA with four references at FPR 0.01, linear",
     "two references": "RMIA with two references at FPR 0.01, linear",
@@ -110,7 +110,7 @@ def _rules(shipped):
     lines = [
         "### One rule for the spread over K",
         "",
-        f"The four calibrations of linear models and networks. With one spread every curve is fitted to {shipped['setups']} setups. With each record's own spread those of K = 64 are; fewer references find a",
+        f"The calibrations of linear models and networks. With one spread every curve is fitted to {shipped['setups']} setups. With each record's own spread those of K = 64 are; fewer references find a",
         f"share of that, measured on the {shipped['judging']} judging setups, and the curve is brought down by it. Cover and width: intervals from errors on data sets left out, of all setups.",
         "",
         "| predictors, curve | spread | FPR | K | coefficients | share of K = 64 (RMSE) | left out R² / RMSE / MAE | cover left out | width |",

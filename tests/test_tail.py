@@ -294,7 +294,7 @@ def test_the_shipped_calibration_predicts_a_rate_with_its_interval():
     members, nonmembers = (np.log1p(np.exp(-rng.normal(mean, spread, 3000))) for mean, spread in ((6, 2), (3, 3)))
     risk = model_risk(members, nonmembers, resamples=100)
     assert 0 < risk.predicted_tpr_interval[0] < risk.predicted_tpr < risk.predicted_tpr_interval[1] < 1
-    assert (risk.calibration, risk.predicted_from, risk.prediction_level, risk.reference_models) == ("losses-1", "losses", 0.9, 64)
+    assert (risk.calibration, risk.predicted_from, risk.prediction_level, risk.reference_models) == ("losses-2", "losses", 0.9, 64)
     assert risk.in_calibration_domain and "this model is like them" in risk.reason
     weaker = model_risk(members, nonmembers, reference_models=4, resamples=100)
     assert weaker.predicted_tpr < risk.predicted_tpr

@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,6 +10,7 @@ from scipy.optimize import curve_fit
 
 from noshadow import Calibration, fit_calibration, model_risk, risk_predictors
 from noshadow.checks import InputError
+from noshadow.outcomes import Damping
 from noshadow.tail.calibration import fit_quality, left_out_predictions
 from noshadow.tail.forms import FORMS, fitted_coefficients, predicted_rates
 from noshadow.tail.prediction import predicted_tpr, shipped_calibration
@@ -44,6 +46,31 @@ def test_coefficients_equal_scipys_least_squares(form):
     expected, _ = curve_fit(CURVES[form], x, y, p0=(0.3,) if form == "linear" else (0.3, 0.8))
     np.testing.assert_allclose(found, expected, rtol=1e-4)
     np.testing.assert_allclose(predicted_rates(form, found, x[:, None]), CURVES[form](x, *found), rtol=1e-12)
+
+
+def test_powers_of_two_predictors_equal_scipys_least_squares_and_skip_rows_at_zero():
+    rng = np.random.default_rng(1)
+    x = rng.uniform(0.01, 0.9, (40, 2))
+    x[:3, 0] = 0.0
+    y = 0.5 * x[:, 0] ** 0.6 * x[:, 1] ** 0.3 * (1 + 0.1 * rng.normal(size=40))
+    found = fitted_coefficients("power", x, y, np.ones(40))
+    expected, _ = curve_fit(lambda x, a, b, c: a * x[0] ** b * x[1] ** c, x.T, y, p0=(0.3, 0.8, 0.8))
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    rates = predicted_rates("power", found, x)
+    np.testing.assert_allclose(rates, found[0] * x[:, 0] ** found[1] * x[:, 1] ** found[2], rtol=1e-12)
+    assert (rates[:3] == 0).all()
+
+
+def test_a_power_of_two_predictors_is_fitted_saved_and_read(tmp_path):
+    frame = table().assign(margin_leverage_mean=0.25)
+    made = fit_calibration(frame, predictors=("tnr", "margin_leverage_mean"), form="power")
+    again = Calibration.load(made.save(tmp_path / "own.json"))
+    assert again == made and all(len(cell.coefficients) == 3 for cell in again.cells)
+
+
+def test_a_guard_of_the_domain_may_be_a_predictor():
+    made = fit_calibration(table(), predictors=("tnr", "skewness"), form="power")
+    assert made.domain["skewness"] == (2.0, 2.0)
 
 
 def test_curves_stay_within_zero_and_one_and_take_negative_predictors_as_none():
@@ -169,13 +196,24 @@ def test_predictors_are_what_their_names_say():
     assert found["skewness"] == pytest.approx(2.0, abs=0.6)  # of an exponential law
 
 
-def test_the_shipped_calibration_holds_what_it_says():
+NETWORKS = [kind + rule for kind in ("losses", "leverage", "references") for rule in ("", "_global")]
+FIXED = {"losses": "losses", "leverage": "leverage", "references": "four references"}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_shipped_calibrations_hold_what_they_say(name):
     """Stored curves give the stored quality on the stored setups: nobody edited one without the other."""
-    calibration = shipped_calibration()
+    calibration = shipped_calibration(name)
     assert len(calibration.setups) >= 30 and len({row["data_set"] for row in calibration.setups}) >= 5
     assert {(cell.fpr, cell.references) for cell in calibration.cells} == {(fpr, k) for fpr in (1e-3, 1e-2) for k in (4, 8, 16, 32, 64)}
-    x = np.array([[row[name] for name in calibration.predictors] for row in calibration.setups])
+    x = np.array([[row[column] for column in calibration.predictors] for row in calibration.setups])
+    whole = {cell.fpr: cell for cell in calibration.cells if cell.references == 64}
     for cell in calibration.cells:
+        if "share_of_64" in cell.quality:
+            factor = cell.quality["share_of_64"]
+            assert 0 < factor < 1 and cell.coefficients[0] == pytest.approx(factor * whole[cell.fpr].coefficients[0])
+            assert cell.coefficients[1:] == whole[cell.fpr].coefficients[1:]
+            continue
         measured = [
             rate["tpr"]
             for row in calibration.setups
@@ -184,9 +222,90 @@ def test_the_shipped_calibration_holds_what_it_says():
         ]
         found = fit_quality(np.array(measured), predicted_rates(calibration.form, cell.coefficients, x))
         # Setups are stored with four digits.
-        assert found["rmse"] == pytest.approx(cell.quality["in_sample_rmse"], abs=2e-4)
+        assert found["rmse"] == pytest.approx(cell.quality["in_sample_rmse"], abs=4e-4)
         assert cell.low <= 0 <= cell.high
         assert 0.85 <= cell.quality["left_out_coverage"] <= 0.95
+
+
+def stored(name):
+    return json.loads((Path(__file__).parents[1] / "benchmarks" / "results" / f"{name}.json").read_text())
+
+
+def test_what_ships_is_what_was_fixed_before_it_was_judged():
+    """The curves at K = 64 have the coefficients of the file that was committed before any judging setup was trained."""
+    for name, then in FIXED.items():
+        fixed = Calibration.from_dict(stored("tail_fixed")["calibrations"][then])
+        pairs = [[cell for cell in made.cells if cell.references == 64] for made in (fixed, shipped_calibration(name))]
+        for before, now in zip(*pairs, strict=True):
+            np.testing.assert_allclose(now.coefficients, before.coefficients, rtol=1e-6)
+
+
+def test_the_form_with_the_smaller_error_on_the_judging_setups_ships():
+    judged = stored("tail_judged")
+    assert judged["summary"]["all"]["leverage"]["rmse"] < judged["summary"]["all"]["losses"]["rmse"]
+    assert len(judged["setups"]) - sum(row["known_source"] for row in judged["setups"]) >= 12
+    assert not {row["setup"] for row in judged["setups"]} & set(stored("tail_fixed")["setups"])
+    for row in judged["setups"]:  # and the summary is that of the rows
+        assert 0 <= row["leverage"]["held"] <= 1
+    errors = [row["leverage"]["predicted"] - row["rate"] for row in judged["setups"]]
+    assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(judged["summary"]["all"]["leverage"]["rmse"], abs=1e-4)
+
+
+def margins_of(seed=0):
+    rng = np.random.default_rng(seed)
+    return [np.log1p(np.exp(-rng.normal(mean, spread, 3000))) for mean, spread in ((6, 2), (3, 3))]
+
+
+def test_the_rule_for_the_spread_is_named_and_changes_at_64_models_only():
+    losses = margins_of()
+    rates = {
+        (rule, k): model_risk(*losses, reference_models=k, variance=rule, resamples=100)
+        for rule in ("auto", "record", "global")
+        for k in (32, 64)
+    }
+    assert rates["auto", 32].predicted_tpr == rates["global", 32].predicted_tpr
+    assert rates["auto", 64].predicted_tpr == rates["record", 64].predicted_tpr
+    assert rates["record", 32].predicted_tpr < rates["record", 64].predicted_tpr
+    assert rates["global", 32].predicted_tpr < rates["global", 64].predicted_tpr < rates["record", 64].predicted_tpr
+    assert rates["global", 64].predicted_attack == "LiRA with one spread for all records"
+    with pytest.raises(InputError, match=r"variance must be 'auto' with a calibration of your own"):
+        model_risk(*losses, calibration=shipped_calibration(), variance="global", resamples=100)
+    with pytest.raises(InputError, match=r"variance must be one of"):
+        model_risk(*losses, variance="pooled", resamples=100)
+    forest = model_risk(*losses, family="RandomForestClassifier", variance="record", resamples=100)
+    assert forest.predicted_tpr is None and "not of LiRA with variance='record'" in forest.reason
+
+
+def test_what_four_reference_models_find_goes_before_losses():
+    losses = margins_of()
+    risk = model_risk(*losses, reference_tpr=0.2, resamples=100)
+    (slope,) = next(cell for cell in shipped_calibration("references").cells if (cell.fpr, cell.references) == (1e-3, 64)).coefficients
+    assert risk.predicted_tpr == pytest.approx(0.2 * slope) and risk.predicted_from == "four reference models"
+    narrow, wide = (one.predicted_tpr_interval for one in (risk, model_risk(*losses, resamples=100)))
+    assert (narrow[1] - narrow[0]) / risk.predicted_tpr < (wide[1] - wide[0]) / model_risk(*losses, resamples=100).predicted_tpr
+    with pytest.raises(InputError, match=r"reference_tpr must be"):
+        model_risk(*losses, reference_tpr=1.5, resamples=100)
+    forest = model_risk(*losses, family="RandomForestClassifier", reference_tpr=0.2, resamples=100)
+    assert forest.predicted_tpr is None and "not of LiRA with four reference models" in forest.reason
+
+
+def test_the_last_layer_is_read_at_the_trainings_own_damping_only():
+    losses = margins_of()
+    leverage = np.full(3000, 0.2)
+    shown = {"margin_leverage": leverage, "head_residual": 0.0, "loss": losses[0]}
+    own = SimpleNamespace(**shown, damping=Damping(1.0, "weight_decay", "."))
+    risk = model_risk(*losses, scores=own, resamples=100)
+    a, b, c = next(cell for cell in shipped_calibration("leverage").cells if (cell.fpr, cell.references) == (1e-3, 64)).coefficients
+    assert risk.predicted_tpr == pytest.approx(a * risk.tnr**b * 0.2**c, rel=1e-9)
+    assert (risk.calibration, risk.predicted_from) == ("leverage-2", "losses and last layer")
+    plain = model_risk(*losses, resamples=100)
+    for other in (
+        SimpleNamespace(**shown, damping=Damping(1.0, "automatic", ".")),
+        SimpleNamespace(**shown, damping=Damping(1.0, "given", ".")),
+        SimpleNamespace(**shown | {"head_residual": None}, damping=Damping(1.0, "weight_decay", ".")),
+    ):
+        found = model_risk(*losses, scores=other, resamples=100)
+        assert found.predicted_tpr == plain.predicted_tpr and found.predicted_from == "losses"
 
 
 def test_bad_tables_are_refused():
@@ -200,7 +319,7 @@ def test_bad_tables_are_refused():
     with pytest.raises(InputError, match=r"at least 6 setups on 3 data sets .*got 12 on 2"):
         fit_calibration(frame[frame["data_set"].isin(["0", "1"])], predictors=("tnr",))
     with pytest.raises(InputError, match=r"predictors must be one column, or several with form='linear'"):
-        fit_calibration(frame, predictors=("tnr", "skewness"), form="power")
+        fit_calibration(frame, predictors=("tnr", "skewness"), form="quadratic")
     with pytest.raises(InputError, match=r"form must be"):
         fit_calibration(frame, predictors=("tnr",), form="cubic")
     with pytest.raises(InputError, match=r"every number of references at every false-positive rate.*got 3 of 4 pairs"):

@@ -26,6 +26,9 @@ from papers_peers_picture import peers_picture
 from papers_pictures import papers_pictures
 from papers_tables import papers_section, proof_lines
 from render_scaling import generated
+from tail_judged_tables import judged_section
+from tail_pictures import tail_pictures
+from tail_published_tables import published_section
 from tail_tables import calibration_section
 from tree_tables import leaves_section, ranking_section, tree_calibration_section, tried_section
 
@@ -37,6 +40,7 @@ LANGUAGE = ROOT / "docs" / "language_models.md"
 LOOD = ROOT / "docs" / "lood.md"
 CHARTS = ROOT / "docs" / "images" / "lood"
 CALIBRATION = ROOT / "docs" / "calibration.md"
+CALIBRATION_CHARTS = ROOT / "docs" / "images" / "calibration"
 TREES = ROOT / "docs" / "trees.md"
 PAPERS = ROOT / "docs" / "papers.md"
 PAPERS_CHARTS = ROOT / "docs" / "images" / "papers"
@@ -245,8 +249,10 @@ def quoted_figures():
     large = scores["streaming"]["rows"][-1]
     last = refits["rows"][-1]
     coverage = {f"coverage_{row['members_above_threshold']}": percent(row["coverage"]) for row in stored("tnr_coverage")["rows"]}
+    judged = stored("tail_judged")["summary"]["all"]["leverage"]
     return (
         coverage
+        | {"judged_setups": f"{judged['setups']}", "judged_rmse": f"{judged['rmse']:.2f}", "judged_spread": f"{judged['spread']:.2f}"}
         | compare_figures(stored("compare_coverage")["rows"])
         | {"report_words": words_figure()}
         | {
@@ -323,7 +329,11 @@ def calibration():
         CALIBRATION,
         "calibration",
         [
-            *calibration_section(*map(stored, ("tail_fits", "record_rates", "tail_extrapolation")), RESULTS / "tail_calibration"),
+            *judged_section(*map(stored, ("tail_judged", "tail_few", "tail_shipped"))),
+            *calibration_section(
+                *map(stored, ("tail_fits", "tail_shipped", "record_rates", "tail_extrapolation")), RESULTS / "tail_calibration"
+            ),
+            *published_section(stored("tail_published")),
             *tree_calibration_section(stored_or_empty("tree_fits")),
         ],
     )
@@ -361,6 +371,11 @@ def papers_charts():
     return [(PAPERS_CHARTS / name, text) for name, text in drawn.items()]
 
 
+def calibration_charts():
+    """Path and text of every chart of docs/calibration.md."""
+    return [(CALIBRATION_CHARTS / name, text) for name, text in tail_pictures(stored("tail_published")).items()]
+
+
 def exposure_charts():
     """Path and text of the chart of docs/exposure.md, when there are figures."""
     drawn = recall_picture()
@@ -384,6 +399,7 @@ def main():
         *charts(),
         *papers_charts(),
         *exposure_charts(),
+        *calibration_charts(),
         (README, quoting(with_part(README, "proof", proof_lines()))),
         *((path, quoting(path.read_text())) for path in QUOTING),
     ):

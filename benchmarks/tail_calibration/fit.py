@@ -1,10 +1,9 @@
-"""Curves from what a model shows to LiRA's TPR: every candidate, judged on data sets left out; the chosen ones are shipped.
+"""Curves from what a model shows to LiRA's TPR: every candidate, judged on data sets left out. `ship` ships the chosen ones.
 
-`python -m benchmarks.tail_calibration.fit [--ship]` reads benchmarks/results/tail_calibration/*.json and writes
-benchmarks/results/tail_fits.json; with --ship also the data files of the package (src/noshadow/tail/shipped/).
+`python -m benchmarks.tail_calibration.fit` reads benchmarks/results/tail_calibration/*.json and writes
+benchmarks/results/tail_fits.json.
 """
 
-import argparse
 import itertools
 import json
 from pathlib import Path
@@ -13,7 +12,6 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.environment import environment
-from noshadow.tail import fit_calibration
 from noshadow.tail.calibration import fit_quality, left_out_predictions
 from noshadow.tail.forms import FORMS, fitted_coefficients, predicted_rates
 
@@ -25,12 +23,26 @@ LOSS_PREDICTORS = ("tnr", "tnr_excess_0.01", "tnr_excess_0.05", "tnr_excess_0.1"
 SCORE_PREDICTORS = tuple(
     f"{name}_q{level}" for name in ("margin_leverage", "margin_leverage_fixed", "shift", "loo") for level in (0.9, 0.99)
 )
-ATTACKS = {4: "lira_k4", 8: "lira_k8", 16: "lira_k16", 32: "lira_k32", 64: "lira_record"}
+# Not compared with the others: forms from these were fixed beforehand (`fixed`).
+FURTHER = ("margin_leverage_mean", "lira_k4_tpr_0.01", "rmia_k2_tpr_0.01")
+COUNTS = (4, 8, 16, 32)
+# LiRA's rules for a record's spread: its own, one for all records, and what LiRA itself does unless told otherwise.
+ATTACKS = {
+    "record": {**{count: f"lira_k{count}_record" for count in COUNTS}, 64: "lira_record"},
+    "global": {**{count: f"lira_k{count}" for count in COUNTS}, 64: "lira_global"},
+    "auto": {**{count: f"lira_k{count}" for count in COUNTS}, 64: "lira_record"},
+}
 FPRS = (1e-3, 1e-2)
 JUDGED = (1e-3, 64)  # the attack that candidates are compared on
 RESAMPLES = 1000
 # One predictor and one curve each, chosen by the nested comparison below; see docs/calibration.md.
-CHOSEN = {"losses": (("margin_shift_0.1",), "linear")}
+# "leverage" and "references" were fixed before the judging setups existed (`fixed`, `judge`). The one needs a last layer and beat
+# "losses" there; the other needs four reference models.
+CHOSEN = {
+    "losses": (("margin_shift_0.1",), "linear"),
+    "leverage": (("tnr", "margin_leverage_mean"), "power"),
+    "references": (("lira_k4_tpr_0.01",), "linear"),
+}
 
 
 def shown(targets, number):
@@ -38,7 +50,7 @@ def shown(targets, number):
     found = {"tnr": targets["tnr_0.001"][number], "auc_excess": 2 * targets["auc"][number] - 1}
     found |= {f"tnr_excess_{level}": targets[f"tnr_{level}"][number] - level for level in (0.01, 0.05, 0.1)}
     found |= {name: targets[name][number] for name in ("ks", "skewness", "accuracy_gap", *SHIFTS)}
-    for name in SCORE_PREDICTORS:
+    for name in (*SCORE_PREDICTORS, *FURTHER):
         if name in targets and number < len(targets[name]):
             found[name] = targets[name][number]
     return found
@@ -49,10 +61,15 @@ def family_of(setup):
     return "network" if setup["hidden"] or setup["channels"] else "linear"
 
 
-def rows_of(entry):
-    """One row a target and attack; the rate is the setup's mean, since one target's own is counted on a few false positives."""
+def rows_of(entry, rule="auto"):
+    """One row a target and attack; the rate is the setup's mean, since one target's own is counted on a few false positives.
+
+    Attacks that a setup was not attacked by have no rows.
+    """
     targets, rows = entry["targets"], []
-    for fpr, (models, attack) in itertools.product(FPRS, ATTACKS.items()):
+    for fpr, (models, attack) in itertools.product(FPRS, ATTACKS[rule].items()):
+        if f"{attack}_tpr_{fpr:g}" not in targets:
+            continue
         rate = float(np.mean(targets[f"{attack}_tpr_{fpr:g}"]))
         setup = {"setup": entry["setup"]["name"], "data_set": entry["setup"]["data"].split("_")[0], "fpr": fpr, "references": models}
         setup["family"] = family_of(entry["setup"])
@@ -124,65 +141,25 @@ def nested(frame, allowed):
     return {"rmse": round(float(np.sqrt(np.mean(np.square(errors)))), 4), "mae": round(float(np.mean(np.abs(errors))), 4), "picked": picks}
 
 
-def by_regime(frame, predictors, form):
-    """Left-out residuals of setups with small, middling and large accuracy gaps."""
-    out = left_out_predictions(frame.dropna(subset=list(predictors)), predictors, form)
-    gap = frame.groupby("setup")["accuracy_gap"].mean().loc[out["setup"]].to_numpy()
-    errors = (out["tpr"] - out["predicted"]).to_numpy()
-    regimes = {"gap below 0.1": gap < 0.1, "gap 0.1 to 0.3": (gap >= 0.1) & (gap < 0.3), "gap above 0.3": gap >= 0.3}
-    return {
-        name: {
-            "setups": int(rows.sum()),
-            "bias": round(float(errors[rows].mean()), 4),
-            "rmse": round(float(np.sqrt((errors[rows] ** 2).mean())), 4),
-        }
-        for name, rows in regimes.items()
-        if rows.any()
-    }
-
-
 def rounded(values):
     return {name: round(float(value), 4) for name, value in values.items()}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ship", action="store_true", help="write the chosen calibrations into the package")
-    arguments = parser.parse_args()
     entries = [json.loads(path.read_text()) for path in sorted(RUNS.glob("*.json"))]
     frame = pd.DataFrame([row for entry in entries for row in rows_of(entry)])
     judged = judged_rows(frame)
     everything = candidates(judged)
     from_losses = [pair for pair in everything if set(pair[0]) <= set(LOSS_PREDICTORS)]
-    calibrations = {
-        kind: fit_calibration(frame.dropna(subset=list(predictors)), predictors=predictors, form=form, name=f"{kind}-1")
-        for kind, (predictors, form) in CHOSEN.items()
-    }
     result = {
         "setups": len(entries),
         "data_sets": sorted(frame["data_set"].unique()),
         "attack": {"fpr": JUDGED[0], "references": JUDGED[1]},
         "candidates": compared(judged),
         "nested": {"losses": nested(judged, from_losses), "losses and record scores": nested(judged, everything)},
-        "chosen": {
-            kind: {
-                "predictors": list(CHOSEN[kind][0]),
-                "form": CHOSEN[kind][1],
-                "regimes": by_regime(judged, *CHOSEN[kind]),
-                "cells": [
-                    {"fpr": cell.fpr, "references": cell.references, "coefficients": list(cell.coefficients)} | rounded(cell.quality)
-                    for cell in calibration.cells
-                ],
-            }
-            for kind, calibration in calibrations.items()
-        },
         "environment": environment(),
     }
     RESULTS.write_text(json.dumps(result, indent=1) + "\n")
-    if arguments.ship:
-        SHIPPED.mkdir(exist_ok=True)
-        for kind, calibration in calibrations.items():
-            calibration.save(SHIPPED / f"{kind}.json")
     for row in result["candidates"][:15]:
         print(row["predictors"], row["form"], "in", row["in_sample"], "out", row["left_out"])
     print("nested", json.dumps(result["nested"]))

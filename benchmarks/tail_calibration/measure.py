@@ -57,7 +57,7 @@ def _quantiles(name, values):
 def loss_summary(loss, correct, member):
     """Everything that two loss samples say about one model."""
     inside, outside = loss[member], loss[~member]
-    found = {f"tnr_{level:g}": tnr_at_fnr(inside, outside, level) for level in LEVELS}
+    found = {f"tnr_{level:g}": tnr_at_fnr(inside, outside, resolved(level, len(inside))) for level in LEVELS}
     risk = ns.model_risk(inside, outside, resamples=100)
     return found | {
         "auc": risk.auc,
@@ -85,16 +85,21 @@ def attacked(signals, membership, target, variance):
     return lira_scores(signals[target], signals[others], membership[others], variance=variance)
 
 
-def with_fewer(signals, membership, target, models, rng):
-    """LiRA with `models` references, half of them IN and half OUT for every record, as a balanced plan of so many has."""
+def gathered(signals, membership, target, models, rng):
+    """Signals of `models` references for every record, half of them IN and half OUT, as a balanced plan of so many has; the sides."""
     others = rng.permutation(np.flatnonzero(np.arange(len(signals)) != target))
     inside = membership[others]
     rows = [np.argsort(~side, axis=0, kind="stable")[: models // 2] for side in (inside, ~inside)]
     chosen = others[np.concatenate(rows)]
-    gathered = np.take_along_axis(signals, chosen, axis=0)
-    side = np.zeros(gathered.shape, dtype=bool)
+    side = np.zeros(chosen.shape, dtype=bool)
     side[: models // 2] = True
-    return lira_scores(signals[target], gathered, side, variance="global")
+    return np.take_along_axis(signals, chosen if signals.ndim == 2 else chosen[..., None], axis=0), side
+
+
+def with_fewer(signals, membership, target, models, rng, variances=("global",)):
+    """LiRA with `models` references: the scores by each rule of `variances`, from the same references."""
+    held, side = gathered(signals, membership, target, models, rng)
+    return [lira_scores(signals[target], held, side, variance=variance) for variance in variances]
 
 
 def two_reference_rmia(loss, membership, target, rng):
@@ -113,7 +118,11 @@ def two_reference_rmia(loss, membership, target, rng):
 
 
 def measured(references):
-    """Per-target lists of every quantity, and the attack pooled over targets at the rates one target cannot resolve."""
+    """Per-target lists of every quantity, and the attack pooled over targets at the rates one target cannot resolve.
+
+    `lira_kK` has one spread for all records, `lira_kK_record` a spread of each record's own; `lira_global` and `lira_record` are
+    the same two rules with all the other models as references.
+    """
     signals, loss = np.asarray(references.statistic), np.asarray(references.loss)
     correct, membership = np.asarray(references.correct), np.asarray(references.membership)
     rng = np.random.default_rng(0)
@@ -129,7 +138,9 @@ def measured(references):
             sides[1].append(scores[~member])
         if target < FEWER_TARGETS:
             for models in FEWER:
-                found |= _success(f"lira_k{models}", with_fewer(signals, membership, target, models, rng), member)
+                names = (f"lira_k{models}", f"lira_k{models}_record")
+                for name, scores in zip(names, with_fewer(signals, membership, target, models, rng, ("global", "record")), strict=True):
+                    found |= _success(name, scores, member)
             found |= _success("rmia_k2", two_reference_rmia(loss, membership, target, rng), member)
         targets.append(found)
     names = sorted({name for found in targets for name in found})
@@ -139,9 +150,16 @@ def measured(references):
     }
 
 
+def resolved(level, records):
+    """The rate itself, or the smallest that so few records resolve, as audits take it."""
+    return max(level, 1 / records)
+
+
 def _success(name, scores, member):
     inside, outside = scores[member], scores[~member]
-    return {f"{name}_tpr_{fpr:g}": tpr_at_fpr(inside, outside, fpr) for fpr in FPRS} | {f"{name}_auc": loss_auc(-inside, -outside)}
+    return {f"{name}_tpr_{fpr:g}": tpr_at_fpr(inside, outside, resolved(fpr, len(outside))) for fpr in FPRS} | {
+        f"{name}_auc": loss_auc(-inside, -outside)
+    }
 
 
 def _pooled(inside, outside):

@@ -106,16 +106,16 @@ POOLS = {
 
 
 @functools.lru_cache(maxsize=1)
-def _whole(name, data, work):
-    return POOLS[name](data, work)
+def _whole(made, data, work):
+    return made(data, work)
 
 
-def pool(name, data, work, *, records, label_noise, seed=0):
+def pool(name, data, work, *, records, label_noise, seed=0, pools=POOLS):
     """x (records, …) float32 and labels of a fixed random subset; a share `label_noise` of the labels is drawn at random.
 
     The noise is a property of the pool: models trained with a record and models trained without it see the same label.
     """
-    x, y = _whole(name, data, work)
+    x, y = _whole(pools[name], data, work)
     rng = np.random.default_rng(seed)
     rows = rng.permutation(len(x))[:records]
     if len(rows) < records:

@@ -13,16 +13,17 @@ import torch
 
 from benchmarks.environment import environment
 from benchmarks.tail_calibration.measure import LastLayerColumns, margin_columns, measured, traced
+from benchmarks.tail_calibration.pools import POOLS
 from benchmarks.tail_calibration.setups import CONVOLUTIONAL, DENSE, SETUPS, recipe
-from noshadow.reference import load_references, train_references
+from noshadow.reference import load_references, mirrored, train_references
 
 RESULTS = Path(__file__).parents[1] / "results" / "tail_calibration"
 REFERENCES = 64
 
 
-def calibrated(setup, data, work):
+def calibrated(setup, data, work, *, results=RESULTS, pools=POOLS, tracing=True):
     """The stored JSON of one setup, made now when it is missing."""
-    path = RESULTS / f"{setup.name}.json"
+    path = results / f"{setup.name}.json"
     if path.exists():
         entry = json.loads(path.read_text())
         if "margin_shift_0.1" not in entry["targets"]:
@@ -31,7 +32,7 @@ def calibrated(setup, data, work):
             write(path, entry)
         return entry
     started = time.perf_counter()
-    trained = recipe(setup, data, work)
+    trained = recipe(setup, data, work, pools)
     references = train_references(
         work / setup.name,
         trained,
@@ -41,12 +42,14 @@ def calibrated(setup, data, work):
         workers=1,
         threads=torch.get_num_threads(),
         keep_outputs=False,
+        engine="one-by-one" if setup.channels else "auto",  # stacked convolutions are several times slower
+        queries=(mirrored,) if setup.mirrored else (),
         extra=LastLayerColumns(trained),
         extra_models=setup.audited,
         progress=False,
     )
     training = time.perf_counter() - started
-    found = measured(references) | {"traced": traced(trained)}
+    found = measured(references) | ({"traced": traced(trained)} if tracing else {})
     entry = {
         "setup": setup.described(),
         "references": REFERENCES,
@@ -78,9 +81,14 @@ def main():
     families = {None: (*DENSE, *CONVOLUTIONAL), "dense": DENSE, "convolutional": CONVOLUTIONAL}
     for setup in [SETUPS[name] for name in arguments.only] if arguments.only else families[arguments.kind]:
         entry = calibrated(setup, arguments.data, arguments.work)
-        mean = {name: sum(values) / len(values) for name, values in entry["targets"].items()}
-        shown = ("member_accuracy", "nonmember_accuracy", "tnr_0.001", "auc", "lira_record_tpr_0.001", "lira_global_tpr_0.001")
-        print(setup.name, *(f"{name} {mean[name]:.3f}" for name in shown), f"{entry['seconds']['all']} s", flush=True)
+        tell(entry)
+
+
+def tell(entry):
+    """One line about a setup."""
+    mean = {name: sum(values) / len(values) for name, values in entry["targets"].items()}
+    shown = ("member_accuracy", "nonmember_accuracy", "tnr_0.001", "auc", "lira_record_tpr_0.001", "lira_global_tpr_0.001")
+    print(entry["setup"]["name"], *(f"{name} {mean[name]:.3f}" for name in shown), f"{entry['seconds']['all']} s", flush=True)
 
 
 if __name__ == "__main__":

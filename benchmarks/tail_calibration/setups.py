@@ -7,13 +7,16 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import nn
 
-from benchmarks.tail_calibration.pools import pool
+from benchmarks.tail_calibration.pools import POOLS, pool
 from noshadow.reference import Recipe
 
 
 @dataclass(frozen=True)
 class Setup:
-    """One row of the calibration. `hidden`: widths of dense hidden layers; `channels`: of 3 × 3 convolutions before them."""
+    """One row of the calibration. `hidden`: widths of dense hidden layers; `channels`: of 3 × 3 convolutions before them.
+
+    `mirrored`: training mirrors images at random, and the attack asks for each record's mirror image as well.
+    """
 
     name: str
     data: str
@@ -28,6 +31,7 @@ class Setup:
     label_noise: float = 0.0
     augment: bool = False
     audited: int = 16
+    mirrored: bool = False
 
     def described(self):
         """Its fields, ready for JSON."""
@@ -35,20 +39,24 @@ class Setup:
 
 
 class ShiftAndMirror(nn.Module):
-    """Training-time augmentation: the batch's images mirrored at random, and moved by up to two pixels."""
+    """Training-time augmentation: the batch's images mirrored at random, and moved by up to `pixels`."""
+
+    def __init__(self, pixels=2):
+        super().__init__()
+        self.pixels = pixels
 
     def forward(self, x):
         """(b, c, h, w) → the same, unchanged outside of training."""
         if not self.training:
             return x
         flip = torch.rand(len(x), 1, 1, 1) < 0.5
-        down, right = torch.randint(-2, 3, (2,)).tolist()
+        down, right = torch.randint(-self.pixels, self.pixels + 1, (2,)).tolist()
         return torch.roll(torch.where(flip, x.flip(-1), x), (down, right), (-2, -1))
 
 
-def network(shape, channels, hidden, outputs, augment):
+def network(shape, channels, hidden, outputs, augment, mirror=False):
     """Convolutions with ReLU and 2 × 2 pooling, then dense ReLU layers, then the linear head."""
-    layers, widths = ([ShiftAndMirror()] if augment else []), list(channels)
+    layers, widths = ([ShiftAndMirror(2 if augment else 0)] if augment or mirror else []), list(channels)
     for before, after in itertools.pairwise([shape[0], *widths]):
         layers += [nn.Conv2d(before, after, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
     flat = shape[0] * (shape[1] * shape[2] if len(shape) == 3 else 1)
@@ -61,10 +69,10 @@ def network(shape, channels, hidden, outputs, augment):
     return nn.Sequential(*layers, nn.Linear(hidden[-1] if hidden else flat, outputs))
 
 
-def recipe(setup, data, work):
+def recipe(setup, data, work, pools=POOLS):
     """The setup's pool and how every model of it is trained."""
-    x, y = pool(setup.data, data, work, records=setup.records, label_noise=setup.label_noise)
-    build = functools.partial(network, x.shape[1:], setup.channels, setup.hidden, int(y.max()) + 1, setup.augment)
+    x, y = pool(setup.data, data, work, records=setup.records, label_noise=setup.label_noise, pools=pools)
+    build = functools.partial(network, x.shape[1:], setup.channels, setup.hidden, int(y.max()) + 1, setup.augment, setup.mirrored)
     return Recipe(
         build,
         x,

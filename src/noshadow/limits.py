@@ -28,3 +28,6 @@ LARGEST_Z = 4.0
 IMMATERIAL = 1e-3
 # Times a guess: a rate above it is strong, where its interval leaves a guess out.
 STRONG_TIMES = 10.0
+# Reference models from which each record has a spread of its own in LiRA: about half of them per
+# side. With fewer, one spread serves all records.
+OWN_SPREAD_MODELS = 64

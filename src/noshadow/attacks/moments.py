@@ -11,6 +11,7 @@ import numpy as np
 from noshadow.attacks.inputs import NUMBERS_AT_ONCE, doubles
 from noshadow.blocks import block_length, blocks
 from noshadow.checks import Array, advice, refuse
+from noshadow.limits import OWN_SPREAD_MODELS
 
 # Below this share of the whole, what a deletion leaves of a sum of squares has lost digits and is
 # summed again.
@@ -119,7 +120,7 @@ def resolved_variance(variance: str, models: int) -> str:
     "auto" is "global" below 64 models (about 32 per side), too few for a standard deviation of each
     record's own.
     """
-    return ("global" if models < 64 else "record") if variance == "auto" else variance
+    return ("global" if models < OWN_SPREAD_MODELS else "record") if variance == "auto" else variance
 
 
 def spreads(side: Side, variance: str, floor: float) -> Array:

@@ -28,7 +28,7 @@ class CalibrationCell:
         low, high: quantiles of the relative errors (y − ŷ)/(ŷ + offset) of data sets left out; the
             prediction interval is ŷ + (ŷ + offset) · (low, high).
         quality: R², RMSE, MAE in sample and leaving data sets out, coverage of the interval leaving
-            data sets out.
+            data sets out, number of setups.
     """
 
     fpr: float
@@ -49,7 +49,7 @@ class Calibration:
         name: of the calibration, stamped into every prediction.
         predictors: names of what the curve reads, see docs/calibration.md.
         form: "linear" Σ a_k x_k, "exponential" a (e^{bx} − 1), "quadratic" a x + b x² or "power" a
-            x^b.
+            Π x_k^{b_k}.
         cells: one curve for each false-positive rate and number of reference models.
         domain: lowest and highest value of each predictor, and of guards such as "skewness", among
             the setups.
@@ -124,7 +124,7 @@ class Calibration:
             refuse("families", "be names", repr(made.families))
         if not isinstance(made.attack, str) or not made.attack:
             refuse("attack", "be a name", repr(made.attack))
-        needed = len(made.predictors) if made.form == "linear" else 2
+        needed = {"linear": len(made.predictors), "power": 1 + len(made.predictors)}.get(made.form, 2)
         if made.form not in FORMS or any(len(cell.coefficients) != needed for cell in cells):
             refuse("form", f"be one of {', '.join(FORMS)} with its number of coefficients", repr(made.form))
         return made

@@ -16,6 +16,7 @@ from noshadow.tail.forms import FORMS, fitted_coefficients, predicted_rates
 
 LEAST_SETUPS, LEAST_SETS = 6, 3
 GUARDS = ("skewness", "auc_excess")
+SEVERAL = ("linear", "power")  # forms of more than one predictor
 REQUIRED = ("setup", "data_set", "fpr", "references", "tpr")
 
 
@@ -73,7 +74,7 @@ def fit_calibration(
             and a column for each predictor. A column `family` names the kind of each setup's
             models; models of other families are then not predicted.
         predictors: columns to predict from, by the names of `risk_predictors`; more than one with
-            form "linear" only.
+            form "linear" or "power" only.
         form: "linear", "exponential", "quadratic" or "power".
         level: coverage of the prediction interval, in (0, 1).
         offset: rate added to a prediction before its error is taken relative to it, > 0: where
@@ -93,8 +94,8 @@ def fit_calibration(
     if not _is_name(attack):
         refuse("attack", "be a name", repr(attack))
     columns = (predictors,) if isinstance(predictors, str) else tuple(predictors)
-    if not columns or (form != "linear" and len(columns) > 1):
-        refuse("predictors", "be one column, or several with form='linear'", repr(columns))
+    if not columns or (form not in SEVERAL and len(columns) > 1):
+        refuse("predictors", "be one column, or several with form='linear' or form='power'", repr(columns))
     frame = _checked_table(table, columns)
     require_number(level, "level", low=0, high=1, low_open=True, high_open=True)
     require_number(offset, "offset", low=0, high=1, low_open=True)
@@ -103,14 +104,14 @@ def fit_calibration(
         part = frame[(frame["fpr"] == fpr) & (frame["references"] == references)]
         rows = _rows(part, columns, f"fpr {fpr:g} and {references} references")
         cells.append(_cell(rows, fpr, references, form, level, offset))
-    watched = [column for column in (*columns, *GUARDS) if column in frame]
+    watched = [column for column in dict.fromkeys((*columns, *GUARDS)) if column in frame]
     means = frame.groupby("setup")[watched].mean()
     return Calibration(
         name=name,
         predictors=columns,
         form=form,
         cells=tuple(cells),
-        domain={column: (float(means[column].min()), float(means[column].max())) for column in dict.fromkeys(watched)},
+        domain={column: (float(means[column].min()), float(means[column].max())) for column in watched},
         level=level,
         offset=offset,
         setups=_setup_rows(frame, columns),
@@ -226,7 +227,8 @@ def _cell(rows: _Rows, fpr: float, references: int, form: str, level: float, off
     low, high = _error_quantiles(rows, form, level, offset)
     quality = {f"in_sample_{key}": value for key, value in fit_quality(means.y, predicted_rates(form, coefficients, means.x)).items()}
     quality |= {f"left_out_{key}": value for key, value in fit_quality(means.y, _left_out(means, means, form)).items()}
-    return CalibrationCell(fpr, references, coefficients, low, high, quality | _left_out_coverage(rows, form, level, offset))
+    quality |= _left_out_coverage(rows, form, level, offset) | {"setups": float(len(means.y))}
+    return CalibrationCell(fpr, references, coefficients, low, high, quality)
 
 
 def fit_quality(measured: Array, predicted: Array) -> dict[str, float]:

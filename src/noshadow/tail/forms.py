@@ -4,7 +4,7 @@ All of them pass through the origin.
 """
 
 import numpy as np
-from scipy.optimize import minimize_scalar, nnls
+from scipy.optimize import least_squares, minimize_scalar, nnls
 
 from noshadow.checks import Array
 from noshadow.results.calibration import FORMS
@@ -20,21 +20,18 @@ BENDS = {"exponential": (1e-3, 20.0), "power": (0.05, 5.0)}
 def predicted_rates(form: str, coefficients: tuple[float, ...], x: Array) -> Array:
     """TPR (n,) from predictors x (n, p), clipped to [0, 1].
 
-    linear Σ_k a_k x_k; exponential a (e^{bx} − 1); quadratic a x + b x²; power a x^b (x ≥ 0).
-    Negative predictors count as 0: no curve promises less than nothing.
+    linear Σ_k a_k x_k; exponential a (e^{bx} − 1); quadratic a x + b x²; power a Π_k x_k^{b_k}
+    (x ≥ 0). Negative predictors count as 0: no curve promises less than nothing.
     """
     positive = np.maximum(x, 0.0)
     if form == "linear":
         rates = positive @ np.array(coefficients)
+    elif form == "power":
+        rates = coefficients[0] * np.prod(positive ** np.array(coefficients[1:]), axis=1)
     else:
         a, b = coefficients
         first = positive[:, 0]
-        if form == "exponential":
-            rates = a * _exponential(first, b)
-        elif form == "quadratic":
-            rates = a * first + b * first**2
-        else:
-            rates = a * first**b
+        rates = a * _exponential(first, b) if form == "exponential" else a * first + b * first**2
     clipped: Array = np.clip(rates, 0.0, 1.0)
     return clipped
 
@@ -45,12 +42,15 @@ def fitted_coefficients(form: str, x: Array, y: Array, weights: Array) -> tuple[
     The coefficients of "linear" and the factor a are not negative.
 
     For "exponential" and "power" the factor is solved for at each bend b, which leaves one number
-    to search: a grid, refined.
+    to search: a grid, refined. Powers of several predictors are sought together, from the plane
+    through the logarithms of the rows where nothing is 0.
     """
     positive, root = np.maximum(x, 0.0), np.sqrt(weights)
     if form == "linear":
         found, _ = nnls(positive * root[:, None], y * root)
         return tuple(found.tolist())
+    if form == "power" and x.shape[1] > 1:
+        return _several_powers(positive, y, root)
     first = positive[:, 0]
     if form == "quadratic":
         design = np.stack((first, first**2), axis=1) * root[:, None]
@@ -61,6 +61,21 @@ def fitted_coefficients(form: str, x: Array, y: Array, weights: Array) -> tuple[
     ends = bends[max(best - 1, 0)], bends[min(best + 1, len(bends) - 1)]
     found = minimize_scalar(lambda bend: _best_factor(basis(first, bend), y, weights)[1], bounds=ends, method="bounded")
     return _best_factor(basis(first, float(found.x)), y, weights)[0], float(found.x)
+
+
+def _several_powers(x: Array, y: Array, root: Array) -> tuple[float, ...]:
+    """(a, b_1, …, b_p) of a Π_k x_k^{b_k} of least weighted squared error, b within `BENDS`."""
+    seen = (x > 0).all(axis=1) & (y > 0)
+    plane = np.column_stack((np.ones(seen.sum()), np.log(x[seen]))) * root[seen, None]
+    start = np.linalg.lstsq(plane, np.log(y[seen]) * root[seen], rcond=None)[0]
+    low, high = ([end, *[bend] * x.shape[1]] for end, bend in zip((-LARGEST_EXPONENT, LARGEST_EXPONENT), BENDS["power"], strict=True))
+
+    def errors(found: Array) -> Array:
+        left: Array = root * (np.exp(found[0]) * np.prod(x ** found[1:], axis=1) - y)
+        return left
+
+    found = least_squares(errors, np.clip(start, low, high), bounds=(low, high), xtol=1e-12, ftol=1e-12, gtol=1e-12).x
+    return float(np.exp(found[0])), *(float(bend) for bend in found[1:])
 
 
 def _exponential(x: Array, bend: float) -> Array:

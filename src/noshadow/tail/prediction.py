@@ -12,6 +12,7 @@ from importlib.resources import files
 
 import numpy as np
 
+from noshadow.limits import OWN_SPREAD_MODELS
 from noshadow.results import Calibration, CalibrationCell, Interval
 from noshadow.tail.calibration import interval_ends
 from noshadow.tail.forms import predicted_rates
@@ -26,11 +27,21 @@ SPOKEN = {
     "skewness": "skewness of the losses",
     "accuracy_gap": "accuracy gap",
     "tnr": "loss-tail TNR",
+    "margin_leverage_mean": "mean margin leverage of the last layer",
+    "lira_k4_tpr_0.01": "rate that LiRA with four reference models has at FPR 0.01",
 }
 FAMILIES = {"linear": "linear models", "network": "networks"}
 # A file of the package and what its setups are, in words. The first speaks for callers who name no
 # family.
 SHIPPED = {"losses": "linear models, networks", "forest": "forests with bootstrap", "boosting": "boosted trees"}
+# LiRA's rules for a record's spread, and what the files of each end in: linear models and networks
+# have a calibration for either from losses, from losses and the leverages of the last layer, and
+# from what four reference models find.
+BY_RULE = {"record": "", "global": "_global"}
+RULES = ("auto", *BY_RULE)
+LOSSES = "losses"
+READ = {LOSSES: "losses", "leverage": "losses and last layer", "references": "four reference models"}
+FOUR_REFERENCES = "lira_k4_tpr_0.01"
 UNKNOWN = "unknown"
 STRETCH = 0.1  # how far beyond the range of the setups a predictor may lie
 
@@ -53,25 +64,41 @@ class Prediction:
 
 @functools.cache
 def shipped_calibration(name: str = "losses") -> Calibration:
-    """A calibration in the package, by a name of `SHIPPED`; all of them read losses alone."""
+    """A calibration in the package, by the name of its file."""
     source = files("noshadow.tail") / "shipped" / f"{name}.json"
     return Calibration.from_dict(json.loads(source.read_text(encoding="utf8")))
 
 
-def calibration_for(family: str | None) -> Calibration | None:
+def calibration_for(family: str | None, rule: str = "record", kind: str = LOSSES) -> Calibration | None:
     """The shipped calibration whose setups are of this family; None where no setup is.
 
     None for a family means that the caller vouches for the model: a linear model or a network.
+    `rule` is a key of `BY_RULE` and `kind` one of `READ`; other families than these have one
+    calibration for whatever was attacked.
     """
-    if family is None:
-        return shipped_calibration()
-    return next((made for made in map(shipped_calibration, SHIPPED) if family in made.families), None)
+    names = [name for name in SHIPPED if family is None or family in shipped_calibration(name).families]
+    if not names:
+        return None
+    return shipped_calibration(names[0] if names[0] != LOSSES else kind + BY_RULE[rule])
 
 
-def of_no_family(family: str) -> Prediction:
-    """Nothing predicted for a family that no shipped calibration has setups of."""
-    *first, last = SHIPPED.values()
-    return _nothing(_of_another_family(f"{', '.join(first)} and {last}", family))
+def shipped_for(family: str | None, variance: str, references: int, kind: str) -> "Calibration | Prediction":
+    """The shipped calibration of a family and of LiRA's rule, of a kind of `READ`.
+
+    Where there is none, a prediction of nothing says why. `variance` is one of `RULES`; "auto" is
+    one spread for all records below 64 models, as LiRA has it.
+    """
+    rule = variance if variance != "auto" else "record" if references >= OWN_SPREAD_MODELS else "global"
+    made = calibration_for(family, rule, kind)
+    if made is None:
+        *first, last = SHIPPED.values()
+        return _nothing(_of_another_family(f"{', '.join(first)} and {last}", family or UNKNOWN))
+    asked = f"variance={variance!r}" if variance != "auto" else "four reference models" if kind == "references" else ""
+    if asked and made.families != shipped_calibration(LOSSES).families:
+        return _nothing(
+            f"The rates behind calibration {made.name} are of {made.attack}, not of LiRA with {asked}; without it these are predicted."
+        )
+    return made
 
 
 def predicted_tpr(
@@ -103,7 +130,7 @@ def predicted_tpr(
         return _nothing(f"The calibration covers false-positive rates of {rates[0]:g} to {rates[-1]:g}, not {fpr:g}.")
     if not counts[0] <= references <= counts[-1]:
         return _nothing(f"The calibration covers {counts[0]} to {counts[-1]} reference models, not {references}.")
-    if blurred is not None and any(name.startswith("margin_shift") for name in calibration.predictors):
+    if blurred is not None and any(name.startswith("margin_") for name in calibration.predictors):
         return _nothing(blurred)
     value, low, high = _between(calibration, shown, math.log(fpr), math.log(references))
     reasons = [*_unlike(calibration, shown), *_too_little(sizes, clear_gap)]

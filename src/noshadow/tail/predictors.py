@@ -13,6 +13,7 @@ SHIFT_LEVELS = (0.02, 0.05, 0.1, 0.2)
 SPREAD = (0.16, 0.84)  # a standard deviation to either side of a Gaussian's middle
 QUANTILES = (0.9, 0.99)
 COLUMNS = named(predicts=True)
+TRAINED = ("weight_decay", "estimator")  # kinds of damping that are the training's
 
 
 @named_in_errors
@@ -30,8 +31,8 @@ def risk_predictors(
     it), `margin_shift_0.02` … `_0.2` (how far the low tail of the non-members' margins −log(e^loss
     − 1) lies below the members', in units of the members' spread; for cross-entropies),
     `auc_excess` (2 AUC − 1), `ks`, `skewness` (of non-member losses). From scores:
-    `margin_leverage_q0.99` and the like, quantiles over the members of leverage, margin_leverage,
-    loo and shift.
+    `margin_leverage_mean`, `margin_leverage_q0.99` and the like, means and quantiles over the
+    members of leverage, margin_leverage, loo and shift.
 
     Args:
         member_losses, nonmember_losses: as `model_risk`. scores: record scores of the members, or
@@ -107,7 +108,7 @@ def shifts_of_margins(inside: Array, outside: Array) -> dict[str, float]:
 
 
 def score_predictors(scores: object) -> dict[str, float]:
-    """Quantiles of record scores of the members, by column.
+    """Means and quantiles of record scores of the members, by column.
 
     Columns that are missing or hold infinities are left out.
     """
@@ -119,4 +120,15 @@ def score_predictors(scores: object) -> dict[str, float]:
             if not np.isfinite(array).all():
                 continue
             found |= {f"{column}_q{level:g}": float(np.quantile(array, level)) for level in QUANTILES}
+            found[f"{column}_mean"] = float(array.mean())
     return found
+
+
+def shows_last_layer(scores: object) -> bool:
+    """Whether the margin leverage is that of the last layer alone, at the training's own damping.
+
+    That of the setups was: more layers or another damping give another mean. A damping that the
+    caller chose need not be the training's.
+    """
+    damping, head = getattr(scores, "damping", None), getattr(scores, "head_residual", None)
+    return getattr(scores, "margin_leverage", None) is not None and head is not None and getattr(damping, "kind", "") in TRAINED

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from noshadow.arguments import renamed
-from noshadow.checks import Array, as_array, named_in_errors, refuse, require_number, require_same_length, require_whole
+from noshadow.checks import Array, as_array, named_in_errors, refuse, require_choice, require_number, require_same_length, require_whole
 from noshadow.columns import named
 from noshadow.limits import SWAPPED_AUC
 from noshadow.metrics import error_budget, loss_auc
@@ -17,8 +17,8 @@ from noshadow.outcomes import Note
 from noshadow.results import Calibration, ModelRisk, TnrCurve
 from noshadow.tail.losses import Pair, blurred_margins, given_margins, margins_of_losses, resolved_level, sorted_losses
 from noshadow.tail.pareto import extrapolated_tnrs, shows_tail
-from noshadow.tail.prediction import UNKNOWN, Prediction, calibration_for, of_no_family, predicted_tpr
-from noshadow.tail.predictors import loss_predictors, score_predictors
+from noshadow.tail.prediction import FOUR_REFERENCES, LOSSES, READ, RULES, Prediction, predicted_tpr, shipped_calibration, shipped_for
+from noshadow.tail.predictors import loss_predictors, score_predictors, shows_last_layer
 from noshadow.tail.resampling import Bootstrap, Steps, atoms_of, distance_draws, threshold_places, tnr_at, tnr_draws
 
 CURVE_LEVELS = 25
@@ -47,6 +47,8 @@ def model_risk(
     calibration: Calibration | None = None,
     family: str | None = None,
     not_predicted: str | None = None,
+    variance: str = "auto",
+    reference_tpr: float | None = None,
 ) -> ModelRisk:
     """Model-level membership risk: TNR of the loss attack at FNR = `fpr`.
 
@@ -58,15 +60,15 @@ def model_risk(
     with replacement, independently, for percentile intervals. Predicted TPR of LiRA with K
     references = a · (Q₁₀(φ_in) − Q₁₀(φ_out)) / ½(Q₈₄ − Q₁₆)(φ_in), φ = −log(e^loss − 1) and Q_p the
     p-th percentile, a fitted for each K and level to setups where the attack was run (the shipped
-    calibration).
+    calibration of losses; `scores` bring in another).
 
     Args:
         member_losses: (n_members,) finite losses ≥ 0 of training records, n_members ≥ 2.
         nonmember_losses: (n_nonmembers,) finite losses ≥ 0 of records drawn like them and not
             trained on, n_nonmembers ≥ 2.
-        scores: record scores of the members; read by a calibration of your own that uses them. The
-            shipped one does not: on data sets left out, no quantile of any score improved on the
-                losses (docs/calibration.md).
+        scores: record scores of the members. With the margin leverage of the last layer at the
+            training's own damping, the shipped calibration reads its mean h̄ and TNR: predicted TPR
+            = a · TNR^b · h̄^c. A calibration of your own may read other scores.
         fpr: "auto" = max(1e-3, 1/min(n_members, n_nonmembers)), or a rate in [1/min(n_members,
             n_nonmembers), 1].
         reference_models: number K of reference models of the attack in question; 4 to 64 with the
@@ -90,6 +92,12 @@ def model_risk(
         not_predicted: why no attack rate should be predicted; stored as `reason`. Give it for
             losses that are no cross-entropies of hard labels (squared errors, soft targets): from
             the losses alone that cannot be seen.
+        variance: how the predicted LiRA takes a record's spread, as in `lira_scores`: "record",
+            each record's own; "global", one for all records; "auto", global below 64 reference
+            models. Linear models and networks have a calibration for each.
+        reference_tpr: TPR at FPR 0.01 that LiRA with four reference models, two of them trained on
+            each record, and variance="global" has on this model; where it is known, what 64 models
+            would find is predicted from it, with a far smaller error than from losses.
 
     Returns:
         ModelRisk. `predicted_tpr` with its prediction interval comes from the calibration;
@@ -124,6 +132,7 @@ def model_risk(
     shares = _correct_shares(member_correct, nonmember_correct, sizes)
     _require_member_scores(scores, len(members))
     models = require_whole(reference_models, "reference_models", low=1)
+    require_choice(variance, RULES, "variance")
     bootstrap = Bootstrap(
         resamples=require_whole(resamples, "resamples", low=100),
         level=require_number(level, "level", low=0, high=1, low_open=True, high_open=True),
@@ -133,7 +142,7 @@ def model_risk(
     predicted, source = (
         (Prediction(None, None, None, not_predicted, None), None)
         if not_predicted
-        else (_predicted(measured, (members, nonmembers), margins, scores, models, calibration, _name(family)))
+        else _predicted(measured, (members, nonmembers), margins, scores, models, calibration, _name(family), variance, reference_tpr)
     )
     return replace(
         measured,
@@ -166,15 +175,22 @@ def _predicted(
     references: int,
     given: Calibration | None,
     family: str | None,
+    variance: str,
+    reference_tpr: float | None,
 ) -> tuple[Prediction, str | None]:
-    """Predict the TPR by the caller's calibration, else by the shipped one."""
+    """Predict the TPR by the caller's calibration, else by the shipped one of LiRA's rule."""
     if given is not None and not isinstance(given, Calibration):
         hint = "Read a file with Calibration.load."
         refuse("calibration", "be a Calibration", type(given).__name__, hint)
     shown = loss_predictors(*losses, margins) | ({} if scores is None else score_predictors(scores))
-    chosen = calibration_for(family) if given is None else given
-    if chosen is None:
-        return of_no_family(family or UNKNOWN), None
+    if given is not None and variance != "auto":
+        refuse("variance", "be 'auto' with a calibration of your own, which names its attack", repr(variance))
+    kind = "leverage" if shows_last_layer(scores) and "margin_leverage_mean" in shown else LOSSES
+    if reference_tpr is not None:
+        shown[FOUR_REFERENCES], kind = require_number(reference_tpr, "reference_tpr", low=0, high=1), "references"
+    chosen = shipped_for(family, variance, references, kind) if given is None else given
+    if isinstance(chosen, Prediction):
+        return chosen, None
     missing = sorted(name for name in chosen.predictors if name not in shown)
     if missing:
         refuse("calibration", "read what is given", f"one that needs {', '.join(missing)}", "Pass scores=.")
@@ -182,7 +198,7 @@ def _predicted(
     clear = risk.auc_interval[0] > 0.5 or risk.tnr_interval[0] > risk.fpr
     blurred = blurred_margins(losses[0], None if margins is None else margins[0])
     found = predicted_tpr(chosen, shown, fpr=risk.fpr, references=references, sizes=sizes, clear_gap=clear, blurred=blurred, family=family)
-    source = "losses" if given is None else "own calibration"
+    source = "own calibration" if given is not None else READ[kind] if chosen.families == shipped_calibration().families else READ[LOSSES]
     return found, source if found.value is not None else None
 
 

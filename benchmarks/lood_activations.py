@@ -3,7 +3,7 @@
 import numpy as np
 from lood_data import bootstrap, car_plane
 
-from noshadow._lood import kernel_flatness, lood_scores, nngp_kernel
+from noshadow._lood import critical_weights, flatness_bound, kernel_flatness, lood_scores, nngp_kernel
 
 ACTIVATIONS = ("relu", "gelu", "tanh", "elu", "erf")
 DEPTHS = (2, 4, 6, 8, 10)
@@ -23,6 +23,7 @@ def activations(data, *, quick):
         "sphere": lambda activation, depth: nngp_kernel(sphere, depth=depth, activation=activation, weight_variance=WEIGHT),
         "raw": lambda activation, depth: nngp_kernel(flat, depth=depth, activation=activation, weight_variance=WEIGHT),
         "kept": lambda activation, depth: kept_kernel(sphere, activation, depth),
+        "critical": lambda activation, depth: critical_kernel(sphere, activation, depth),
     }
     rows = []
     for case, kernel in cases.items():
@@ -36,6 +37,7 @@ def activations(data, *, quick):
         "weight_variance": WEIGHT,
         "fixed_noise": FIXED_NOISE,
         "noise_share": NOISE_SHARE,
+        "critical_weights": {name: critical_weights(name) for name in ACTIVATIONS},
         "kept_weight_variance": {name: 1 / second_moment(name) for name in ACTIVATIONS},
         "rows": rows,
     }
@@ -52,6 +54,13 @@ def kept_kernel(sphere, activation, depth):
     return nngp_kernel(sphere * np.sqrt(moment), depth=depth, activation=activation, weight_variance=1 / moment)
 
 
+def critical_kernel(sphere, activation, depth):
+    """Kernel with weights on the edge of chaos, inputs scaled so that the variance is 1 from the first layer on."""
+    weight, bias = critical_weights(activation)
+    scaled = sphere * np.sqrt((1 - bias) / weight)
+    return nngp_kernel(scaled, depth=depth, activation=activation, weight_variance=weight, bias_variance=bias)
+
+
 def cell(matrix, y):
     """Scores at both noises and the kernel's flatness."""
     scaled = NOISE_SHARE * float(matrix.diagonal().mean())
@@ -60,12 +69,14 @@ def cell(matrix, y):
         "scaled": lood_scores(matrix, y, noise=scaled),
         "diagonal": float(matrix.diagonal().mean()),
         "flatness": kernel_flatness(matrix),
+        "bound": flatness_bound(matrix, y, noise=scaled),
     }
 
 
 def summary(found, relu):
     flat = found["flatness"]
     row = {"diagonal": found["diagonal"], "h": flat.distance, "h_relative": flat.relative if np.isfinite(flat.relative) else None}
+    row |= {"bound": found["bound"], "largest_mean_distance": float(found["scaled"].mean_distance.max())}
     for noise in ("fixed", "scaled"):
         for column in ("kl", "mean_distance"):
             own, base = getattr(found[noise], column), getattr(relu[noise], column)

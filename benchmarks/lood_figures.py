@@ -17,16 +17,39 @@ from lood_activations import activations
 from lood_data import store, stored_figures
 from lood_means import leak_and_attack, mean_distance_optimum, sine
 from lood_networks import trained_networks
-from lood_queries import data_normalisation, gallery, gap, group_of_three, perturbations, several_queries, trace
+from lood_queries import (
+    convolutions,
+    data_normalisation,
+    gallery,
+    gap,
+    group_of_three,
+    normalised_convolutions,
+    one_start,
+    perturbations,
+    several_queries,
+    trace,
+)
+from lood_rates import rates
 
 PICTURES = Path(__file__).parents[1] / "docs" / "images" / "lood"
+# [LOOD] Figure 5's depth. Ten layers with weight variance 2 diverge at the rate of two, 0.01. At one rate gelu networks fit less
+# than relu ones, so they are also trained for longer and faster, to about the same loss.
+DEEP = {"depth": 10, "lr": 0.0025, "epochs": 40, "chosen": 20, "seeds": 12, "seeds_with": 40}
+FITTED = DEEP | {"lr": 0.005, "epochs": 60}
+NETWORKS = {
+    "networks_relu": {"activation": "relu"},
+    "networks_gelu": {"activation": "gelu"},
+    "networks_relu_deep": DEEP | {"activation": "relu"},
+    "networks_gelu_deep": DEEP | {"activation": "gelu"},
+    "networks_gelu_deep_fitted": FITTED | {"activation": "gelu"},
+}
 
 
 def without_pictures(figure, data, pictures, **options):
     return figure(data, **options)
 
 
-def figures(network):
+def figures(network, records):
     """Every figure by name: a function of (data folder, folder of pictures, quick=…)."""
     names = {
         function.__name__: function
@@ -40,13 +63,15 @@ def figures(network):
             group_of_three,
             several_queries,
             data_normalisation,
+            convolutions,
+            normalised_convolutions,
             mean_distance_optimum,
+            rates,
         )
     }
-    networks = {
-        f"networks_{name}": functools.partial(without_pictures, trained_networks, activation=name, **network) for name in ("relu", "gelu")
-    }
-    return names | {"activations": functools.partial(without_pictures, activations)} | networks
+    networks = {name: functools.partial(without_pictures, trained_networks, **(network | plan)) for name, plan in NETWORKS.items()}
+    chosen = {"one_start": functools.partial(one_start, records=records), "activations": functools.partial(without_pictures, activations)}
+    return names | chosen | networks
 
 
 def main():
@@ -56,10 +81,10 @@ def main():
     parser.add_argument("--quick", action="store_true", help="small sizes, nothing stored: does every figure run?")
     parser.add_argument("--again", action="store_true", help="measure again what is stored")
     parser.add_argument("--width", type=int, default=128, help="of the trained networks")
-    parser.add_argument("--depth", type=int, default=2, help="hidden layers of the trained networks")
+    parser.add_argument("--records", type=int, default=75, help="of one_start; the paper has 500")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    chosen = figures({"width": arguments.width, "depth": arguments.depth})
+    chosen = figures({"width": arguments.width}, arguments.records)
     if arguments.only not in (None, *chosen):
         parser.error(f"--only must be one of {', '.join(chosen)}")
     for name in [arguments.only] if arguments.only else chosen:

@@ -4,7 +4,7 @@ import numpy as np
 from lood_data import BOX, bootstrap, car_plane, correlation, rounded, sine_toy
 from lood_queries import KERNELS, NOISE, RBF, SIDE, SMALL_STEP, problem, query_auc, random_records, save, tiled_picture
 
-from noshadow._lood import least_stationary_record, lood_scores, optimal_query, query_lood, rbf_kernel
+from noshadow._lood import least_stationary_record, lood_scores, optimal_query, query_lood, rbf_kernel, self_query_gradient
 
 TOY_NOISE = 0.01
 TOY_REACH = 5.0
@@ -133,4 +133,23 @@ def sine(data, pictures, *, quick):
                 "kl": rounded(kl, 4),
             }
         )
-    return {"x": rounded(x), "noise": TOY_NOISE, "grid": rounded(grid, 4), "rows": rows, "least_stationary_over_seeds": rounded(drawn, 4)}
+    return {
+        "x": rounded(x),
+        "noise": TOY_NOISE,
+        "grid": rounded(grid, 4),
+        "rows": rows,
+        "least_stationary_over_seeds": rounded(drawn, 4),
+        "gradient": sine_gradients(x, y, 11 if quick else 201),
+    }
+
+
+def sine_gradients(x, y, points):
+    """Gradient of the mean distance in the query, at the record itself, over records of the toy."""
+    places = np.linspace(-TOY_REACH, TOY_REACH, points)
+    found = [
+        float(
+            self_query_gradient(np.vstack([x, [[at]]]), np.append(y, np.sin(at)), differing=len(x), kernel=toy_kernel, noise=TOY_NOISE)[0]
+        )
+        for at in places
+    ]
+    return {"at": rounded(places, 4), "gradient": rounded(found, 4)}

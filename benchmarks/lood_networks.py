@@ -3,11 +3,12 @@
 import functools
 import itertools
 import math
+import time
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from lood_data import car_plane, correlation, rounded
+from lood_data import BOX, car_plane, correlation, rounded
 from scipy.stats import rankdata
 from torch import nn
 
@@ -18,6 +19,7 @@ MODULES = {"relu": nn.ReLU, "gelu": nn.GELU, "tanh": nn.Tanh}
 NOISE_SHARES = (0.01, 0.1, 1.0)
 GRADIENT_MODELS = 3
 CHECKPOINTS = (0.1, 0.25, 0.5, 0.75, 1.0)
+REACH = 50  # of 255: how far [LOOD] Figure 4 perturbs every pixel
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class Plan:
     epochs: int = 40
     lr: float = 0.01
     batch_size: int = 50
+    points: int = 41
 
 
 def network(inputs, width, depth, activation):
@@ -57,17 +60,30 @@ def recipe_of(plan, x, y):
 
 
 def trained_networks(data, *, quick, **changes):
-    """Correlations of the Gaussian process's figures and of two baselines with what leave-one-out training shows."""
+    """Correlations of the Gaussian process's figures and of two baselines with what leave-one-out training shows, and the attack along
+    perturbations of each record.
+    """
     plan = replace(Plan(), **changes)
     if quick:
-        plan = replace(plan, n=40, chosen=4, seeds=3, seeds_with=5, width=16, epochs=3)
+        plan = replace(plan, n=40, chosen=4, seeds=3, seeds_with=5, width=16, epochs=3, points=5)
     x, y = car_plane(data, plan.n, side=plan.side)
     x = x.reshape(plan.n, -1)
     recipe = recipe_of(plan, x, y)
     chosen = np.sort(np.random.default_rng(0).permutation(plan.n)[: plan.chosen])
-    with_record, full = predictions(recipe, np.arange(plan.n), range(plan.seeds_with), x[chosen])
-    without = np.column_stack([predictions(recipe, np.delete(np.arange(plan.n), i), range(plan.seeds), x[[i]])[0][:, 0] for i in chosen])
-    truth = observed(with_record, without, y[chosen])
+    sizes, queries = perturbed(x[chosen], plan.points)
+    clock = time.process_time()
+    with_record, full = predictions(recipe, np.arange(plan.n), range(plan.seeds_with), queries)
+    without = np.stack(
+        [
+            predictions(recipe, np.delete(np.arange(plan.n), i), range(plan.seeds), at[None])[0][:, 0]
+            for i, at in zip(chosen, queries, strict=True)
+        ],
+        axis=1,
+    )
+    seconds = {"networks": time.process_time() - clock, "trained": plan.seeds_with + plan.chosen * plan.seeds}
+    seconds |= {"process": process_seconds(plan, x, y)}
+    middle = plan.points // 2
+    truth = observed(with_record[:, :, middle], without[:, :, middle], y[chosen])
     estimates = process_estimates(plan, x, y, chosen) | gradient_estimates(recipe, full[:GRADIENT_MODELS], chosen)
     return {
         "plan": vars(plan),
@@ -75,17 +91,54 @@ def trained_networks(data, *, quick, **changes):
         "truth": {name: rounded(values) for name, values in truth.items()},
         "estimates": {name: rounded(values) for name, values in estimates.items()},
         "correlations": correlations(truth, estimates),
-        "reliability": reliability(with_record, without, y[chosen]),
+        "reliability": reliability(with_record[:, :, middle], without[:, :, middle], y[chosen]),
+        "perturbed": attack_along(with_record, without, y[chosen], sizes),
+        "seconds": seconds,
     }
 
 
+def perturbed(records, points):
+    """Sizes (points,) in steps of 255 and queries (records, points, d): each record along a random direction, itself in the middle."""
+    sizes = np.linspace(-REACH, REACH, points)
+    directions = np.random.default_rng(5).uniform(-1, 1, records.shape)
+    return sizes, records[:, None] + (BOX[1] - BOX[0]) / 255 * sizes[:, None] * directions[:, None]
+
+
+def attack_along(with_record, without, y, sizes):
+    """AUC of the loss as an attack at every query (records × points), and where each record's is largest; ties share their mean place."""
+    curves = np.stack([observed(with_record[:, :, k], without[:, :, k], y)["auc"] for k in range(len(sizes))], axis=1)
+    peaks = np.array([sizes[row >= row.max() - 1e-12].mean() for row in curves])
+    middle = curves[:, len(sizes) // 2]
+    return {
+        "sizes": rounded(sizes),
+        "mean_curve": rounded(curves.mean(0)),
+        "curves": [rounded(row) for row in curves[:5]],
+        "peaks": rounded(peaks),
+        "peak_mean": float(peaks.mean()),
+        "peak_deviation": float(peaks.std()),
+        "largest_over_record": float((curves.max(1) - middle).mean()),
+        "at_ends": float((middle - (curves[:, 0] + curves[:, -1]) / 2).mean()),
+    }
+
+
+def process_seconds(plan, x, y, repeats=5):
+    """Processor seconds of kernel and scores of all n records: the median of a few calls."""
+    spent = []
+    for _ in range(repeats):
+        clock = time.process_time()
+        matrix = nngp_kernel(x, depth=plan.depth, activation=plan.activation).numpy()
+        lood_scores(matrix, y, noise=NOISE_SHARES[1] * float(matrix.diagonal().mean()))
+        spent.append(time.process_time() - clock)
+    return float(np.median(spent))
+
+
 def predictions(recipe, rows, seeds, at):
-    """(models, records) outputs of networks trained on `rows`, and the networks."""
+    """Outputs (models, …) of networks trained on `rows` at queries (…, d), and the networks."""
     seeds = list(seeds)
     models = recipe.train_many([rows] * len(seeds), seeds)
-    inputs = torch.from_numpy(at.astype(np.float32))
+    inputs = torch.from_numpy(at.reshape(-1, at.shape[-1]).astype(np.float32))
     with torch.no_grad():
-        return np.stack([model(inputs)[:, 0].double().numpy() for model in models]), models
+        return np.stack([model(inputs)[:, 0].double().numpy().reshape(at.shape[:-1]) for model in models]), models
 
 
 def training_loss(model, recipe):

@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 import torch
-from lood_data import BOX, bootstrap, car_plane, pixels, rounded
+from lood_data import BOX, SPREAD, bootstrap, car_plane, pixels, rounded
 from PIL import Image
 
 from noshadow._lood import laplace_kernel, lood, nngp_kernel, optimal_query, posterior_of, query_lood, rbf_kernel
@@ -16,6 +16,7 @@ GAP = 4
 SMALL_STEP, TINY_STEP = 0.03, 0.004  # from the record upwards: pixels are scaled to a deviation near 1
 RBF = functools.partial(rbf_kernel, length_scale=20.0)
 MAIN = functools.partial(nngp_kernel, depth=2)
+DEEP = functools.partial(nngp_kernel, depth=10)
 KERNELS = {
     "relu, depth 1": functools.partial(nngp_kernel, depth=1),
     "relu, depth 5": functools.partial(nngp_kernel, depth=5),
@@ -24,6 +25,7 @@ KERNELS = {
     "Laplace": functools.partial(laplace_kernel, length_scale=20.0),
     "conv, depth 1": functools.partial(nngp_kernel, depth=1, architecture="conv", image_shape=(3, SIDE, SIDE)),
 }
+DEEP_CONVOLUTIONS = functools.partial(nngp_kernel, depth=5, architecture="conv", image_shape=(3, SIDE, SIDE))
 FOUND = 0.95  # a query with this cosine to a record has rebuilt it; kernels without biases see directions only
 
 
@@ -155,30 +157,32 @@ def several_queries(data, pictures, *, quick):
 
 
 def group_of_three(data, pictures, *, quick):
-    """Three records left out together: which of them do three queries, and one, rebuild from random starts?"""
-    n, steps, count = (60, 2, 1) if quick else (1000, 150, 4)
+    """Three records left out together: which of them do three queries, and one, rebuild from random and from greedy starts?"""
+    n, steps, count = (60, 2, 1) if quick else (1000, 150, 12)
     x, y, factor = problem(data, n, MAIN)
-    shared = {"kernel": MAIN, "noise": NOISE, "factor": factor, "bounds": BOX, "progress": False, "restarts": 4, "steps": steps}
+    shared = {"kernel": MAIN, "noise": NOISE, "factor": factor, "bounds": BOX, "progress": False, "steps": steps}
     sheets, rows = [], []
     for number in range(count):
         group = random_records(n, 3, seed=100 + number)
-        three, one = (optimal_query(x, y, differing=group, queries=q, seed=number, **shared) for q in (3, 1))
-        order = np.argsort(-one.record_values)  # highest leak first
+        ways = {"random": (3, 12, "random"), "greedy": (3, 4, "greedy"), "one": (1, 4, "random")}
+        found = {
+            way: optimal_query(x, y, differing=group, queries=size, restarts=starts, start=start, seed=number, **shared)
+            for way, (size, starts, start) in ways.items()
+        }
+        order = np.argsort(-found["one"].record_values)  # highest leak first
         rows.append(
             {
                 "group": group,
-                "record_kl": rounded(one.record_values[order]),
-                "share_of_ceiling_three": three.value / three.ceiling,
-                "share_of_ceiling_one": one.value / one.ceiling,
-                "one_over_best_record": one.value / float(one.record_values.max()),
-                "rebuilt_by_three": rounded(rebuilt(three.all_queries, x[group])[order]),
-                "rebuilt_by_one": rounded(rebuilt(one.all_queries, x[group])[order]),
+                "record_kl": rounded(found["one"].record_values[order]),
+                "share_of_ceiling": {way: result.value / result.ceiling for way, result in found.items()},
+                "one_over_best_record": found["one"].value / float(found["one"].record_values.max()),
+                "rebuilt": {way: rounded(rebuilt(result.queries[None], x[group])[order]) for way, result in found.items()},
             }
         )
-        sheets.append([*x[group], None, *three.queries, None, one.queries[0]])
+        sheets.append([*x[group], None, *found["greedy"].queries, None, *found["random"].queries, None, found["one"].queries[0]])
         print("group_of_three", rows[-1], flush=True)
-    save(tiled_picture(sheets), pictures, "group.png")
-    return {"n": n, "noise": NOISE, "restarts": 4, "steps": steps, "rows": rows}
+    save(tiled_picture(sheets[:4]), pictures, "group.png")
+    return {"n": n, "noise": NOISE, "starts": {"random": 12, "greedy": 4, "one": 4}, "steps": steps, "rows": rows}
 
 
 def rebuilt(all_queries, records):
@@ -198,18 +202,43 @@ def normalised(kernel, x):
 def data_normalisation(data, pictures, *, quick):
     """Normalising with the training data's own means: both models change everywhere, and the record is no longer the best query."""
     sizes, steps, count = ((60,), 3, 2) if quick else ((100, 500), 60, 10)
-    rows = []
-    for n in sizes:
-        x, y = car_plane(data, n, side=SIDE)
-        kernel = normalised(MAIN, x)
-        factor = posterior_of(x, y, kernel=kernel, noise=NOISE, with_inverse=True)
-        shared = {"kernel": kernel, "noise": NOISE, "factor": factor, "bounds": BOX, "restarts": 1, "steps": steps, "progress": False}
-        for i in random_records(n, count, seed=4):
-            without = normalised(MAIN, np.delete(x, i, 0))
-            found = optimal_query(x, y, differing=i, kernel_without=without, start="record", lr=TINY_STEP, **shared)
-            record = float(found.record_values[0])
-            rows.append({"n": n, "record": i, "record_kl": record, "gain": found.value / record - 1, "distance": float(found.distance[0])})
+    rows = [row for n in sizes for row, _, _ in normalised_queries(data, MAIN, n, steps, count)]
     return {"noise": NOISE, "steps": steps, "rows": rows}
+
+
+def normalised_queries(data, base, n, steps, count):
+    """For each record its row, image and best query, by ascent from the record itself."""
+    x, y = car_plane(data, n, side=SIDE)
+    kernel = normalised(base, x)
+    factor = posterior_of(x, y, kernel=kernel, noise=NOISE, with_inverse=True)
+    shared = {"kernel": kernel, "noise": NOISE, "factor": factor, "bounds": BOX, "restarts": 1, "steps": steps, "progress": False}
+    for i in random_records(n, count, seed=4):
+        without = normalised(base, np.delete(x, i, 0))
+        found = optimal_query(x, y, differing=i, kernel_without=without, start="record", lr=TINY_STEP, **shared)
+        record = float(found.record_values[0])
+        row = {"n": n, "record": i, "record_kl": record, "gain": found.value / record - 1, "distance": float(found.distance[0])}
+        yield row, x[i], found.queries[0]
+
+
+def normalised_convolutions(data, pictures, *, quick):
+    """The same under convolutions of depth 5, as the paper has it, with the change of the mean pixel."""
+    n, steps, count = (20, 2, 2) if quick else (150, 40, 6)
+    found = list(normalised_queries(data, DEEP_CONVOLUTIONS, n, steps, count))
+    rows = [row | {"brightness": float((query - image).mean() * SPREAD)} for row, image, query in found]
+    save(tiled_picture([[image for _, image, _ in found], [query for _, _, query in found]]), pictures, "normalised.png")
+    return {"noise": NOISE, "steps": steps, "rows": rows}
+
+
+def convolutions(data, pictures, *, quick):
+    """Records rebuilt from random starts under convolutions of depth 5."""
+    n, steps, count = (20, 2, 2) if quick else (200, 100, 4)
+    x, y, factor = problem(data, n, DEEP_CONVOLUTIONS)
+    shared = {"kernel": DEEP_CONVOLUTIONS, "noise": NOISE, "factor": factor, "bounds": BOX, "progress": False, "seed": 1}
+    records = random_records(n, count, seed=1)
+    found = [optimal_query(x, y, differing=i, restarts=3, steps=steps, **shared) for i in records]
+    save(tiled_picture([list(x[records]), [result.queries[0] for result in found]]), pictures, "convolutions.png")
+    cells = [{"record": i} | cell(result) for i, result in zip(records, found, strict=True)]
+    return {"n": n, "noise": NOISE, "restarts": 3, "steps": steps, "cells": cells}
 
 
 def perturbations(data, pictures, *, quick):
@@ -237,3 +266,54 @@ def perturbations(data, pictures, *, quick):
 def query_auc(x, y, record, query, kernel, factor):
     """AUC of the best attack at one query."""
     return lood(x, y, differing=[record], queries=query[None], kernel=kernel, noise=NOISE, factor=factor).auc
+
+
+def one_start(data, pictures, *, quick, records=75):
+    """Random records, each rebuilt from one random start under the paper's relu network of depth 10; all of them in one picture.
+
+    The paper has 500; `--records` measures as many as there is time for.
+    """
+    n, steps, count = (60, 3, 4) if quick else (1000, 100, records)
+    x, y, factor = problem(data, n, DEEP)
+    shared = {"kernel": DEEP, "noise": NOISE, "factor": factor, "bounds": BOX, "progress": False, "restarts": 1, "steps": steps}
+    cells, found = [], []
+    for i in random_records(n, count, seed=14):
+        result = optimal_query(x, y, differing=i, seed=i, **shared)
+        cells.append({"record": i} | {name: value for name, value in cell(result).items() if name != "restarts_near_ceiling"})
+        found.append(result.queries[0])
+        if len(cells) % 50 == 0:
+            print("one_start", len(cells), flush=True)
+    reached = np.array([c["share_of_ceiling"] for c in cells])
+    cosines = np.array([c["cosine"] for c in cells])
+    order = np.argsort(-reached, kind="stable")
+    if pictures is not None:
+        sheet = pair_sheet([(x[cells[k]["record"]], found[k]) for k in order], across=25)
+        sheet.save(pictures / "one_start.webp", quality=80, method=6)
+    return {
+        "n": n,
+        "noise": NOISE,
+        "depth": DEEP.keywords["depth"],
+        "steps": steps,
+        "across": 25,
+        "share_of_ceiling": rounded(reached[order]),
+        "cosine": rounded(cosines[order]),
+        "prediction_kl": rounded(np.array([c["prediction_kl"] for c in cells])[order]),
+        "above_record": int((reached > 1 + 1e-9).sum()),
+        "largest_share": float(reached.max()),
+        "reached_90_percent": bootstrap(np.mean, (reached > 0.9).astype(float)),
+        "rebuilt": bootstrap(np.mean, (cosines > FOUND).astype(float)),
+        "rebuilt_below_90_percent": float((cosines[reached <= 0.9] > FOUND).mean()) if (reached <= 0.9).any() else None,
+    }
+
+
+def pair_sheet(pairs, across, *, tile=2, gap=2):
+    """Pairs of images, the first above the second, in rows of `across` pairs."""
+    rows = [pairs[low : low + across] for low in range(0, len(pairs), across)]
+    side, step = SIDE * tile, SIDE * tile + gap
+    sheet = np.full((len(rows) * (2 * side + 3 * gap), across * step, 3), 255, np.uint8)
+    for r, row in enumerate(rows):
+        for c, pair in enumerate(row):
+            for k, image in enumerate(pair):
+                top = r * (2 * side + 3 * gap) + k * side
+                sheet[top : top + side, c * step : c * step + side] = pixels(image).repeat(tile, 0).repeat(tile, 1)
+    return Image.fromarray(sheet)

@@ -160,7 +160,7 @@ def test_help_teaches(run):
         ({}, ("--kernel", "rbf"), "length_scale must be given for kernel 'rbf'"),
         ({}, ("--length-scale", "1"), "length_scale must come with a kernel that has it"),
         ({}, ("--kernel", "conv", "--image-shape", "8,8"), "--image-shape must be channels,height,width, such as 3,32,32; got '8,8'"),
-        ({}, ("--sweep-depths", "1-2"), "--sweep-activations and --sweep-depths must come with --sweep"),
+        ({}, ("--sweep-depths", "1-2"), "--sweep-activations, --sweep-depths and --sweep-noise must come with --sweep"),
         ({}, ("--sweep", "--sweep-depths", "3-1"), "--sweep-depths must be a range such as 1-10 or a list such as 2,4,8; got '3-1'"),
         ({}, ("--sweep", "--sweep-depths", "a"), "--sweep-depths must be"),
         ({}, ("--sweep", "--sweep-activations", "swish"), "sweep_activations must be one of"),

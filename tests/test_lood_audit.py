@@ -1,6 +1,7 @@
 """lood_audit: its figures against refits, its scaling, map, sweep, join and folder, and what it refuses."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 import noshadow as ns
 from lood_oracles import brute_force
+from noshadow._lood.critical import critical_weights
 from noshadow._lood.data_set import plane
 from noshadow.checks import InputError
 
@@ -198,14 +200,56 @@ def test_a_bad_condition_is_said():
 # Sweep
 
 
-def test_a_sweep_is_many_runs():
-    swept = ns.lood_audit(X, Y, depth=4, bias_variance=0.1, sweep_activations=["relu", "tanh"], sweep_depths=range(1, 3), progress=False)
+@pytest.mark.parametrize("sweep_noise", ["relative", "absolute"])
+def test_a_sweep_is_many_runs(sweep_noise):
+    options = {"sweep_activations": ["relu", "tanh"], "sweep_depths": range(1, 3), "sweep_noise": sweep_noise, "progress": False}
+    swept = ns.lood_audit(X, Y, depth=4, bias_variance=0.1, **options)
     assert [(row["activation"], row["depth"]) for row in swept.sweep] == [("relu", 1), ("relu", 2), ("tanh", 1), ("tanh", 2)]
+    share = 0.1 / float(ns.nngp_kernel(X, depth=4, bias_variance=0.1).diagonal().mean())
+    noise = {"relative_noise": share} if sweep_noise == "relative" else {}
     for row in swept.sweep:
-        single = ns.lood_audit(X, Y, depth=row["depth"], activation=row["activation"], bias_variance=0.1)
+        single = ns.lood_audit(X, Y, depth=row["depth"], activation=row["activation"], bias_variance=0.1, **noise)
+        assert row["noise"] == pytest.approx(single.noise, rel=1e-12)
+        assert row["mean_distance_max"] == pytest.approx(single.summary["mean_distance"]["max"], rel=1e-12)
+        assert row["bound"] == pytest.approx(single.conditioning["bound"], rel=1e-12)
         assert row["kl_mean"] == pytest.approx(single.summary["kl"]["mean"], rel=1e-12)
         assert row["kl_max"] == pytest.approx(single.summary["kl"]["max"], rel=1e-12)
         assert row["distance"] == single.conditioning["distance"] and row["reason"] is None
+
+
+def test_relative_noise_undoes_the_scale_of_the_kernel():
+    """A kernel three times as large with the same share of noise and targets √3 times as large is the same problem."""
+    once = ns.lood_audit(X, Y, depth=0, relative_noise=0.05, progress=False)
+    scaled = ns.lood_audit(X, np.sqrt(3) * np.eye(Y.max() + 1)[Y], depth=0, weight_variance=6.0, relative_noise=0.05, progress=False)
+    assert scaled.noise == pytest.approx(3 * once.noise, rel=1e-12)
+    # Equal problems in other units: only rounding differs.
+    np.testing.assert_allclose(scaled.records["kl"], once.records["kl"], rtol=1e-9)
+
+
+def test_critical_weights_follow_the_activation_through_a_sweep():
+    swept = ns.lood_audit(X, Y, weights="critical", activation="tanh", sweep_activations=["relu", "erf"], sweep_depths=[2], progress=False)
+    weight, bias = critical_weights("tanh")
+    assert (swept.kernel["weight_variance"], swept.kernel["bias_variance"]) == (weight, bias)
+    for row in swept.sweep:
+        weight, bias = critical_weights(row["activation"])
+        matrix = ns.nngp_kernel(X, depth=2, activation=row["activation"], weight_variance=weight, bias_variance=bias)
+        assert row["mean_diagonal"] == pytest.approx(float(matrix.diagonal().mean()), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"noise": 0.1, "relative_noise": 0.1}, "noise must be given, or relative_noise in its place; got both"),
+        ({"relative_noise": 0.0}, "relative_noise must"),
+        ({"weights": "critical", "weight_variance": 2.0}, "weights must be given without weight_variance"),
+        ({"weights": "calm"}, "weights must be one of 'critical'"),
+        ({"weights": "critical", "kernel": "rbf", "length_scale": 1.0}, "weights must come with a kernel that has them"),
+        ({"sweep_noise": "same"}, "sweep_noise must be one of 'relative', 'absolute'"),
+    ],
+)
+def test_noise_and_weights_are_refused_in_one_sentence(options, words):
+    with pytest.raises(InputError, match=re.escape(words)):
+        ns.lood_audit(X, Y, **options)
 
 
 def test_a_cell_without_figures_says_why():

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from lood_oracles import arc_cosine, brute_force, numpy_rbf, rbf
-from noshadow._lood import lood, nngp_kernel, optimal_query, posterior_of, query_lood
-from noshadow._lood.objective import query_moments, query_problem, set_divergences
+from noshadow._lood import lood, nngp_kernel, optimal_query, posterior_of, query_lood, rbf_kernel
+from noshadow._lood.inputs import Noise
+from noshadow._lood.objective import ascended, query_moments, query_problem, set_divergences
 from noshadow.checks import InputError, NumericalError
 
 
@@ -24,7 +25,7 @@ quiet = partial(optimal_query, progress=False)
 @pytest.mark.parametrize("group", [[4], [1, 2, 9, 11]], ids=len)
 def test_the_objective_is_lood_and_its_gradient_is_right(size, group):
     x, y = problem()
-    prepared = query_problem(x, y, group, rbf, 0.1, None, None, 8e9)
+    prepared = query_problem(x, y, group, rbf, Noise(0.1, relative=False), None, None, 8e9)
     queries = torch.from_numpy(np.random.default_rng(1).normal(size=(2, size, 2))).requires_grad_(True)
     parts = set_divergences(prepared, query_moments(prepared, queries))
     for k in range(2):
@@ -63,6 +64,31 @@ def test_a_kernel_of_its_own_for_the_model_without_the_group():
     np.testing.assert_allclose(same, plain, rtol=1e-6)
     found = quiet(x, y, differing=[4], kernel=rbf, noise=0.1, kernel_without=wide, steps=60, start="record")
     assert found.value > found.record_values[0] > 0 and found.ceiling is None
+
+
+def test_held_queries_stay_where_they_are():
+    x, y = problem()
+    prepared = query_problem(x, y, [1, 9], rbf, Noise(0.1, relative=False), None, None, 8e9)
+    start = torch.from_numpy(np.random.default_rng(1).normal(size=(2, 3, 2)))
+    moved, trace = ascended(prepared, start, None, "kl", 20, 0.1, False, held=2)
+    assert torch.equal(moved[:, :2], start[:, :2]) and not torch.equal(moved[:, 2], start[:, 2])
+    assert (trace.max(1) > trace[:, 0]).all()
+
+
+def test_greedy_starts_find_records_that_random_sets_miss():
+    """Wide data, where sets of random queries crowd around one record: the same ascents, one by one, reach the group's ceiling."""
+    rng = np.random.default_rng(2)
+    x, y = rng.normal(size=(30, 12)), rng.normal(size=(30, 1))
+    kernel = partial(rbf_kernel, length_scale=2.5)
+    shares = {"random": [], "greedy": []}
+    for group in ([0, 1, 2], [3, 4, 5], [6, 7, 8]):
+        for start, own in shares.items():
+            found = quiet(x, y, differing=group, kernel=kernel, noise=0.1, queries=3, restarts=3, steps=80, start=start, seed=1)
+            own.append(found.value / found.ceiling)
+            # The group itself is the ceiling; 1e-6 for the objective's nugget.
+            assert found.value <= found.ceiling * (1 + 1e-6) and found.all_queries.shape == (3, 3, 12)
+    assert np.mean(shares["greedy"]) > np.mean(shares["random"]) + 0.05
+    assert np.median(shares["greedy"]) > 0.99
 
 
 def test_query_lood_equals_lood_one_query_at_a_time():
@@ -226,8 +252,8 @@ def test_unresolvable_gradients_are_an_error():
         ({"bounds": (1.0, 0.0)}, "bounds must have low < high everywhere"),
         ({"bounds": (np.zeros(3), 1.0)}, r"bounds must be numbers or arrays of a record's shape \(2,\)"),
         ({"bounds": (np.nan, 1.0)}, "bounds must be numbers"),
-        ({"start": "middle"}, "start must be one of 'random', 'record'"),
-        ({"start": np.zeros((4, 2))}, "start must be 'random', 'record' or finite with shape"),
+        ({"start": "middle"}, "start must be one of 'random', 'greedy', 'record'"),
+        ({"start": np.zeros((4, 2))}, "start must be 'random', 'greedy', 'record' or finite with shape"),
         ({"differing": [25]}, "differing must lie between 0 and 24"),
         ({"noise": 0.0}, "noise must be a number > 0"),
         ({"max_memory": 10.0}, "25 records must fit in max_memory"),

@@ -21,6 +21,7 @@ from noshadow._lood import (
     rbf_kernel,
     self_query_gradient,
 )
+from noshadow._lood.inputs import Noise
 from noshadow._lood.objective import query_moments, query_problem, set_divergences
 from noshadow.checks import InputError
 
@@ -59,7 +60,7 @@ def problem(n=30, d=4, seed=0):
 
 def relative_gradients(kernel, x, y, record, query, noise=0.1):
     """‖∇_Q‖·‖Q‖ over the value, of KL and of the mean distance."""
-    prepared = query_problem(x, y, [record], kernel, noise, None, None, 8e9)
+    prepared = query_problem(x, y, [record], kernel, Noise(noise, relative=False), None, None, 8e9)
     at = torch.from_numpy(query)[None, None].clone().requires_grad_(True)
     values = set_divergences(prepared, query_moments(prepared, at))
     gradients = [torch.autograd.grad(value.sum(), at, retain_graph=True)[0] for value in values]
@@ -104,7 +105,7 @@ def test_no_query_set_leaks_more_than_the_group_itself(seed, name, noise):
 def test_the_gradient_formula_of_proposition_5_1(name):
     x, y = problem()
     for record in (0, 11):
-        prepared = query_problem(x, y, [record], KERNELS[name], 0.1, None, None, 8e9)
+        prepared = query_problem(x, y, [record], KERNELS[name], Noise(0.1, relative=False), None, None, 8e9)
         at = torch.from_numpy(x[record])[None, None].clone().requires_grad_(True)
         (truth,) = torch.autograd.grad(set_divergences(prepared, query_moments(prepared, at))[1].sum(), at)
         found = self_query_gradient(x, y, differing=record, kernel=KERNELS[name], noise=0.1)

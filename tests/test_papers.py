@@ -98,6 +98,24 @@ def test_published_tables_agree_with_each_other():
     assert all(0 <= value <= 100 for row in fifth.values() for cells in row.values() for value in cells[:3] if value is not None)
 
 
+def test_the_published_gradient_norm_of_the_ridge_is_its_loss():
+    """Erratum 7: in Tables 1 and 5 both columns agree to the last digit, which 2|e|·‖x̃‖ and e² do not in any data."""
+    for table in ("ret_table_1", "ret_table_5"):
+        row = PUBLISHED[table]["rows"]["california_ridge"]
+        assert row["gradient_norm"] == row["loss"]
+    rng = np.random.default_rng(0)
+    x = np.column_stack([rng.normal(size=(2000, 8)), np.ones(2000)])
+    errors = rng.normal(size=2000)
+    top = [set(np.argsort(-score)[:100].tolist()) for score in (errors**2, 2 * np.abs(errors) * np.linalg.norm(x, axis=1))]
+    assert len(top[0] & top[1]) < 90
+    ours = json.loads((ROOT / "benchmarks" / "results" / "papers" / "california_ridge.json").read_text())["agreement"]
+    found = {
+        name: [row["value"] for row in ours if (row["score"], row["attack"], row["metric"]) == (name, "lira_success", "recall")]
+        for name in ("loss", "gradient_norm")
+    }
+    assert found["loss"] != found["gradient_norm"] and len(found["loss"]) == len(found["gradient_norm"]) > 1
+
+
 def test_every_published_setting_can_be_run_and_says_how_it_differs():
     source = (ROOT / "benchmarks" / "papers" / "settings.py").read_text()
     names = set(re.findall(r'Setting\(\s+"(\w+)"', source))

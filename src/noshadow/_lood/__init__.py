@@ -4,6 +4,7 @@ Networks of infinite width are among these processes.
 """
 
 from noshadow._lood.audit import lood_audit
+from noshadow._lood.critical import critical_weights
 from noshadow._lood.data_set import data_arrays
 from noshadow._lood.factor import Posterior, posterior_of
 from noshadow._lood.groups import LoodResult, lood
@@ -15,6 +16,7 @@ from noshadow._lood.scores import LoodScores, lood_scores
 from noshadow._lood.theory import (
     KernelFlatness,
     LeastStationary,
+    flatness_bound,
     kernel_flatness,
     least_stationary_record,
     self_query_gradient,
@@ -28,7 +30,9 @@ __all__ = [
     "LoodScores",
     "Posterior",
     "QueryResult",
+    "critical_weights",
     "data_arrays",
+    "flatness_bound",
     "kernel_flatness",
     "laplace_kernel",
     "least_stationary_record",

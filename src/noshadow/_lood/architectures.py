@@ -14,9 +14,11 @@ import torch
 from scipy.spatial.distance import pdist
 
 from noshadow._lood.activations import ACTIVATIONS
+from noshadow._lood.critical import critical_weights
+from noshadow._lood.inputs import Noise
 from noshadow._lood.kernels import laplace_kernel, nngp_kernel, rbf_kernel
 from noshadow._lood.scores import lood_scores
-from noshadow._lood.theory import kernel_flatness
+from noshadow._lood.theory import flatness_bound, kernel_flatness
 from noshadow.checks import Array, InputError, refuse, require_choice, require_whole, unnamed
 from noshadow.progress import tracked
 
@@ -31,7 +33,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "laplace": {"length_scale": None},
 }
 NETWORKS = ("fc", "conv")
+WEIGHTS = ("critical",)
+SWEEP_NOISES = ("relative", "absolute")
 _SAMPLE = 400
+# Numbers of one row of a sweep.
+SWEPT = ("noise", "mean_diagonal", "kl_mean", "kl_median", "kl_max", "auc_mean", "mean_distance_max", "bound")
+SWEPT += ("constant", "distance", "relative", "condition")
 
 
 @dataclass(frozen=True)
@@ -40,10 +47,12 @@ class KernelChoice:
 
     Attributes:
         name: "fc", "conv", "rbf" or "laplace". options: every option it has, JSON-ready.
+        weights: "critical" when the variances are those of the activation's critical point.
     """
 
     name: str
     options: dict[str, Any]
+    weights: str | None = None
 
     def matrix(self, x: torch.Tensor) -> Array:
         """(n, n) float64 kernel matrix of the records."""
@@ -57,8 +66,16 @@ class KernelChoice:
             return kernels[self.name](x, **self.options).numpy()
 
     def with_options(self, **changes: Any) -> "KernelChoice":
-        """The same kernel with other values of some options."""
-        return replace(self, options=self.options | changes)
+        """The same kernel with other values of some options; critical weights follow them."""
+        options = self.options | changes
+        if self.weights == "critical":
+            weight, bias = critical_weights(options["activation"])
+            options |= {"weight_variance": weight, "bias_variance": bias}
+        return replace(self, options=options)
+
+    def described(self) -> dict[str, Any]:
+        """Name and options, JSON-ready."""
+        return {"name": self.name} | self.options | ({} if self.weights is None else {"weights": self.weights})
 
 
 def kernel_choice(name: str, given: Mapping[str, Any], x: torch.Tensor) -> KernelChoice:
@@ -73,6 +90,7 @@ def kernel_choice(name: str, given: Mapping[str, Any], x: torch.Tensor) -> Kerne
     require_choice(name, tuple(OPTIONS), "kernel")
     # NumPy's scalars as Python's, which JSON holds.
     asked = {option: value.item() if isinstance(value, np.generic) else value for option, value in given.items() if value is not None}
+    weights = _named_weights(name, asked)
     foreign = sorted(set(asked) - set(OPTIONS[name]))
     if foreign:
         owners = ", ".join(kernel for kernel, options in OPTIONS.items() if foreign[0] in options)
@@ -89,7 +107,22 @@ def kernel_choice(name: str, given: Mapping[str, Any], x: torch.Tensor) -> Kerne
         options = options | {"image_shape": tuple(x.shape[1:])}
     if isinstance(options.get("image_shape"), tuple):
         options = options | {"image_shape": list(options["image_shape"])}  # as JSON will hold it
-    return KernelChoice(name, options)
+    return KernelChoice(name, options, weights).with_options()
+
+
+def _named_weights(name: str, asked: dict[str, Any]) -> str | None:
+    """The choice of weights by name, taken out of the options given."""
+    weights = asked.pop("weights", None)
+    if weights is None:
+        return None
+    if name not in NETWORKS:
+        refuse("weights", f"come with a kernel that has them ({', '.join(NETWORKS)})", f"kernel '{name}'", "Leave it out.")
+    require_choice(weights, WEIGHTS, "weights")
+    numbers = [option for option in ("weight_variance", "bias_variance") if option in asked]
+    if numbers:
+        refuse("weights", "be given without weight_variance and bias_variance", f"{numbers[0]} too", "Leave one of them out.")
+    require_choice(asked.get("activation", _NETWORK["activation"]), tuple(ACTIVATIONS), "activation")
+    return str(weights)
 
 
 def sweep_cells(activations: Sequence[str], depths: Sequence[int], kernel: KernelChoice) -> list[Cell]:
@@ -116,12 +149,12 @@ def sweep_cells(activations: Sequence[str], depths: Sequence[int], kernel: Kerne
 
 
 def sweep_rows(
-    x: torch.Tensor, y: Array, cells: Sequence[Cell], kernel: KernelChoice, *, noise: float, fpr: float, max_memory: float, progress: bool
+    x: torch.Tensor, y: Array, cells: Sequence[Cell], kernel: KernelChoice, *, noise: Noise, fpr: float, max_memory: float, progress: bool
 ) -> tuple[dict[str, Any], ...]:
     """Compute one row per cell, or the reason why there is none.
 
-    A row holds the mean, median and largest kl, the mean auc, the flatness of the kernel and its
-    condition.
+    A row holds the noise σ² and the kernel's mean diagonal, the mean, median and largest kl, the
+    mean auc, the largest mean distance and its bound, the flatness of the kernel and its condition.
 
     Cost: one kernel and one factorisation per cell; one kernel is held at a time.
     """
@@ -132,22 +165,25 @@ def sweep_rows(
     )
 
 
-def _cell(x: torch.Tensor, y: Array, kernel: KernelChoice, *, noise: float, fpr: float, max_memory: float) -> dict[str, Any]:
+def _cell(x: torch.Tensor, y: Array, kernel: KernelChoice, *, noise: Noise, fpr: float, max_memory: float) -> dict[str, Any]:
     try:
         matrix = kernel.matrix(x)
-        scores = lood_scores(matrix, y, noise=noise, fpr=fpr, max_memory=max_memory)
+        diagonal = float(matrix.diagonal().mean())
+        scores = lood_scores(matrix, y, noise=noise.variance(diagonal), fpr=fpr, max_memory=max_memory)
     except InputError as error:
         # A kernel that explodes or degenerates at one depth is an answer about that depth, not the
         # end of the sweep.
-        return dict.fromkeys(("kl_mean", "kl_median", "kl_max", "auc_mean", "constant", "distance", "relative", "condition")) | {
-            "reason": unnamed(error)
-        }
+        return dict.fromkeys(SWEPT) | {"reason": unnamed(error)}
     flat = kernel_flatness(matrix)
     return {
+        "noise": scores.noise,
+        "mean_diagonal": diagonal,
         "kl_mean": float(scores.kl.mean()),
         "kl_median": float(np.median(scores.kl)),
         "kl_max": float(scores.kl.max()),
         "auc_mean": float(scores.auc.mean()),
+        "mean_distance_max": float(scores.mean_distance.max()),
+        "bound": flatness_bound(matrix, y, noise=scores.noise),
         "constant": flat.constant,
         "distance": flat.distance,
         "relative": flat.relative if np.isfinite(flat.relative) else None,

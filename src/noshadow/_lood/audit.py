@@ -10,18 +10,19 @@ import pandas as pd
 import torch
 from scipy.sparse.linalg import eigsh
 
-from noshadow._lood.architectures import KernelChoice, kernel_choice, sweep_cells, sweep_rows
+from noshadow._lood.architectures import SWEEP_NOISES, KernelChoice, kernel_choice, sweep_cells, sweep_rows
 from noshadow._lood.data_set import NORMALIZATIONS, DataSet, copies, data_set, normalized, plane
-from noshadow._lood.inputs import require_memory, require_noise
+from noshadow._lood.inputs import Noise, asked_noise, require_memory
 from noshadow._lood.join import joined_with
 from noshadow._lood.scores import LoodScores, lood_scores
-from noshadow._lood.theory import kernel_flatness
+from noshadow._lood.theory import flatness_bound, kernel_flatness
 from noshadow.arguments import MAX_MEMORY, PROGRESS
 from noshadow.checks import Array, named_in_errors, require_choice, require_number
 from noshadow.results import Audit, LoodAudit
 from noshadow.storage.versions import NUMERICS, versions_of
 
 _SUMMARISED = ("kl", "mean_distance", "auc", "tpr")
+_DEFAULT_NOISE = 0.1
 _DENSE = 64
 _ILL_CONDITIONED = 1e10
 _LARGE = 1e4
@@ -39,14 +40,17 @@ def lood_audit(
     activation: str | None = None,
     weight_variance: float | None = None,
     bias_variance: float | None = None,
+    weights: str | None = None,
     length_scale: float | None = None,
     image_shape: tuple[int, int, int] | None = None,
     filter_size: int | None = None,
-    noise: float = 0.1,
+    noise: float | None = None,
+    relative_noise: float | None = None,
     fpr: float = 1e-3,
     normalize: str = "none",
     sweep_activations: Sequence[str] = (),
     sweep_depths: Sequence[int] = (),
+    sweep_noise: str = "relative",
     audit: Audit | None = None,
     max_memory: float = MAX_MEMORY,
     progress: bool = PROGRESS,
@@ -66,18 +70,22 @@ def lood_audit(
         depth: hidden layers of a network, 2 when None. activation: "relu" (when None), "gelu",
             "erf", "tanh" or "elu".
         weight_variance: of a layer's weights times its fan-in, 2 when None. bias_variance: of its
-            biases, 0 when None.
+            biases, 0 when None. weights: "critical" for both as `critical_weights` gives them for
+            the activation, in the sweep for each activation its own; None for the two numbers.
         length_scale: of "rbf" and "laplace", required there, in the units of the inputs.
         image_shape: (channels, height, width) for "conv"; read off x when that is (n, channels,
             height, width).
         filter_size: side of the filters of "conv", 3 when None.
-        noise: variance σ² > 0 of the observation noise. fpr: false-positive rate of `tpr`, in (0,
-            1).
+        noise: variance σ² > 0 of the observation noise, 0.1 when neither kind is given.
+            relative_noise: σ² as a share of the kernel's mean diagonal, in its place.
+        fpr: false-positive rate of `tpr`, in (0, 1).
         normalize: "none"; "standardize": each feature less its mean over all records and divided by
             its standard deviation over them (constant features become 0); "unit": each record
             divided by the root of the mean square of its numbers.
         sweep_activations, sweep_depths: architectures to compare, every pair; the other options as
-            above. Both or neither.
+            above. Both or neither. sweep_noise: "relative", every architecture with the share of
+            its own mean diagonal that the noise is of the chosen kernel's, or "absolute", σ² the
+            same for all, which compares the sizes of the kernels too.
         audit: an audit of a trained model on these records, joined by id.
         max_memory: bytes that the kernel matrix and its factor may take. progress: a bar for the
             sweep, on a terminal.
@@ -104,29 +112,32 @@ def lood_audit(
     """
     arguments = {name: value for name, value in locals().items() if name not in ("x", "y", "ids", "audit", "progress")}
     data = data_set(x, y, ids)
-    given = ("depth", "activation", "weight_variance", "bias_variance", "length_scale", "image_shape", "filter_size")
+    given = ("depth", "activation", "weight_variance", "bias_variance", "weights", "length_scale", "image_shape", "filter_size")
     require_choice(normalize, tuple(NORMALIZATIONS), "normalize")
+    require_choice(sweep_noise, SWEEP_NOISES, "sweep_noise")
     rows = normalized(data.x, normalize)
     choice = kernel_choice(kernel, {name: arguments[name] for name in given}, rows)
     cells = sweep_cells(sweep_activations, sweep_depths, choice)
-    sigma2 = require_noise(noise)
+    asked = asked_noise(_DEFAULT_NOISE if noise is None and relative_noise is None else noise, relative_noise)
     rate = require_number(fpr, "fpr", low=0, high=1, low_open=True, high_open=True)
     hint = "Pass fewer records, raise max_memory, or bound chosen records with noshadow.lood_bounds, which holds no n × n matrix."
     require_memory(17.0 * len(rows) ** 2, max_memory, len(rows), hint)
-    scores, conditioning, seconds = _scored(rows, data.y, choice, noise=sigma2, fpr=rate, max_memory=max_memory)
+    scores, conditioning, seconds = _scored(rows, data.y, choice, noise=asked, fpr=rate, max_memory=max_memory)
     started = time.perf_counter()
     positions, shares = plane(rows)
     mapped = time.perf_counter()
-    sweep = sweep_rows(rows, data.y, cells, choice, noise=sigma2, fpr=rate, max_memory=max_memory, progress=progress)
+    share = scores.noise / conditioning["mean_diagonal"] if conditioning["mean_diagonal"] > 0 else None
+    swept = Noise(share, relative=True) if sweep_noise == "relative" and share is not None else Noise(scores.noise, relative=False)
+    sweep = sweep_rows(rows, data.y, cells, choice, noise=swept, fpr=rate, max_memory=max_memory, progress=progress)
     found = LoodAudit(
         records=_table(data, scores, positions),
-        kernel={"name": choice.name} | choice.options,
-        noise=sigma2,
+        kernel=choice.described(),
+        noise=scores.noise,
         fpr=rate,
         summary=_summary(scores),
         conditioning=conditioning,
         sweep=sweep,
-        notes=_notes(data, normalize, conditioning, sigma2),
+        notes=_notes(data, normalize, conditioning, scores.noise),
         provenance=_provenance(data, arguments, normalize, shares),
         timings={"created": datetime.now(timezone.utc).isoformat(timespec="seconds")}
         | seconds
@@ -136,29 +147,33 @@ def lood_audit(
 
 
 def _scored(
-    x: torch.Tensor, y: Array, kernel: KernelChoice, *, noise: float, fpr: float, max_memory: float
+    x: torch.Tensor, y: Array, kernel: KernelChoice, *, noise: Noise, fpr: float, max_memory: float
 ) -> tuple[LoodScores, dict[str, Any], dict[str, float]]:
     """Scores, conditioning and seconds; the kernel matrix does not outlive the call."""
     started = time.perf_counter()
     matrix = kernel.matrix(x)
     built = time.perf_counter()
-    scores = lood_scores(matrix, y, noise=noise, fpr=fpr, max_memory=max_memory)
+    diagonal = float(matrix.diagonal().mean())
+    sigma2 = noise.variance(diagonal)
+    scores = lood_scores(matrix, y, noise=sigma2, fpr=fpr, max_memory=max_memory)
     flat, largest = kernel_flatness(matrix), _largest_eigenvalue(matrix)
     # Estimates: their last digits depend on where arrays lie in memory, three are the same in every
     # run.
     estimates = {
         "largest_eigenvalue": largest,
         "smallest_eigenvalue": scores.smallest_eigenvalue,
-        "condition": (largest + noise) / (scores.smallest_eigenvalue + noise),
+        "condition": (largest + sigma2) / (scores.smallest_eigenvalue + sigma2),
         "condition_1_norm": scores.condition,
     }
     conditioning = {name: float(f"{value:.3g}") for name, value in estimates.items()} | {
         "effective_dof": float(scores.leverage.sum()),
         "diagonal": [float(matrix.diagonal().min()), float(matrix.diagonal().max())],
+        "mean_diagonal": diagonal,
         "entries": [float(matrix.min()), float(matrix.max())],
         "constant": flat.constant,
         "distance": flat.distance,
         "relative": flat.relative if np.isfinite(flat.relative) else None,
+        "bound": flatness_bound(matrix, y, noise=sigma2),
     }
     return scores, conditioning, {"kernel_seconds": built - started, "scores_seconds": time.perf_counter() - built}
 

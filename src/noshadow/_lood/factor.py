@@ -14,10 +14,11 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 from noshadow._lood.inputs import (
     Kernel,
+    Noise,
+    asked_noise,
     input_rows,
     kernel_values,
     require_memory,
-    require_noise,
     require_rows_match,
     target_columns,
 )
@@ -44,7 +45,7 @@ class Posterior:
 
     Attributes:
         x: (n, …) float64 inputs. y: (n, C) targets.
-        kernel: the callable. noise: σ².
+        kernel: the callable. noise: σ². mean_diagonal: of K, the prior variance of a prediction.
         factor: (n, n) column-ordered; its lower triangle is the Cholesky factor of M = K + σ²I, the
             rest is scrap.
         weights: (n, C) M⁻¹Y.
@@ -56,6 +57,7 @@ class Posterior:
     y: Array
     kernel: Kernel
     noise: float
+    mean_diagonal: float
     factor: Array
     weights: Array
     inverse: Array | None
@@ -64,14 +66,23 @@ class Posterior:
 
 @named_in_errors
 def posterior_of(
-    x: object, y: object, *, kernel: Kernel, noise: float, with_inverse: bool = False, max_memory: float = MAX_MEMORY
+    x: object,
+    y: object,
+    *,
+    kernel: Kernel,
+    noise: float | None = None,
+    relative_noise: float | None = None,
+    with_inverse: bool = False,
+    max_memory: float = MAX_MEMORY,
 ) -> Posterior:
     """The factorised posterior of a Gaussian process, to reuse over many groups and queries.
 
     Args:
         x: (n, …) inputs, n ≥ 2. y: (n,) or (n, C) floats, or (n,) integer labels 0 … C − 1 (one-hot
             columns).
-        kernel: callable (x, z) → (len(x), len(z)) tensor. noise: σ² > 0.
+        kernel: callable (x, z) → (len(x), len(z)) tensor.
+        noise: σ² > 0. relative_noise: σ² as a share of the mean of K(x, x) over the records, in its
+            place.
         with_inverse: invert M as well, for `optimal_query` and `query_lood`.
         max_memory: bytes that the kernel matrix and its factor may take.
 
@@ -84,21 +95,24 @@ def posterior_of(
 
     Cost: n² kernel values, ⅓n³ flops (n³ with the inverse), two n × n float64 matrices (three).
     """
-    rows, columns, sigma2 = input_rows(x, "x"), target_columns(y, "y"), require_noise(noise)
+    rows, columns, asked = input_rows(x, "x"), target_columns(y, "y"), asked_noise(noise, relative_noise)
     require_rows_match(rows, columns)
     n = len(rows)
     matrices = 3 if with_inverse else 2
     require_memory(8.0 * matrices * n * n, max_memory, n, "Raise max_memory, or bound chosen groups with lood_bounds.")
     with torch.no_grad():
         values = kernel_values(kernel, rows, rows).numpy()
+    diagonal = float(values.diagonal().mean())
+    sigma2 = asked.variance(diagonal)
     factor = noisy_factor(values, sigma2, "kernel(x, x)")
     del values
     weights, _ = lapack.dpotrs(factor.lower, columns, lower=1)
     inverse = cholesky_inverse(factor.lower) if with_inverse else None
-    return Posterior(rows, columns, kernel, sigma2, factor.lower, np.ascontiguousarray(weights), inverse, factor.condition)
+    weights = np.ascontiguousarray(weights)
+    return Posterior(rows, columns, kernel, sigma2, diagonal, factor.lower, weights, inverse, factor.condition)
 
 
-def require_same_problem(factor: object, x: object, y: object, kernel: Kernel, noise: float) -> Posterior:
+def require_same_problem(factor: object, x: object, y: object, kernel: Kernel, noise: Noise) -> Posterior:
     """The factor, refused unless it was made from these x, y, kernel and noise."""
     if not isinstance(factor, Posterior):
         refuse("factor", "be a factor that was made before, or None", type(factor).__name__, "Leave it out: it is made afresh.")
@@ -107,7 +121,7 @@ def require_same_problem(factor: object, x: object, y: object, kernel: Kernel, n
         "x": torch.equal(rows, factor.x),
         "y": np.array_equal(columns, factor.y),
         "kernel": kernel is factor.kernel,
-        "noise": require_noise(noise) == factor.noise,
+        "noise": noise.variance(factor.mean_diagonal) == factor.noise,
     }
     other = [name for name, equal in same.items() if not equal]
     if other:

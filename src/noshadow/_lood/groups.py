@@ -9,7 +9,7 @@ from scipy.linalg import solve_triangular
 from noshadow._lood.divergence import variance_excess
 from noshadow._lood.factor import Posterior, half_solved, posterior_of, require_same_problem, solved
 from noshadow._lood.gaussian_attack import likelihood_ratio_auc
-from noshadow._lood.inputs import Kernel, group_indices, kernel_values, query_rows
+from noshadow._lood.inputs import Kernel, asked_noise, group_indices, kernel_values, query_rows
 from noshadow.arguments import MAX_MEMORY
 from noshadow.checks import Array, named_in_errors
 
@@ -55,7 +55,8 @@ def lood(
     differing: object,
     queries: object = None,
     kernel: Kernel,
-    noise: float,
+    noise: float | None = None,
+    relative_noise: float | None = None,
     factor: Posterior | None = None,
     max_memory: float = MAX_MEMORY,
 ) -> LoodResult:
@@ -79,7 +80,9 @@ def lood(
             columns).
         differing: row numbers of the group S, distinct, fewer than n. queries: (q, …) inputs; the
             group when None.
-        kernel: callable (x, z) → (len(x), len(z)) tensor. noise: σ² > 0.
+        kernel: callable (x, z) → (len(x), len(z)) tensor.
+        noise: σ² > 0. relative_noise: σ² as a share of the mean of K(x, x) over the records, in its
+            place: with it, kernels of different size can be compared.
         factor: `posterior_of` the same x, y, kernel and noise, to reuse it; made afresh when None.
         max_memory: bytes that a fresh factorisation may take.
 
@@ -88,7 +91,8 @@ def lood(
 
     Raises:
         InputError: bad arrays, repeated or out-of-range rows, all records as the group, noise ≤ 0,
-            a kernel matrix that is not symmetric positive semi-definite, a factor of other data.
+            both kinds of noise or none, a kernel matrix that is not symmetric positive
+            semi-definite, a factor of other data.
 
     Exact when: always, up to rounding (`condition`) and the support rule.
     Cost: O(n²(s + q)) after the factorisation, which takes n² kernel values and ⅓n³ flops.
@@ -99,9 +103,9 @@ def lood(
     1.1534
     """
     if factor is None:
-        factor = posterior_of(x, y, kernel=kernel, noise=noise, max_memory=max_memory)
+        factor = posterior_of(x, y, kernel=kernel, noise=noise, relative_noise=relative_noise, max_memory=max_memory)
     else:
-        factor = require_same_problem(factor, x, y, kernel, noise)
+        factor = require_same_problem(factor, x, y, kernel, asked_noise(noise, relative_noise))
     rows = group_indices(differing, len(factor.x))
     points = None if queries is None else query_rows(queries, factor.x)
     return _group_result(factor, rows, points)

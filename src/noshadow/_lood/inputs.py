@@ -1,6 +1,7 @@
 """The arrays that leave-one-out distinguishability starts from, checked once."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -98,9 +99,36 @@ def group_indices(differing: object, n: int, argument: str = "differing") -> Arr
     return rows
 
 
-def require_noise(noise: object) -> float:
-    """The variance σ² of the observation noise, > 0."""
-    return require_number(noise, "noise", low=0, low_open=True)
+@dataclass(frozen=True)
+class Noise:
+    """The observation noise that was asked for.
+
+    Attributes:
+        value: a variance σ² > 0, or, when `relative`, a share of the kernel's mean diagonal.
+        relative: which of the two it is.
+    """
+
+    value: float
+    relative: bool
+
+    def variance(self, mean_diagonal: float) -> float:
+        """σ² beside a kernel matrix of this mean diagonal, the prior variance of a prediction."""
+        if not self.relative:
+            return self.value
+        if not mean_diagonal > 0:
+            hint = "Pass noise= instead, or check the inputs."
+            refuse("relative_noise", "come with a kernel whose diagonal is positive in the mean", f"a mean of {mean_diagonal:g}", hint)
+        return self.value * mean_diagonal
+
+
+def asked_noise(noise: object, relative_noise: object = None) -> Noise:
+    """The one of `noise` and `relative_noise` that was given; both or neither are refused."""
+    if (noise is None) == (relative_noise is None):
+        got = "neither" if noise is None else "both"
+        refuse("noise", "be given, or relative_noise in its place", got, "Pass noise=0.1 or relative_noise=0.05, whichever you mean.")
+    if relative_noise is not None:
+        return Noise(require_number(relative_noise, "relative_noise", low=0, low_open=True), relative=True)
+    return Noise(require_number(noise, "noise", low=0, low_open=True), relative=False)
 
 
 def require_rows_match(x: torch.Tensor, y: Array) -> None:

@@ -13,14 +13,14 @@ from torch import Tensor
 from noshadow._lood.divergence import variance_excess
 from noshadow._lood.inputs import (
     Kernel,
+    asked_noise,
     group_indices,
     input_rows,
     require_memory,
-    require_noise,
     require_rows_match,
     target_columns,
 )
-from noshadow._lood.tiles import TILE_ROWS, KernelTiles, kernel_tiles, partial_cholesky, tiles_product
+from noshadow._lood.tiles import TILE_ROWS, KernelTiles, kernel_diagonal, kernel_tiles, partial_cholesky, tiles_product
 from noshadow.arguments import MAX_MEMORY, PROGRESS
 from noshadow.checks import Array, NumericalError, as_array, named_in_errors, refuse, require_number, require_whole, said
 from noshadow.linalg import batched_cg
@@ -84,7 +84,8 @@ def lood_bounds(
     *,
     groups: Sequence[object],
     kernel: Kernel,
-    noise: float,
+    noise: float | None = None,
+    relative_noise: float | None = None,
     tolerance: float = 1e-3,
     iterations: int = 200,
     rank: int = 256,
@@ -106,7 +107,7 @@ def lood_bounds(
     falls with the square of the residual.
 
     Args:
-        x, y, kernel, noise: as in `lood`.
+        x, y, kernel, noise, relative_noise: as in `lood`.
         groups: row numbers, or sequences of row numbers, each queried at its own records.
         tolerance: stop when every high − low ≤ tolerance·high. iterations: most steps, ≥ 1.
         rank: columns of F, ≥ 0. max_memory: bytes to use; what the vectors leave keeps tiles of K.
@@ -126,7 +127,7 @@ def lood_bounds(
         memory beside the tiles: 8n(rank + 6·columns of B) bytes.
     Reference: [LOOD] Definitions C.1 and C.3; Hestenes and Stiefel 1952; Golub and Meurant 2010.
     """
-    rows, columns, sigma2 = input_rows(x, "x"), target_columns(y, "y"), require_noise(noise)
+    rows, columns, asked = input_rows(x, "x"), target_columns(y, "y"), asked_noise(noise, relative_noise)
     require_rows_match(rows, columns)
     relative = require_number(tolerance, "tolerance", low=0)
     most, width = require_whole(iterations, "iterations", low=1), require_whole(rank, "rank", low=0)
@@ -135,6 +136,7 @@ def lood_bounds(
     vectors = 8.0 * len(rows) * (width + 6 * len(right)) + 16.0 * TILE_ROWS**2
     require_memory(vectors, max_memory, len(rows), "Raise max_memory, or pass fewer groups at a time.")
     with torch.no_grad():
+        sigma2 = asked.variance(float(kernel_diagonal(rows, kernel).mean())) if asked.relative else asked.value
         factor = partial_cholesky(rows, kernel, width)
         tiles = kernel_tiles(rows, kernel, max_bytes=max_memory - vectors)
         problem = _Problem(_noisy_product(tiles, sigma2), _preconditioner(factor, sigma2), right, members, columns.shape[1], sigma2)

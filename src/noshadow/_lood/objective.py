@@ -15,7 +15,7 @@ from torch import Tensor
 
 from noshadow._lood.divergence import variance_excess_tensor
 from noshadow._lood.factor import Posterior, posterior_of, require_same_problem
-from noshadow._lood.inputs import Kernel, group_indices, kernel_values
+from noshadow._lood.inputs import Kernel, Noise, group_indices, kernel_values
 from noshadow.checks import Array, NumericalError, as_array, refuse, require_choice, said
 from noshadow.progress import tracked
 
@@ -24,6 +24,7 @@ from noshadow.progress import tracked
 # lower the divergence.
 JITTER = 1e-10
 OBJECTIVES = ("kl", "mean_distance")
+STARTS = ("random", "greedy", "record")
 _FIRST_MOMENT, _SECOND_MOMENT, _FLOOR = 0.9, 0.999, 1e-12
 _LAST_RATE = 0.02
 _START_NOISE = 0.05
@@ -83,14 +84,15 @@ def query_problem(
     y: object,
     differing: object,
     kernel: Kernel,
-    noise: float,
+    noise: Noise,
     kernel_without: Kernel | None,
     factor: Posterior | None,
     max_memory: float,
 ) -> QueryProblem:
     """Everything that does not depend on the queries: one factorisation, one inverse."""
     if factor is None:
-        factor = posterior_of(x, y, kernel=kernel, noise=noise, with_inverse=True, max_memory=max_memory)
+        given = {"relative_noise" if noise.relative else "noise": noise.value}
+        factor = posterior_of(x, y, kernel=kernel, with_inverse=True, max_memory=max_memory, **given)
     else:
         factor = require_same_problem(factor, x, y, kernel, noise)
     n = len(factor.x)
@@ -175,11 +177,11 @@ def starting_queries(
     shape = (sets, size, *x.shape[1:])
     low, high = (x.amin(0), x.amax(0)) if box is None else box
     if isinstance(start, str):
-        require_choice(start, ("random", "record"), "start")
+        require_choice(start, STARTS, "start")
         if not bool(torch.isfinite(high - low).all()):
             low, high = x.amin(0), x.amax(0)
         uniform = torch.from_numpy(rng.random(shape))
-        if start == "random":
+        if start in ("random", "greedy"):
             chosen = low + uniform * (high - low)
         else:
             records = x[torch.from_numpy(problem.rows)[torch.arange(size) % len(problem.rows)]]
@@ -188,15 +190,25 @@ def starting_queries(
     else:
         given = as_array(start, "start")
         if given.dtype.kind not in "biuf" or given.shape not in (shape, shape[1:]) or not np.isfinite(given).all():
-            refuse("start", f"be 'random', 'record' or finite with shape {shape[1:]} or {shape}", f"shape {given.shape}")
+            refuse("start", f"be 'random', 'greedy', 'record' or finite with shape {shape[1:]} or {shape}", f"shape {given.shape}")
         chosen = torch.from_numpy(np.broadcast_to(given, shape).astype(np.float64))
     return chosen if box is None else chosen.clamp(*box)
 
 
 def ascended(
-    problem: QueryProblem, initial: Tensor, box: tuple[Tensor, Tensor] | None, objective: str, steps: int, rate: float, show: bool
+    problem: QueryProblem,
+    initial: Tensor,
+    box: tuple[Tensor, Tensor] | None,
+    objective: str,
+    steps: int,
+    rate: float,
+    show: bool,
+    held: int = 0,
 ) -> tuple[Tensor, Array]:
-    """Best query sets on the way (R, q, …) and the objective's trace (R, steps + 1)."""
+    """Best query sets on the way (R, q, …) and the objective's trace (R, steps + 1).
+
+    The first `held` queries of every set stay where they are.
+    """
     at, best = initial.clone(), initial.clone()
     first, second = torch.zeros_like(at), torch.zeros_like(at)
     trace = np.empty((len(at), steps + 1))
@@ -207,6 +219,7 @@ def ascended(
         # A sum over restarts: their gradients do not mix. The floor keeps log finite where the
         # kernel has underflowed.
         (gradient,) = torch.autograd.grad(torch.log(value + np.finfo(float).tiny).sum(), at)
+        gradient[:, :held] = 0.0
         trace[:, step] = value.detach().numpy()
         if not bool(torch.isfinite(gradient).all()) or not np.isfinite(trace[:, step]).all():
             raise NumericalError(said(f"the objective or its gradient is not finite at step {step}. Raise the noise or lower lr."))
@@ -221,3 +234,28 @@ def ascended(
         at = at.detach() + scale * direction
         at = at if box is None else at.clamp(*box)
     return best, trace
+
+
+def greedy_queries(
+    problem: QueryProblem,
+    drawn: Tensor,
+    box: tuple[Tensor, Tensor] | None,
+    objective: str,
+    steps: int,
+    rate: float,
+    show: bool,
+) -> Tensor:
+    """Starting query sets (R, q, …) found query by query.
+
+    Each query ascends from R starts beside the best ones found before it, which stay: what these
+    already show leads it to another record. `drawn` (R, q, …) holds the starts.
+    """
+    sets, size = drawn.shape[:2]
+    found = drawn[:, :0]
+    for place in range(size):
+        candidates = torch.cat([found, drawn[:, place : place + 1]], dim=1)
+        candidates, trace = ascended(problem, candidates, box, objective, steps, rate, show, held=place)
+        best = candidates[int(trace.max(1).argmax())]
+        # The last step keeps all R sets: the joint ascent starts from each.
+        found = best.expand(sets, *best.shape) if place < size - 1 else candidates
+    return found

@@ -11,13 +11,14 @@ from torch import Tensor
 
 from noshadow._lood.divergence import variance_excess
 from noshadow._lood.factor import Posterior
-from noshadow._lood.inputs import Kernel, box_of, input_rows, query_rows
+from noshadow._lood.inputs import Kernel, asked_noise, box_of, input_rows, query_rows
 from noshadow._lood.objective import (
     JITTER,
     OBJECTIVES,
     QueryMoments,
     QueryProblem,
     ascended,
+    greedy_queries,
     query_moments,
     query_problem,
     set_divergences,
@@ -91,7 +92,8 @@ def optimal_query(
     *,
     differing: object,
     kernel: Kernel,
-    noise: float,
+    noise: float | None = None,
+    relative_noise: float | None = None,
     objective: str = "kl",
     queries: int = 1,
     restarts: int = 5,
@@ -117,17 +119,19 @@ def optimal_query(
     S itself. That needs one kernel for both models, and does not hold for the mean distance.
 
     Args:
-        x, y, differing, kernel, noise: as in `lood`; the kernel must be differentiable in its first
-            argument.
+        x, y, differing, kernel, noise, relative_noise: as in `lood`; the kernel must be
+            differentiable in its first argument.
         objective: "kl" or "mean_distance". queries: size q of the query set. restarts: starting
             sets, optimised together.
         bounds: (low, high), numbers or arrays of a record's shape; None: no bounds (the mean
             distance of a kernel that grows with its inputs then has no maximum).
         seed: for the starts. steps: ascent steps. lr: first step size, in units of the inputs;
             None: a fifth of the root-mean-square deviation of a feature.
-        start: "random" (uniform in the bounds, or in each feature's range), "record" (the differing
-            records; all but the first restart with 5 % noise), or an array (q, …) or (restarts, q,
-            …).
+        start: "random" (uniform in the bounds, or in each feature's range), "greedy" (random too,
+            but query by query: each ascends beside the best ones before it, which stay, and then
+            all ascend together; for groups, where random sets mostly crowd around one record),
+            "record" (the differing records; all but the first restart with 5 % noise), or an array
+            (q, …) or (restarts, q, …).
         kernel_without: kernel of the model trained without the group when the training data change
             it, as with data-dependent normalisation; None: the same kernel.
         factor: `posterior_of(…, with_inverse=True)` the same x, y, kernel and noise, to reuse it.
@@ -141,7 +145,8 @@ def optimal_query(
         NumericalError: a covariance or a gradient that float64 cannot resolve.
 
     Approximates: the maximum of a non-convex function; `values` over restarts shows how reliably.
-    Cost: n³ flops once, then n²·q·restarts flops and one kernel call with gradient per step.
+    Cost: n³ flops once, then n²·q·restarts flops and one kernel call with gradient per step;
+        "greedy" takes q + 1 ascents, together (q + 3)/2 times the flops.
     Reference: [LOOD] Section 4, Eq. (2), Appendices D.3–D.4, E and F.3.
 
     >>> near = lambda a, b: torch.exp(-((a[:, None] - b) ** 2).sum(2))
@@ -155,11 +160,13 @@ def optimal_query(
     size, sets = require_whole(queries, "queries", low=1), require_whole(restarts, "restarts", low=1)
     count, chosen_seed = require_whole(steps, "steps", low=1), whole_seed(seed)
     box = box_of(bounds, input_rows(x, "x").shape[1:])
-    problem = query_problem(x, y, differing, kernel, noise, kernel_without, factor, max_memory)
+    problem = query_problem(x, y, differing, kernel, asked_noise(noise, relative_noise), kernel_without, factor, max_memory)
     rows = problem.full.x
     deviation = float((rows - rows.mean(0)).square().mean().sqrt())
     rate = _DEFAULT_RATE * (deviation or 1.0) if lr is None else require_number(lr, "lr", low=0, low_open=True)
     initial = starting_queries(start, problem, box, sets, size, np.random.default_rng(chosen_seed))
+    if isinstance(start, str) and start == "greedy":
+        initial = greedy_queries(problem, initial, box, objective, count, rate, progress)
     best, trace = ascended(problem, initial, box, objective, count, rate, progress)
     return _result(problem, best, trace, objective, rate, chosen_seed)
 
@@ -172,7 +179,8 @@ def query_lood(
     differing: object,
     queries: object,
     kernel: Kernel,
-    noise: float,
+    noise: float | None = None,
+    relative_noise: float | None = None,
     kernel_without: Kernel | None = None,
     factor: Posterior | None = None,
     max_memory: float = MAX_MEMORY,
@@ -180,7 +188,8 @@ def query_lood(
     """KL and mean-distance distinguishability of a group at many single queries.
 
     Args:
-        x, y, differing, kernel, noise, kernel_without, factor, max_memory: as in `optimal_query`.
+        x, y, differing, kernel, noise, relative_noise, kernel_without, factor, max_memory: as in
+            `optimal_query`.
         queries: (k, …) inputs, each queried alone.
 
     Returns:
@@ -193,7 +202,7 @@ def query_lood(
     Cost: n³ flops once, then n² flops per query.
     Reference: [LOOD] Definitions C.1 and C.3, Figures 4 and 12.
     """
-    problem = query_problem(x, y, differing, kernel, noise, kernel_without, factor, max_memory)
+    problem = query_problem(x, y, differing, kernel, asked_noise(noise, relative_noise), kernel_without, factor, max_memory)
     points = query_rows(queries, problem.full.x)
     with torch.no_grad():
         values = [set_divergences(problem, query_moments(problem, block[:, None])) for block in torch.split(points, 64)]

@@ -11,7 +11,7 @@ from scipy.linalg import blas, lapack
 from noshadow._lood.divergence import variance_excess
 from noshadow._lood.factor import noisy_factor
 from noshadow._lood.gaussian_attack import likelihood_ratio_auc, likelihood_ratio_tpr
-from noshadow._lood.inputs import require_memory, require_noise, target_columns
+from noshadow._lood.inputs import asked_noise, require_memory, target_columns
 from noshadow.arguments import MAX_MEMORY
 from noshadow.checks import Array, floating, named_in_errors, numeric_array, refuse, require_number, require_same_length, require_squarable
 
@@ -31,7 +31,7 @@ class LoodScores:
         leverage: (n,) [K(K + σ²I)⁻¹]_ii in [0, 1]; loo_variance is σ²·leverage/(1 − leverage).
         auc, tpr: (n,) likelihood-ratio attack between the two posteriors; member = trained with the
             record.
-        noise, fpr: as given.
+        noise: σ². fpr: as given.
         condition: 1-norm condition estimate of K + σ²I.
         smallest_eigenvalue: estimate of K's smallest eigenvalue, from above.
     """
@@ -52,7 +52,15 @@ class LoodScores:
 
 
 @named_in_errors
-def lood_scores(kernel_matrix: object, targets: object, *, noise: float, fpr: float = 1e-3, max_memory: float = MAX_MEMORY) -> LoodScores:
+def lood_scores(
+    kernel_matrix: object,
+    targets: object,
+    *,
+    noise: float | None = None,
+    relative_noise: float | None = None,
+    fpr: float = 1e-3,
+    max_memory: float = MAX_MEMORY,
+) -> LoodScores:
     """Leave-one-out distinguishability of every record of a Gaussian process.
 
     Each record is queried at itself.
@@ -72,7 +80,9 @@ def lood_scores(kernel_matrix: object, targets: object, *, noise: float, fpr: fl
         kernel_matrix: (n, n) symmetric positive semi-definite, n ≥ 2; never modified.
         targets: (n,) or (n, C) floats, or (n,) integer labels 0 … C − 1, which become C one-hot
             columns.
-        noise: variance σ² > 0 of the observation noise.
+        noise: variance σ² > 0 of the observation noise. relative_noise: σ² as a share of the mean
+            diagonal of the kernel matrix, in its place: with it, kernels of different size can be
+            compared.
         fpr: false-positive rate of `tpr`, in (0, 1).
         max_memory: bytes that the call may take beside the kernel matrix (it needs one more n × n
             matrix).
@@ -94,7 +104,7 @@ def lood_scores(kernel_matrix: object, targets: object, *, noise: float, fpr: fl
     >>> scores.mean_distance
     array([0.   , 0.125, 0.5  ])
     """
-    sigma2 = require_noise(noise)
+    asked = asked_noise(noise, relative_noise)
     rate = require_number(fpr, "fpr", low=0, high=1, low_open=True, high_open=True)
     matrix = floating(numeric_array(kernel_matrix, "kernel_matrix", ndim=2))
     y = target_columns(targets, "targets")
@@ -104,6 +114,7 @@ def lood_scores(kernel_matrix: object, targets: object, *, noise: float, fpr: fl
     require_same_length(kernel_matrix=matrix, targets=y)
     require_memory(9.0 * n * n, max_memory, n, "Raise max_memory, or bound chosen records with lood_bounds.")
     require_squarable(matrix, "kernel_matrix")
+    sigma2 = asked.variance(float(matrix.diagonal().mean(dtype=np.float64)))
     factor = noisy_factor(matrix, sigma2, "kernel_matrix")
     alpha, _ = lapack.dpotrs(factor.lower, y, lower=1)
     inverse_diagonal, h = _leverages(matrix, factor.lower, sigma2)

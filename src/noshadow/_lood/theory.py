@@ -12,9 +12,9 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from noshadow._lood.factor import Posterior, posterior_of, solved
-from noshadow._lood.inputs import Kernel, box_of, group_indices, input_rows, kernel_values, target_columns
+from noshadow._lood.inputs import Kernel, asked_noise, box_of, group_indices, input_rows, kernel_values, target_columns
 from noshadow.arguments import MAX_MEMORY
-from noshadow.checks import Array, named_in_errors, numeric_array, refuse, require_whole, whole_seed
+from noshadow.checks import Array, named_in_errors, numeric_array, refuse, require_same_length, require_whole, whole_seed
 
 _POLISHED = 3
 
@@ -210,3 +210,47 @@ def kernel_flatness(kernel_matrix: object) -> KernelFlatness:
     constant = max(0.0, low / 2 + high / 2)
     distance = max(high - constant, constant - low)
     return KernelFlatness(constant, distance, distance / constant if constant > 0 else np.inf)
+
+
+@named_in_errors
+def flatness_bound(kernel_matrix: object, targets: object, *, noise: float) -> float | None:
+    """The bound that h(α_min) puts on the mean distance of any record at any record.
+
+    With α = α_min, h = h(α_min), m records in all, ζ the largest ‖y_i‖:
+
+        M ≤ ½δ²,   δ = h·‖Y‖·[(2m − 1)(α + h)^½/σ³ + ((m − 1)^½ + m^½)/σ²] + 2ζ/m.
+
+    It is [LOOD] Proposition 6.1 put right: K is compared with αU (U all ones) by A⁻¹ − B⁻¹ =
+    A⁻¹(B − A)B⁻¹, where λ_min of both is at least σ², and M is the square that the printed proof
+    drops. ‖K_QD M_D⁻¹‖ ≤ K_QQ^½/σ leaves m^(3/2) before h where the paper has n^(5/2). The page of
+    references has the derivation.
+
+    Args:
+        kernel_matrix: (m, m) finite, positive semi-definite. targets: (m,) or (m, C).
+        noise: σ² > 0.
+
+    Returns:
+        The bound, for every record left out and every query among the records; None where α_min is
+        0, for which the proposition says nothing.
+
+    Raises:
+        InputError: not a finite square matrix, targets of another length, noise ≤ 0.
+
+    Exact when: a bound always, and far above the truth unless m^(3/2)·h/σ³ is small: a kernel has
+        to be nearly constant for it to say something.
+    Cost: one pass.
+    Reference: [LOOD] Prop. 6.1, corrected.
+
+    >>> matrix = np.full((4, 4), 1.0) + 1e-6 * np.eye(4)
+    >>> round(flatness_bound(matrix, [1.0, -1.0, 1.0, -1.0], noise=1.0), 4)
+    0.125
+    """
+    flat, matrix = kernel_flatness(kernel_matrix), numeric_array(kernel_matrix, "kernel_matrix", ndim=2)
+    y, sigma2 = target_columns(targets, "targets"), asked_noise(noise).value
+    count = require_same_length(kernel_matrix=matrix, targets=y)
+    if flat.constant == 0:
+        return None
+    norm, largest = float(np.linalg.norm(y)), float(np.linalg.norm(y, axis=1).max())
+    near = (2 * count - 1) * np.sqrt(flat.constant + flat.distance) / sigma2**1.5
+    apart = (np.sqrt(count - 1) + np.sqrt(count)) / sigma2
+    return float(0.5 * (flat.distance * norm * (near + apart) + 2 * largest / count) ** 2)

@@ -54,6 +54,11 @@ def tiles_product(tiles: KernelTiles, vectors: Tensor) -> Tensor:
     return out
 
 
+def kernel_diagonal(x: Tensor, kernel: Kernel) -> Tensor:
+    """K(x, x) of every record with itself (n,), from small blocks: 64·n kernel values."""
+    return torch.cat([kernel_values(kernel, part, part).diagonal() for part in torch.split(x, 64)])
+
+
 def partial_cholesky(x: Tensor, kernel: Kernel, rank: int) -> Tensor:
     """F (n, r), r ≤ rank, with 0 ⪯ FFᵀ ⪯ K(x, x): the pivoted Cholesky factor, stopped early.
 
@@ -62,7 +67,7 @@ def partial_cholesky(x: Tensor, kernel: Kernel, rank: int) -> Tensor:
 
     Cost: n·r kernel values, n·r² flops.
     """
-    left = torch.cat([kernel_values(kernel, part, part).diagonal() for part in torch.split(x, 64)])
+    left = kernel_diagonal(x, kernel)
     floor = 1e-10 * float(left.max())
     factor, done = x.new_zeros((min(rank, len(x)), len(x))), 0
     while done < len(factor):

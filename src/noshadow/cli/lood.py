@@ -43,6 +43,19 @@ class Normalize(str, Enum):
     unit = "unit"
 
 
+class Weights(str, Enum):
+    """Weights of network kernels by name."""
+
+    critical = "critical"
+
+
+class SweepNoise(str, Enum):
+    """What stays the same over the architectures of a sweep."""
+
+    relative = "relative"
+    absolute = "absolute"
+
+
 @app.command(epilog="Example: noshadow lood data.npz --out leak --depth 3 --activation gelu --sweep")
 @named_command("lood")
 def lood(
@@ -57,7 +70,14 @@ def lood(
         float | None, typer.Option("--weight-variance", help="Variance of a layer's weights times its fan-in; default 2.")
     ] = None,
     bias_variance: Annotated[float | None, typer.Option("--bias-variance", help="Variance of a layer's biases; default 0.")] = None,
-    noise: Annotated[float, typer.Option("--noise", help="Variance σ² of the noise on the targets, > 0.")] = 0.1,
+    weights: Annotated[
+        Weights | None,
+        typer.Option("--weights", help="critical: both variances on the edge of chaos, for each activation its own; in their place."),
+    ] = None,
+    noise: Annotated[float | None, typer.Option("--noise", help="Variance σ² of the noise on the targets, > 0; default 0.1.")] = None,
+    relative_noise: Annotated[
+        float | None, typer.Option("--relative-noise", help="The same as a share of the kernel's mean diagonal, in its place.")
+    ] = None,
     length_scale: Annotated[float | None, typer.Option("--length-scale", help="Of rbf and laplace, in units of the inputs.")] = None,
     image_shape: Annotated[
         str | None, typer.Option("--image-shape", help="For conv: channels,height,width; default: the shape of x's records.")
@@ -81,6 +101,13 @@ def lood(
     sweep_depths: Annotated[
         str | None, typer.Option("--sweep-depths", help=f"With --sweep: a range or a list (2,4,8); default {SWEEP_DEPTHS}.")
     ] = None,
+    sweep_noise: Annotated[
+        SweepNoise,
+        typer.Option(
+            "--sweep-noise",
+            help="With --sweep: relative, the same share of every kernel's mean diagonal; absolute, the same variance for all.",
+        ),
+    ] = SweepNoise.relative,
     audit: Annotated[
         Path | None, typer.Option("--audit", help="Folder of `noshadow audit`: joined by id and compared; its report gets a section on it.")
     ] = None,
@@ -103,8 +130,8 @@ def lood(
     from noshadow.results import LOOD, require_writable_folder
 
     require_writable_folder(out, overwrite=force, kind=LOOD)
-    if not sweep and (sweep_activations is not None or sweep_depths is not None):
-        raise InputError(said("--sweep-activations and --sweep-depths must come with --sweep; got them alone."))
+    if not sweep and (sweep_activations is not None or sweep_depths is not None or sweep_noise != SweepNoise.relative):
+        raise InputError(said("--sweep-activations, --sweep-depths and --sweep-noise must come with --sweep; got them alone."))
     started = time.perf_counter()
     audited = None if audit is None else writable_audit(audit, out)
     x, y, ids = data_arrays(data)
@@ -117,14 +144,17 @@ def lood(
         activation=None if activation is None else activation.value,
         weight_variance=weight_variance,
         bias_variance=bias_variance,
+        weights=None if weights is None else weights.value,
         length_scale=length_scale,
         image_shape=None if image_shape is None else image_sizes(image_shape),
         filter_size=filter_size,
         noise=noise,
+        relative_noise=relative_noise,
         fpr=fpr,
         normalize=normalize.value,
         sweep_activations=[name.strip() for name in (sweep_activations or SWEEP_ACTIVATIONS).split(",")] if sweep else [],
         sweep_depths=listed_depths(sweep_depths or SWEEP_DEPTHS) if sweep else [],
+        sweep_noise=sweep_noise.value,
         audit=audited,
         max_memory=max_memory * 1e9,
         progress=not quiet,

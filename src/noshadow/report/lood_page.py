@@ -105,7 +105,8 @@ def architecture(kernel: dict[str, Any]) -> str:
     layers = "1 hidden layer" if kernel["depth"] == 1 else f"{kernel['depth']} hidden layers"
     start = "a fully connected" if kernel["name"] == "fc" else "a convolutional"
     filters = f", {kernel['filter_size']} × {kernel['filter_size']} filters" if kernel["name"] == "conv" else ""
-    return f"{start} {kernel['activation']} network of infinite width with {layers}{filters}"
+    weights = " and weights on the edge of chaos" if kernel.get("weights") == "critical" else ""
+    return f"{start} {kernel['activation']} network of infinite width with {layers}{filters}{weights}"
 
 
 def _top(found: LoodAudit) -> dict[str, Any]:
@@ -142,6 +143,7 @@ def _conditioning(found: LoodAudit) -> dict[str, Any]:
     single = ("largest_eigenvalue", "smallest_eigenvalue", "condition", "condition_1_norm", "effective_dof", "constant", "distance")
     return {name: figure(held[name]) for name in single} | {
         "relative": None if held["relative"] is None else figure(held["relative"]),
+        "bound": None if held.get("bound") is None else figure(held["bound"]),
         "diagonal": interval(tuple(held["diagonal"])),
         "entries": interval(tuple(held["entries"])),
         "rounding": figure(held["condition"] * _ROUNDING),
@@ -180,7 +182,7 @@ def _ends(row: dict[str, Any]) -> str:
 def _sweep(found: LoodAudit) -> dict[str, Any] | None:
     if not found.sweep:
         return None
-    names = ("kl_mean", "kl_median", "kl_max", "auc_mean", "distance", "relative", "condition")
+    names = ("noise", "kl_mean", "kl_median", "kl_max", "auc_mean", "mean_distance_max", "bound", "distance", "relative", "condition")
     measured = [row for row in found.sweep if row["kl_mean"] is not None]
     return {
         "charts": [
@@ -198,9 +200,11 @@ def _sweep(found: LoodAudit) -> dict[str, Any] | None:
         "names": list(dict.fromkeys(row["activation"] for row in found.sweep)),
         "rows": [
             {"activation": row["activation"], "depth": str(row["depth"]), "reason": sentence(row["reason"] or "")}
-            | {name: None if row[name] is None else figure(row[name]) for name in names}
+            | {name: None if row.get(name) is None else figure(row[name]) for name in names}
             for row in found.sweep
         ],
+        # Folders of earlier versions swept with one noise and did not say so.
+        "shared_noise": found.provenance["arguments"].get("sweep_noise", "absolute") == "absolute",
         "least": min(measured, key=lambda row: row["kl_mean"]) if measured else None,
         "most": max(measured, key=lambda row: row["kl_mean"]) if measured else None,
         "least_kl": figure(min(row["kl_mean"] for row in measured)) if measured else None,

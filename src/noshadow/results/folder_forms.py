@@ -122,9 +122,12 @@ _SUMMARY = Keys(
 )
 _CONDITIONING = Keys(
     dict.fromkeys(("largest_eigenvalue", "smallest_eigenvalue", "condition", "condition_1_norm", "effective_dof"), float)
-    | {"constant": float, "distance": float, "relative": _NUMBER, "diagonal": tuple[float, float], "entries": tuple[float, float]}
+    | {"constant": float, "distance": float, "relative": _NUMBER, "diagonal": tuple[float, float], "entries": tuple[float, float]},
+    # Folders of earlier versions have neither.
+    {"mean_diagonal": float, "bound": _NUMBER},
 )
 _SWEPT = dict.fromkeys(("kl_mean", "kl_median", "kl_max", "auc_mean", "constant", "distance", "relative", "condition"), _NUMBER)
+_SWEPT_SINCE = dict.fromkeys(("noise", "mean_diagonal", "mean_distance_max", "bound"), _NUMBER)
 LOOD_FORM = Keys(
     {
         "kernel": _KERNEL,
@@ -133,7 +136,7 @@ LOOD_FORM = Keys(
         "records": _RECORDS,
         "summary": _SUMMARY,
         "conditioning": _CONDITIONING,
-        "sweep": [Keys(_SWEPT | {"activation": str, "depth": Count, "reason": _TEXT})],
+        "sweep": [Keys(_SWEPT | {"activation": str, "depth": Count, "reason": _TEXT}, _SWEPT_SINCE)],
         "joined": OneOf(None, Keys(_MATCHED | {"ranked_by": _TEXT, "score": str, "agreement": _AGREEMENTS, "hashes": dict[str, Any]})),
         "notes": list[str],
         "provenance": Keys(

@@ -23,7 +23,7 @@ from lood_pictures import lood_pictures
 from lood_tables import lood_section, measured_section
 from papers_peers_picture import peers_picture
 from papers_pictures import papers_pictures
-from papers_tables import papers_section, proof_lines
+from papers_tables import BESIDE_THE_SETTINGS, papers_section, proof_lines
 from render_scaling import generated
 from tail_tables import calibration_section
 from tree_tables import leaves_section, ranking_section, tree_calibration_section
@@ -345,9 +345,7 @@ def stored_or_empty(name):
 
 
 def papers():
-    return with_part(
-        PAPERS, "papers", papers_section(*map(stored_or_empty, ("papers_pictures", "papers_peers", "papers_early_stop", "papers_sides")))
-    )
+    return with_part(PAPERS, "papers", papers_section({name: stored_or_empty(name) for name in BESIDE_THE_SETTINGS}))
 
 
 def papers_charts():

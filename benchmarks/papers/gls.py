@@ -1,5 +1,6 @@
 """[GLS] Table 2 and its figures: the leverage score by depth beside what reference models measure."""
 
+import json
 import time
 
 import numpy as np
@@ -7,11 +8,14 @@ from sklearn.manifold import TSNE
 
 import noshadow as ns
 from benchmarks.papers.columns import whole_network
+from benchmarks.papers.settings import members
 from noshadow.attacks import attack_success, lira_scores
 from noshadow.metrics import spearman, tpr_at_fpr
 
 OURS = ("margin_leverage", "shift")
 STEPS = (1, 4)
+# [GLS] Section 6.1: λ from 1e-4 to 1e-2, beside the Hessian of the mean loss; 100 steps at most.
+PUBLISHED_DAMPING, PUBLISHED_STEPS = 1e-2, 100
 FROG = 6
 SHARE = 0.02
 RATES = tuple(float(f"{rate:.3g}") for rate in np.geomspace(0.01, 1.0, 25))
@@ -20,12 +24,27 @@ RATES = tuple(float(f"{rate:.3g}") for rate in np.geomspace(0.01, 1.0, 25))
 def shadow_metrics(references, target):
     """What the other reference models say of the target's training records: LiRA's score, σ ratio, TPR at 0.05, mean gap."""
     signals, member = np.asarray(references.statistic), np.asarray(references.membership)
-    rows, others = references.plan.members(target), np.arange(len(signals)) != target
-    known, inside = signals[others][:, rows], member[others][:, rows]
-    found = attack_success(signals[others], member[others], attack="lira", variance="record", fpr=0.05)
+    others = np.arange(len(signals)) != target
+    return _metrics(signals[target], signals[others], member[others], references.plan.members(target))
+
+
+def audited_metrics(references):
+    """The same of all records of the pool, for the audited model, which is none of the reference models."""
+    signals, member = np.asarray(references.statistic), np.asarray(references.membership)
+    return _metrics(np.asarray(references.target.statistic), signals, member, np.arange(signals.shape[1]))
+
+
+def _metrics(own, signals, member, rows):
+    """Metrics of some records of a model with these signals of its own, from other models' signals and membership.
+
+    LiRA's score is the log-likelihood ratio of the model's own signal, with one variance for all records and with each record's own.
+    """
+    known, inside = signals[:, rows], member[:, rows]
+    found = attack_success(signals, member, attack="lira", variance="record", fpr=0.05)
     mean_in, mean_out = (np.where(side, known, 0).sum(0) / side.sum(0) for side in (inside, ~inside))
     return {
-        "lira_score": lira_scores(signals[target], signals[others], member[others], variance="global")[rows],
+        "lira_score": lira_scores(own, signals, member, variance="global")[rows],
+        "lira_score_record": lira_scores(own, signals, member, variance="record")[rows],
         "sigma_ratio": _spread(known, ~inside) / _spread(known, inside),
         "tpr_0.05": found.tpr[rows],
         "mean_gap": np.abs(mean_in - mean_out),
@@ -50,9 +69,9 @@ def depth_table(references, targets, depths):
     return found
 
 
-def depth_seconds(trained, module, depths):
-    """Processor and wall seconds to score every training record of one model at each depth, in one run."""
-    rows = np.arange(len(trained.x) // 2)
+def depth_seconds(trained, module, depths, count):
+    """Processor and wall seconds to score every training record (the first `count`) of one model at each depth, in one run."""
+    rows = np.arange(count)
     data = (trained.x[rows], trained.y[rows].numpy())
     ways = {"last": lambda: last_layer_leverage(trained, module, data)}
     ways |= {str(depth): lambda depth=depth: whole_network(trained, module, data, depth, "projected", outputs="all") for depth in depths}
@@ -64,12 +83,12 @@ def depth_seconds(trained, module, depths):
     return found
 
 
-def published_seconds(trained, module, depths):
+def published_seconds(trained, module, depths, count):
     """Processor seconds of one product with the Hessian in [GLS]'s Algorithm 1, for one record and all training records, by depth.
 
     The difference between runs of four steps and of one, which start and end alike, over three; without the preconditioner, which is ours.
     """
-    rows = np.arange(len(trained.x) // 2)
+    rows = np.arange(count)
     data = (trained.x[rows], trained.y[rows].numpy())
     point = tuple(part[:1] for part in data)
     found = {}
@@ -91,6 +110,55 @@ def published_seconds(trained, module, depths):
             )
             spent[steps] = time.process_time() - processor
         found[str(depth)] = round((spent[STEPS[1]] - spent[STEPS[0]]) / (STEPS[1] - STEPS[0]), 4)
+    return found
+
+
+def solved_table(setting, trained, module, references, path):
+    """The published score of some of the audited model's own records at every depth: Hessian, conjugate gradients, published limits.
+
+    Our preconditioner changes when a solve ends, not where.
+
+    Of each depth: Spearman with our score of the same depth on these records and with what the reference models say of them, how many
+    solves ended within the tolerance, and the seconds. Depths that are done are kept in `path`.
+    """
+    found = json.loads(path.read_text()) if path.exists() else {}
+    count = members(setting, len(trained.x))
+    train = (trained.x[:count], trained.y[:count].numpy())
+    points, rows = tuple(part[: setting.solved] for part in train), np.arange(setting.solved)
+    truths = {name: values[rows] for name, values in audited_metrics(references).items()}
+    for depth in ("last", *setting.depths):
+        if str(depth) in found:
+            continue
+        processor = time.process_time()
+        solved = ns.generalized_leverage(
+            module,
+            train,
+            points,
+            damping=PUBLISHED_DAMPING,
+            damping_scale="mean",
+            layers=depth,
+            curvature="hessian",
+            max_iterations=PUBLISHED_STEPS,
+            precision="float32",
+            progress=False,
+        )
+        spent = time.process_time() - processor
+        traces = np.asarray(solved.trace)
+        kept = np.isfinite(traces)
+        ours = last_layer_leverage(trained, module, train) if depth == "last" else whole_network(trained, module, train, depth, "projected", outputs="all")
+        found[str(depth)] = {
+            "damping": PUBLISHED_DAMPING,
+            "records": int(kept.sum()),
+            "converged": int(np.sum(solved.converged)),
+            "negative_curvature": int(np.sum(solved.negative_curvature)),
+            "steps": round(float(np.mean(solved.iterations)), 1),
+            "processor_seconds": round(spent, 1),
+            "ours": round(spearman(traces[kept], np.asarray(ours.leverage)[rows][kept]), 4),
+            "spearman": {name: round(spearman(truth[kept], traces[kept]), 4) for name, truth in truths.items()},
+            "spearman_ours": {name: round(spearman(truth[kept], np.asarray(ours.leverage)[rows][kept]), 4) for name, truth in truths.items()},
+            "notes": list(map(str, solved.notes)),
+        }
+        path.write_text(json.dumps(found))
     return found
 
 

@@ -10,7 +10,12 @@ PUBLISHED = json.loads((ROOT / "benchmarks" / "papers" / "published.json").read_
 DIFFERS = json.loads((ROOT / "benchmarks" / "papers" / "differs.json").read_text())
 RUNS = ROOT / "benchmarks" / "results" / "papers"
 # Settings that stand in for one of the paper's, under whose name the published figures are.
-PUBLISHED_AS = {"fashion_probe": "pneumonia_probe"}
+PUBLISHED_AS = {
+    "fashion_probe": "pneumonia_probe",
+    "cifar10_full": "cifar10_cnn",
+    "cifar100_full": "cifar100_resnet",
+    "sst2_minilm": "sst2_bert",
+}
 ORDER = tuple(
     name
     for published in PUBLISHED["ret_table_1"]["rows"]

@@ -147,7 +147,7 @@ def _table_1(entries, missing):
             f"| {_verdict(value, best, again)} |"
         )
     if missing:
-        lines += ["", "Not complete yet: " + ", ".join(f"`{name}`" for name in missing) + "."]
+        lines += ["", "Not run yet: " + ", ".join(f"`{name}`" for name in missing) + ". `python -m benchmarks.papers.run --only NAME` runs them."]
     return [*lines, ""]
 
 

@@ -72,7 +72,9 @@ def last_layer_scores(recipe, model, records):
     """Exact scores of the last layer at the training's own damping."""
     signals, n = ns.collect_signals(model, records), len(records[1])
     damping = n * recipe.weight_decay * (recipe.outputs / 2 if recipe.task == "regression" else 1.0)
-    return ns.record_scores(signals.features, signals.outputs, signals.targets, task=recipe.task, damping=damping)
+    # A network that has hardly been trained may give logits that look like probabilities.
+    scale = "auto" if recipe.task == "regression" else "logits"
+    return ns.record_scores(signals.features, signals.outputs, signals.targets, task=recipe.task, damping=damping, output_scale=scale)
 
 
 def whole_network(recipe, model, records, layers, method, outputs="auto"):

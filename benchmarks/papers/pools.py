@@ -10,6 +10,7 @@ from collections import Counter
 import numpy as np
 import torch
 
+from benchmarks.papers.networks import minilm_folder
 from benchmarks.tail_calibration.pools import fashion, sentence_embeddings, tiles
 
 LONGEST_SENTENCE = 32
@@ -87,6 +88,16 @@ def sst2_tokens(data, work, limit=None):
     for row, words in zip(x, split, strict=True):
         row[: len(words)] = [numbers.get(word, 1) for word in words]
     return x, y
+
+
+def sst2_word_pieces(data, work, limit=None):
+    """(67,349, 32) numbers of MiniLM's word pieces (0: padding), the first of them its mark of a beginning."""
+    from transformers import AutoTokenizer  # noqa: PLC0415  (only this pool needs the extra)
+
+    texts, y = sentences(data)
+    tokenizer = AutoTokenizer.from_pretrained(minilm_folder())
+    encoded = tokenizer(texts[:limit], padding="max_length", truncation=True, max_length=LONGEST_SENTENCE, return_tensors="np")
+    return encoded["input_ids"].astype(np.float32), y[:limit]
 
 
 def pneumonia_features(data, work, limit=None):

@@ -2,7 +2,7 @@
 
 `python -m benchmarks.papers.run --data DIR --work DIR [--only NAME ...] [--quick]` goes on where it stopped. A setting's audit, with
 its ground truth and report, stays in the work folder. `--quick` runs every setting on a few records with a few models and writes into
-the work folder alone.
+the work folder alone. Settings at the published scale (`hours` in settings.py) run when `--only` names them.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from benchmarks.environment import environment
 from benchmarks.papers.columns import ScoreColumns, TimedColumns, whole_network
 from benchmarks.papers.counts import by_count
 from benchmarks.papers.gls import depth_seconds, depth_table, published_seconds, solved_table
-from benchmarks.papers.settings import SETTINGS, members, quick, recipe, records
+from benchmarks.papers.settings import ALWAYS, SETTINGS, members, quick, recipe, records
 from benchmarks.papers.truth import agreement, attack_rates, ceiling, curves, target_sides
 from noshadow.reference import load_references, status, train_references, with_ground_truth
 
@@ -216,7 +216,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder of the real data sets")
     parser.add_argument("--work", type=Path, required=True, help="where models and audits go; run again to go on")
-    parser.add_argument("--only", nargs="+", choices=SETTINGS, help="some settings")
+    parser.add_argument("--only", nargs="+", choices=SETTINGS, help="some settings, those of many hours among them")
     parser.add_argument("--quick", action="store_true", help="few records, few models: does it run?")
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
@@ -224,7 +224,7 @@ def main():
     # An ended run leaves through the clock, so that its seconds are counted.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     work, results = (arguments.work / "quick", arguments.work / "quick") if arguments.quick else (arguments.work, RESULTS)
-    for name in arguments.only or SETTINGS:
+    for name in arguments.only or (SETTINGS if arguments.quick else ALWAYS):
         setting = quick(SETTINGS[name]) if arguments.quick else SETTINGS[name]
         started = time.perf_counter()
         write(results / f"{name}.json", made(setting, arguments.data, work))

@@ -32,6 +32,7 @@ class Setting:
         limit: records of the pool that are embedded at all; None: every one.
         depths: numbers of last layers over which the leverage score is taken too ([GLS] Table 2).
         fraction: share of the records that each model is trained on.
+        hours: expected processor hours of one core, of settings that run only when they are asked for by name; None: it always runs.
         solved: records of the audited model whose score is also solved for by conjugate gradients, as published in [GLS].
     """
 
@@ -49,6 +50,7 @@ class Setting:
     limit: int | None = None
     fraction: float = 0.5
     solved: int = 0
+    hours: float | None = None
 
 
 def quick(setting):
@@ -94,6 +96,10 @@ def _convolutional(shape, outputs):
 
 def _residual(width, blocks, dropout=0.0):
     return lambda shape, outputs: functools.partial(networks.residual, width, blocks, outputs, dropout)
+
+
+def _pretrained(shape, outputs):
+    return functools.partial(networks.PretrainedEncoder, outputs)
 
 
 def _encoder(shape, outputs):
@@ -208,5 +214,40 @@ ALL = (
         targets=8,
         engine="one-by-one",
     ),
+    Setting(
+        "cifar10_full",
+        "CIFAR-10, all 50,000 records, CNN",
+        pools.cifar10,
+        _convolutional,
+        ADAMW | {"epochs": 25, "batch_size": 256, "lr": 1e-3, "weight_decay": 5e-4},
+        references=48,
+        engine="one-by-one",
+        hours=6.0,
+    ),
+    Setting(
+        "cifar100_full",
+        "CIFAR-100, 15,000 images, ResNet-20",
+        pools.cifar100,
+        _residual(16, 3, 0.3),
+        SGD | {"epochs": 50, "batch_size": 256, "lr": 1e-3, "weight_decay": 5e-4},
+        references=48,
+        targets=8,
+        engine="one-by-one",
+        hours=11.5,
+    ),
+    Setting(
+        "sst2_minilm",
+        "SST-2, two layers of MiniLM fine-tuned",
+        pools.sst2_word_pieces,
+        _pretrained,
+        ADAMW | {"epochs": 3, "batch_size": 32, "lr": 1e-4, "weight_decay": 1e-2},
+        records=20_000,
+        references=24,
+        targets=8,
+        engine="one-by-one",
+        hours=2.5,
+    ),
 )
 SETTINGS = {setting.name: setting for setting in ALL}
+# What runs without being asked for by name.
+ALWAYS = tuple(name for name, setting in SETTINGS.items() if setting.hours is None)

@@ -1,6 +1,6 @@
 """Canaries selected by a score against random ones: how much stronger is the attack on the records an auditor would plant?
 
-`python -m benchmarks.canaries --data DIR --work DIR` trains 64 reference models of a small network on half of 4,000 Fashion-MNIST images
+`python -m benchmarks.canaries --data DIR --work DIR` trains 64 reference models of a small network on half of 2,000 Fashion-MNIST images
 each, and 64 more on the same images with some labels changed; goes on where it stopped. Writes benchmarks/results/canaries.json.
 Candidates are the training records of one audited model, which is none of the attacked ones.
 """
@@ -24,8 +24,8 @@ from noshadow.metrics import auc, tpr_at_fpr
 from noshadow.reference import Recipe, train_references
 
 RESULT = Path(__file__).parent / "results" / "canaries.json"
-RECORDS, MODELS, CANARIES = 4_000, 64, 100
-WIDTHS, TRAINING = (128, 64), {"epochs": 40, "batch_size": 64, "lr": 1e-3, "optimizer": "adamw", "weight_decay": 5e-4, "schedule": "cosine"}
+RECORDS, MODELS, CANARIES = 2_000, 64, 50
+WIDTHS, TRAINING = (64,), {"epochs": 40, "batch_size": 50, "lr": 1e-3, "optimizer": "adamw", "weight_decay": 5e-4, "schedule": "cosine"}
 SCORES = ("shift", "leverage", "loss", "influence")
 LEVELS = (0.01, 0.05)
 DRAWS = 20

@@ -1,6 +1,6 @@
 """Private training guided by a score: a smaller gradient bound for the records that an audit ranks highest, on one small real set.
 
-`python -m benchmarks.private_training --data DIR --work DIR` trains the arms below by DP-SGD (Opacus) on halves of 2,000 Fashion-MNIST
+`python -m benchmarks.private_training --data DIR --work DIR` trains the arms below by DP-SGD (Opacus) on halves of 1,000 Fashion-MNIST
 images, attacks each arm with its own reference models, and writes benchmarks/results/private_training.json; finished arms are kept.
 A record whose gradients are clipped at C/4 where the noise is σC has the noise multiplier 4σ: its own ε is that much smaller.
 """
@@ -25,7 +25,7 @@ from noshadow.metrics import auc, tpr_at_fpr
 from noshadow.reference import Recipe, plan
 
 RESULT = Path(__file__).parent / "results" / "private_training.json"
-RECORDS, MODELS, EPOCHS, BATCH, LR = 2_000, 48, 30, 50, 0.5
+RECORDS, MODELS, EPOCHS, BATCH, LR = 1_000, 32, 20, 50, 0.5
 BOUND, NOISE, GUARDED, SMALLER = 1.0, 0.4, 0.1, 0.25
 LEVEL = 0.05
 

@@ -25,7 +25,7 @@ def canary_lines(found):
     lines = [
         "### Canaries",
         "",
-        "[RET] proposes its scores for choosing canaries: records that an auditor watches because the attack should be strongest on them. Fashion-MNIST, a network of two hidden layers,",
+        "[RET] proposes its scores for choosing canaries: records that an auditor watches because the attack should be strongest on them. Fashion-MNIST, a network of one hidden layer,",
         f"{found['records']:,} records, {found['models']} models on half of them each (accuracy {fit['members']:.3f} on members, {fit['others']:.3f} on others). {found['canaries']} canaries are taken from the training records of one audited model,",
         f"which is none of the attacked ones; LiRA attacks every model with all the others, on the canaries alone. *Random*: mean of {found['random_draws']} draws ± their standard deviation. Wrong labels, the usual canary,",
         "change the data; the other ways do not.",

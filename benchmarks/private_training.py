@@ -155,11 +155,21 @@ def measured(data, work):
         found[name] = {
             "fit": {"members": round(float(correct[member].mean()), 4), "others": round(float(correct[~member].mean()), 4)},
             "fit_highest": round(float(correct[:, groups["highest"]][~member[:, groups["highest"]]].mean()), 4),
-            "attack": {group: {key: round(value, 4) for key, value in attacked(signals, member, rows).items()} for group, rows in groups.items()},
+            "attack": {
+                group: {key: round(value, 4) for key, value in attacked(signals, member, rows).items()} for group, rows in groups.items()
+            },
             "epsilon": {"bound": own[BOUND], "smaller bound": own[SMALLER * BOUND]},
         }
         print(name, found[name], flush=True)
-    settings = {"records": RECORDS, "models": MODELS, "noise": NOISE, "guarded": GUARDED, "smaller": SMALLER, "epochs": EPOCHS, "level": LEVEL}
+    settings = {
+        "records": RECORDS,
+        "models": MODELS,
+        "noise": NOISE,
+        "guarded": GUARDED,
+        "smaller": SMALLER,
+        "epochs": EPOCHS,
+        "level": LEVEL,
+    }
     return settings | {"arms": found}
 
 

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-
 from benchmarks.canaries import CANARIES, chosen_rows, mislabelled, power
 from benchmarks.papers.counts import by_count, disjoint_draws
 from benchmarks.papers.dampings import squared_gradients, ways
 from benchmarks.papers.run import told_notes
 from benchmarks.papers.settings import SETTINGS, members, quick
 from benchmarks.papers.truth import lira_truth
+
 from noshadow.metrics import top_recall
 from noshadow.reference import plan
 
@@ -128,7 +128,9 @@ def test_each_record_is_clipped_at_its_own_bound():
     x, y, bounds = torch.randn(6, 4), torch.randint(0, 3, (6,)), torch.tensor([0.01, 0.1, 0.2, 0.5, 1.0, 9.0])
     module = GradSampleModule(torch.nn.Linear(4, 3))
     module.load_state_dict({f"_module.{name}": value for name, value in plain.state_dict().items()})
-    optimiser = BoundedByRecord(torch.optim.SGD(module.parameters(), lr=1.0), noise_multiplier=0.0, max_grad_norm=1.0, expected_batch_size=6)
+    optimiser = BoundedByRecord(
+        torch.optim.SGD(module.parameters(), lr=1.0), noise_multiplier=0.0, max_grad_norm=1.0, expected_batch_size=6
+    )
     optimiser.bounds = bounds
     before = plain.weight.detach().clone()
     torch.nn.functional.cross_entropy(module(x), y).backward()

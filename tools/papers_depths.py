@@ -18,7 +18,8 @@ METRICS = {
 DEPTHS = ("last", "2", "4", "all")
 
 
-def depth_lines():
+def depth_lines(solved):
+    """The tables of each network, the published algorithm on one of them (`solved`, empty where it was not run), and what both cost."""
     entries = {name: json.loads((RUNS / f"{name}.json").read_text()) for name in SETTINGS if (RUNS / f"{name}.json").exists()}
     if not entries:
         return []
@@ -32,16 +33,15 @@ def depth_lines():
     ]
     for name, entry in entries.items():
         lines += _table(name, entry)
-    for name, entry in entries.items():
-        if "solved" in entry:
-            lines += _solved(name, entry)
+    if solved:
+        lines += _solved(solved)
     for entry in entries.values():
         lines += _depth_costs(entry)
     return lines
 
 
-def _heads():
-    return " | ".join("last layer" if d == "last" else f"{d} layers" for d in DEPTHS)
+def _heads(depths=DEPTHS):
+    return " | ".join("last layer" if d == "last" else f"{d} layers" for d in depths)
 
 
 def _table(name, entry):
@@ -68,27 +68,28 @@ def _central(values):
     return f"{np.mean(values):.2f} ± {(high - low) / 2:.2f}"
 
 
-def _solved(name, entry):
-    """The published algorithm on some records of one network."""
-    found, first = entry["solved"], entry["solved"]["last"]
+def _solved(entry):
+    """The published algorithm on some records of one network, at the depths that were solved."""
+    found = entry["depths"]
+    first, depths = found["last"], [depth for depth in DEPTHS if depth in found]
     rows = {
-        "Spearman of the published score with ours": [f"{found[d]['ours']:.3f}" for d in DEPTHS],
-        "published score with the LiRA score, one variance": [f"{found[d]['spearman']['lira_score']:.2f}" for d in DEPTHS],
-        "ours with the LiRA score, on the same records": [f"{found[d]['spearman_ours']['lira_score']:.2f}" for d in DEPTHS],
-        "published score with d′": [f"{found[d]['spearman']['d_prime']:.2f}" for d in DEPTHS],
-        "ours with d′, on the same records": [f"{found[d]['spearman_ours']['d_prime']:.2f}" for d in DEPTHS],
-        "records whose solves ended within the tolerance": [f"{found[d]['converged']} of {found[d]['records']}" for d in DEPTHS],
-        "records that met a direction of negative curvature": [str(found[d]["negative_curvature"]) for d in DEPTHS],
-        "steps, mean": [f"{found[d]['steps']:.0f}" for d in DEPTHS],
-        "processor seconds": [f"{found[d]['processor_seconds']:.0f}" for d in DEPTHS],
+        "Spearman of the published score with ours": [f"{found[d]['ours']:.3f}" for d in depths],
+        "published score with the LiRA score, one variance": [f"{found[d]['spearman']['lira_score']:.2f}" for d in depths],
+        "ours with the LiRA score, on the same records": [f"{found[d]['spearman_ours']['lira_score']:.2f}" for d in depths],
+        "published score with d′": [f"{found[d]['spearman']['d_prime']:.2f}" for d in depths],
+        "ours with d′, on the same records": [f"{found[d]['spearman_ours']['d_prime']:.2f}" for d in depths],
+        "records whose solves ended within the tolerance": [f"{found[d]['converged']} of {found[d]['records']}" for d in depths],
+        "records that met a direction of negative curvature": [str(found[d]["negative_curvature"]) for d in depths],
+        "steps, mean": [f"{found[d]['steps']:.0f}" for d in depths],
+        "processor seconds": [f"{found[d]['processor_seconds']:.0f}" for d in depths],
     }
     return [
         f"**The published algorithm itself** on {first['records']} training records of one network ({entry['title']}): the Hessian, conjugate gradients (with our preconditioner: it changes when a solve ends, not where), at most 100 steps, a tolerance of 10⁻³,",
         f"λ = {first['damping']:g} beside the mean loss, from the paper's range. Ours is exact on the last layer, and over several takes 1,024 projected gradients, Gauss–Newton and the training's λ.",
         f"A rank correlation over {first['records']} records of one network has a standard error of about {1 / (first['records'] - 1) ** 0.5:.2f}.",
         "",
-        f"| | {_heads()} |",
-        "|---|" + "---|" * len(DEPTHS),
+        f"| | {_heads(depths)} |",
+        "|---|" + "---|" * len(depths),
         *(f"| {label} | {' | '.join(cells)} |" for label, cells in rows.items()),
         "",
     ]

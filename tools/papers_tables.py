@@ -6,7 +6,7 @@ import statistics
 from exposure_tables import cheapest_evidence, evidence_lines
 from papers_costs import time_lines
 from papers_depths import depth_lines
-from papers_disclosed import count_lines, damping_lines, note_lines, replaced_lines, statistic_lines
+from papers_disclosed import count_lines, crowding_lines, damping_lines, note_lines, replaced_lines, statistic_lines
 from papers_extras import early_stop_lines, figure_lines, peer_lines, percent, sentence_lines
 from papers_stored import DIFFERS, ORDER, cell, default_score, fit, judged, published_row, ratio, recall, row_of, runs, with_spread
 from papers_uses import use_lines
@@ -20,6 +20,8 @@ BESIDE_THE_SETTINGS = (
     "papers_sides",
     "papers_replaced",
     "papers_dampings",
+    "papers_solved",
+    "papers_crowding",
     "canaries",
     "private_training",
 )
@@ -60,8 +62,9 @@ def papers_section(beside):
         *count_lines(entries),
         *statistic_lines(entries),
         *damping_lines(beside["papers_dampings"]),
+        *crowding_lines(beside["papers_crowding"]),
         *time_lines(entries),
-        *depth_lines(),
+        *depth_lines(beside["papers_solved"]),
         *_side_lines(beside["papers_sides"], entries),
         *early_stop_lines(beside["papers_early_stop"]),
         *use_lines(beside["canaries"], beside["private_training"]),
@@ -147,7 +150,10 @@ def _table_1(entries, missing):
             f"| {_verdict(value, best, again)} |"
         )
     if missing:
-        lines += ["", "Not run yet: " + ", ".join(f"`{name}`" for name in missing) + ". `python -m benchmarks.papers.run --only NAME` runs them."]
+        lines += [
+            "",
+            "Not run yet: " + ", ".join(f"`{name}`" for name in missing) + ". `python -m benchmarks.papers.run --only NAME` runs them.",
+        ]
     return [*lines, ""]
 
 

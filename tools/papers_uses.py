@@ -63,7 +63,13 @@ def private_lines(found):
         cells = [f"{row['fit']['others']:.3f}", f"{row['fit_highest']:.3f}", *(f"{value:.3f}" for value in pairs)]
         both = row["epsilon"]
         guarded = name in ("guided", "random tenth")
-        told = "∞" if both["bound"] is None else f"{both['smaller bound']:g}" if name == "everybody guarded" else f"{both['bound']:g}" + (f"; {both['smaller bound']:g}" if guarded else "")
+        told = (
+            "∞"
+            if both["bound"] is None
+            else f"{both['smaller bound']:g}"
+            if name == "everybody guarded"
+            else f"{both['bound']:g}" + (f"; {both['smaller bound']:g}" if guarded else "")
+        )
         lines.append(f"| {label} | {' | '.join(cells)} | {told} |")
     return [*lines, ""]
 

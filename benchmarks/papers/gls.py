@@ -1,6 +1,5 @@
 """[GLS] Table 2 and its figures: the leverage score by depth beside what reference models measure."""
 
-import json
 import time
 
 import numpy as np
@@ -8,14 +7,11 @@ from sklearn.manifold import TSNE
 
 import noshadow as ns
 from benchmarks.papers.columns import whole_network
-from benchmarks.papers.settings import members
 from noshadow.attacks import attack_success, lira_scores
 from noshadow.metrics import spearman, tpr_at_fpr
 
 OURS = ("margin_leverage", "shift")
 STEPS = (1, 4)
-# [GLS] Section 6.1: λ from 1e-4 to 1e-2, beside the Hessian of the mean loss; 100 steps at most.
-PUBLISHED_DAMPING, PUBLISHED_STEPS = 1e-2, 100
 FROG = 6
 SHARE = 0.02
 RATES = tuple(float(f"{rate:.3g}") for rate in np.geomspace(0.01, 1.0, 25))
@@ -110,55 +106,6 @@ def published_seconds(trained, module, depths, count):
             )
             spent[steps] = time.process_time() - processor
         found[str(depth)] = round((spent[STEPS[1]] - spent[STEPS[0]]) / (STEPS[1] - STEPS[0]), 4)
-    return found
-
-
-def solved_table(setting, trained, module, references, path):
-    """The published score of some of the audited model's own records at every depth: Hessian, conjugate gradients, published limits.
-
-    Our preconditioner changes when a solve ends, not where.
-
-    Of each depth: Spearman with our score of the same depth on these records and with what the reference models say of them, how many
-    solves ended within the tolerance, and the seconds. Depths that are done are kept in `path`.
-    """
-    found = json.loads(path.read_text()) if path.exists() else {}
-    count = members(setting, len(trained.x))
-    train = (trained.x[:count], trained.y[:count].numpy())
-    points, rows = tuple(part[: setting.solved] for part in train), np.arange(setting.solved)
-    truths = {name: values[rows] for name, values in audited_metrics(references).items()}
-    for depth in ("last", *setting.depths):
-        if str(depth) in found:
-            continue
-        processor = time.process_time()
-        solved = ns.generalized_leverage(
-            module,
-            train,
-            points,
-            damping=PUBLISHED_DAMPING,
-            damping_scale="mean",
-            layers=depth,
-            curvature="hessian",
-            max_iterations=PUBLISHED_STEPS,
-            precision="float32",
-            progress=False,
-        )
-        spent = time.process_time() - processor
-        traces = np.asarray(solved.trace)
-        kept = np.isfinite(traces)
-        ours = last_layer_leverage(trained, module, train) if depth == "last" else whole_network(trained, module, train, depth, "projected", outputs="all")
-        found[str(depth)] = {
-            "damping": PUBLISHED_DAMPING,
-            "records": int(kept.sum()),
-            "converged": int(np.sum(solved.converged)),
-            "negative_curvature": int(np.sum(solved.negative_curvature)),
-            "steps": round(float(np.mean(solved.iterations)), 1),
-            "processor_seconds": round(spent, 1),
-            "ours": round(spearman(traces[kept], np.asarray(ours.leverage)[rows][kept]), 4),
-            "spearman": {name: round(spearman(truth[kept], traces[kept]), 4) for name, truth in truths.items()},
-            "spearman_ours": {name: round(spearman(truth[kept], np.asarray(ours.leverage)[rows][kept]), 4) for name, truth in truths.items()},
-            "notes": list(map(str, solved.notes)),
-        }
-        path.write_text(json.dumps(found))
     return found
 
 

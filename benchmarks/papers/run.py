@@ -22,7 +22,7 @@ import noshadow as ns
 from benchmarks.environment import environment
 from benchmarks.papers.columns import ScoreColumns, TimedColumns, whole_network
 from benchmarks.papers.counts import by_count
-from benchmarks.papers.gls import depth_seconds, depth_table, published_seconds, solved_table
+from benchmarks.papers.gls import depth_seconds, depth_table, published_seconds
 from benchmarks.papers.settings import ALWAYS, SETTINGS, members, quick, recipe, records
 from benchmarks.papers.truth import agreement, attack_rates, ceiling, curves, target_sides
 from noshadow.reference import load_references, status, train_references, with_ground_truth
@@ -140,7 +140,7 @@ def made(setting, data, work):
     if not (folder / "report.html").exists():
         ns.write_report(found, folder / "report.html")
     with clock.timed("tables"):
-        tables = measured_tables(setting, trained, module, references, folder)
+        tables = measured_tables(setting, trained, module, references)
     return (
         described(setting, trained, references)
         | tables
@@ -149,7 +149,7 @@ def made(setting, data, work):
     )
 
 
-def measured_tables(setting, trained, module, references, folder):
+def measured_tables(setting, trained, module, references):
     """Agreement, noise, curves and attacks of one setting, and the leverage score by depth where it was asked for."""
     truths, scores = target_sides(references, setting.targets)
     tables = {
@@ -164,8 +164,6 @@ def measured_tables(setting, trained, module, references, folder):
         tables["depths"] = depth_table(references, setting.targets, setting.depths)
         tables["depth_seconds"] = depth_seconds(trained, module, setting.depths, count)
         tables["product_seconds"] = published_seconds(trained, module, setting.depths, count)
-    if setting.solved:
-        tables["solved"] = solved_table(setting, trained, module, references, folder / "solved.json")
     return tables
 
 

@@ -108,7 +108,8 @@ def attacked(signals, member, group):
         outside.append(scores[~member[model][group]])
     known, unknown = np.concatenate(inside), np.concatenate(outside)
     d_prime = attack_success(signals, member, attack="lira", variance="global").d_prime[group]
-    return {"auc": auc(known, unknown), f"tpr_{LEVEL:g}": tpr_at_fpr(known, unknown, LEVEL), "d_prime": float(np.mean(d_prime))}
+    found = {"auc": auc(known, unknown), f"tpr_{LEVEL:g}": tpr_at_fpr(known, unknown, LEVEL), "d_prime": float(np.mean(d_prime))}
+    return {key: round(value, 4) for key, value in found.items()}
 
 
 def arm_outputs(path, x, y, member, seeds, bounds, noise):

@@ -9,6 +9,7 @@ import torch
 from benchmarks.canaries import CANARIES, chosen_rows, mislabelled, power
 from benchmarks.papers.counts import by_count, disjoint_draws
 from benchmarks.papers.dampings import squared_gradients, ways
+from benchmarks.papers.ridge import fitted
 from benchmarks.papers.run import told_notes
 from benchmarks.papers.settings import SETTINGS, members, quick
 from benchmarks.papers.truth import lira_truth
@@ -95,6 +96,24 @@ def test_squared_gradients_of_a_linear_regression_are_their_closed_form():
     error = (model(x)[:, 0] - y).detach()
     np.testing.assert_allclose(found, 4 * error**2 * (1 + (x**2).sum(1)), rtol=1e-5)  # float32
     assert {way["damping"] for way in ways(1e-3).values()} == {10.0, 1e-3}
+
+
+def test_ridge_in_closed_form_is_the_minimum_of_the_training_objective():
+    rng = np.random.default_rng(0)
+    x, y, decay = rng.normal(size=(40, 3)), rng.normal(size=40), 0.3
+    weights = torch.zeros(4, dtype=torch.float64, requires_grad=True)
+    wide = torch.from_numpy(np.column_stack([x, np.ones(40)]))
+    descent = torch.optim.LBFGS([weights], max_iter=200, tolerance_grad=1e-12, tolerance_change=1e-16, line_search_fn="strong_wolfe")
+
+    def objective():
+        descent.zero_grad()
+        value = ((wide @ weights - torch.from_numpy(y)) ** 2).mean() + decay / 2 * (weights**2).sum()
+        value.backward()
+        return value
+
+    descent.step(objective)
+    # A quadratic in four unknowns: the search ends within 1e-8 of its minimum.
+    np.testing.assert_allclose(fitted(x, y, 40 * decay / 2), weights.detach(), atol=1e-7)
 
 
 def test_wrong_labels_are_wrong_and_the_others_stay():

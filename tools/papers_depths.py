@@ -36,7 +36,7 @@ def depth_lines(solved):
     if solved:
         lines += _solved(solved)
     for entry in entries.values():
-        lines += _depth_costs(entry)
+        lines += _depth_costs(entry) if "depth_seconds" in entry else []
     return lines
 
 

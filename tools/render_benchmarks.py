@@ -24,7 +24,7 @@ from lood_pictures import lood_pictures
 from lood_tables import lood_section, measured_section
 from papers_peers_picture import peers_picture
 from papers_pictures import papers_pictures
-from papers_tables import papers_section, proof_lines
+from papers_tables import BESIDE_THE_SETTINGS, papers_section, proof_lines
 from render_scaling import generated
 from tail_judged_tables import judged_section
 from tail_pictures import tail_pictures
@@ -359,9 +359,7 @@ def stored_or_empty(name):
 
 
 def papers():
-    return with_part(
-        PAPERS, "papers", papers_section(*map(stored_or_empty, ("papers_pictures", "papers_peers", "papers_early_stop", "papers_sides")))
-    )
+    return with_part(PAPERS, "papers", papers_section({name: stored_or_empty(name) for name in BESIDE_THE_SETTINGS}))
 
 
 def papers_charts():

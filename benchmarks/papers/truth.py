@@ -10,18 +10,38 @@ from noshadow.metrics import agreement_table, noise_ceiling, top_recall
 from noshadow.reference.rmia_probabilities import reference_probabilities
 
 RECALLS = ((0.01, 0.05), (0.001, 0.001), (0.01, 0.01), (0.05, 0.05))
+OWN_VARIANCE = 64
 CURVE = tuple(float(f"{k:.2g}") for k in np.geomspace(1e-3, 1.0, 16))
 CURVED = ("loss", "gradient_norm", "newton", "influence", "shift", "network_influence", "network_shift")
 
 
+def lira_truth(references, models, *, statistic="margin", variance=None, rows=slice(None)):
+    """LiRA over some of the models, and some of the records, by one statistic: an `AttackSuccess`.
+
+    "margin" is what the package attacks with: the logit margin, and in a regression the signed residual, looked at from both sides.
+    "loss" is [RET]'s: minus the loss, which a member's is above. One variance for all records below 64 models, each its own from there on.
+    """
+    member = np.asarray(references.membership)[models][:, rows]
+    variance = variance or ("record" if references.plan.models >= OWN_VARIANCE else "global")
+    if statistic == "loss":
+        return attack_success(-np.asarray(references.loss)[models][:, rows], member, attack="lira", variance=variance)
+    direction = "either" if references.task == "regression" else "larger"
+    signals = np.asarray(references.statistic)[models][:, rows]
+    return attack_success(signals, member, attack="lira", direction=direction, variance=variance)
+
+
 def measured_truth(references, models):
-    """Success of LiRA and RMIA a record, and LiRA's d′, measured with some of the models (an array of their numbers)."""
-    member, task = np.asarray(references.membership)[models], references.task
-    direction = "either" if task == "regression" else "larger"
-    variance = "record" if references.plan.models >= 64 else "global"
-    lira = attack_success(np.asarray(references.statistic)[models], member, attack="lira", direction=direction, variance=variance)
-    rmia = attack_success(_probabilities(references)[models], member, attack="rmia")
-    return {"lira_success": lira.success, "lira_d": lira.d_prime, "rmia_success": rmia.success}
+    """Success of LiRA and RMIA a record, and LiRA's d′, measured with some of the models (an array of their numbers).
+
+    A regression has LiRA by the loss as well, as lira_loss_….
+    """
+    lira = lira_truth(references, models)
+    rmia = attack_success(_probabilities(references)[models], np.asarray(references.membership)[models], attack="rmia")
+    found = {"lira_success": lira.success, "lira_d": lira.d_prime, "rmia_success": rmia.success}
+    if references.task == "regression":
+        loss = lira_truth(references, models, statistic="loss")
+        found |= {"lira_loss_success": loss.success, "lira_loss_d": loss.d_prime}
+    return found
 
 
 @functools.lru_cache(maxsize=1)

@@ -1,0 +1,103 @@
+"""The leverage score by the algorithm that [GLS] publishes, on some records of one network, at every depth.
+
+`python -m benchmarks.papers.solved --data DIR --work DIR [--setting NAME]` needs that setting's audited model and reference models in the
+work folder, goes on with the depth it stopped at, and writes benchmarks/results/papers_solved.json after each.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import noshadow as ns
+from benchmarks.environment import environment
+from benchmarks.papers.columns import whole_network
+from benchmarks.papers.gls import audited_metrics, last_layer_leverage
+from benchmarks.papers.run import RESULTS, audited_model
+from benchmarks.papers.settings import SETTINGS, members, recipe, records
+from noshadow.metrics import spearman
+from noshadow.reference import load_references
+
+RESULT = RESULTS.parent / "papers_solved.json"
+# [GLS] Section 6.1: λ from 1e-4 to 1e-2, beside the Hessian of the mean loss; 100 steps at most, to 1e-3.
+DAMPING, STEPS, TOLERANCE = 1e-2, 100, 1e-3
+
+
+def solved_traces(module, train, points, depth):
+    """Trace of the published score of each point, by the Hessian; our preconditioner changes when a solve ends, not where."""
+    return ns.generalized_leverage(
+        module,
+        train,
+        points,
+        damping=DAMPING,
+        damping_scale="mean",
+        layers=depth,
+        curvature="hessian",
+        tolerance=TOLERANCE,
+        max_iterations=STEPS,
+        precision="float32",
+        progress=False,
+    )
+
+
+def compared(traces, ours, truths):
+    """Spearman of the published score and of ours, on the records that could be solved, with each other and with each shadow metric."""
+    kept = np.isfinite(traces)
+    return {
+        "records": int(kept.sum()),
+        "ours": round(spearman(traces[kept], ours[kept]), 4),
+        "spearman": {name: round(spearman(truth[kept], traces[kept]), 4) for name, truth in truths.items()},
+        "spearman_ours": {name: round(spearman(truth[kept], ours[kept]), 4) for name, truth in truths.items()},
+    }
+
+
+def depth_entry(setting, trained, module, references, depth):
+    """One depth: agreement, how the solves ended, and the seconds."""
+    count = members(setting, len(trained.x))
+    train = (trained.x[:count], trained.y[:count].numpy())
+    points = tuple(part[: setting.solved] for part in train)
+    truths = {name: values[: setting.solved] for name, values in audited_metrics(references).items()}
+    processor = time.process_time()
+    solved = solved_traces(module, train, points, depth)
+    spent = time.process_time() - processor
+    if depth == "last":
+        ours = last_layer_leverage(trained, module, train)
+    else:
+        ours = whole_network(trained, module, train, depth, "projected", outputs="all")
+    return compared(np.asarray(solved.trace), np.asarray(ours.leverage)[: setting.solved], truths) | {
+        "damping": DAMPING,
+        "converged": int(np.sum(solved.converged)),
+        "negative_curvature": int(np.sum(solved.negative_curvature)),
+        "steps": round(float(np.mean(solved.iterations)), 1),
+        "processor_seconds": round(spent, 1),
+        "notes": list(map(str, solved.notes)),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder of the real data sets")
+    parser.add_argument("--work", type=Path, required=True, help="work folder of benchmarks.papers.run")
+    parser.add_argument("--setting", choices=SETTINGS, default="fashion_depths")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    setting, folder = SETTINGS[arguments.setting], arguments.work / arguments.setting
+    x, y, _ = records(setting, arguments.data, arguments.work)
+    trained = recipe(setting, x, y)
+    module = audited_model(trained, folder, None, members(setting, len(x)))
+    references, path = load_references(folder / "references"), folder / "solved.json"
+    found = json.loads(path.read_text()) if path.exists() else {}
+    for depth in ("last", *setting.depths):
+        if str(depth) not in found:
+            found[str(depth)] = depth_entry(setting, trained, module, references, depth)
+            path.write_text(json.dumps(found))
+            print(depth, found[str(depth)], flush=True)
+        entry = {"setting": setting.name, "title": setting.title, "depths": found, "environment": environment()}
+        RESULT.write_text(json.dumps(entry, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -34,6 +34,16 @@ def simulated(models, n, gap, seed=0):
     return rng.normal(size=(models, n)) * np.where(membership, 0.5, 1.0) + gap * membership + rng.normal(size=n), membership
 
 
+def test_a_record_that_all_truth_models_had_has_no_separation():
+    margins, membership = (
+        np.full((4, 3), -5.0) + np.arange(12).reshape(4, 3) / 10,
+        np.array([[True, False, True]] * 2 + [[True, False, False]] * 2),
+    )
+    with np.errstate(all="raise"):
+        found, error = separation(margins, membership)
+    assert found[0] == found[1] == 0 and found[2] < 0 and np.isfinite(error).all()
+
+
 def test_the_true_separation_is_unbiased_and_knows_its_error():
     margins, membership = simulated(40, 20_000, 1.5)
     found, error = separation(margins, membership)

@@ -333,7 +333,10 @@ def sure_lines(chosen):
     forms, counts = chosen["forms"], [count for count in COUNTS if f"{count} references, chosen" in chosen["forms"]]
     bent, straight = ([forms[f"{count} references, {name}"] for count in counts] for name in ("chosen", "spread that only rises or falls"))
     gains = {
-        setup: [100 * (one["recall_0.5"]["setups"][setup] - other["recall_0.5"]["setups"][setup]) for one, other in zip(bent, straight, strict=True)]
+        setup: [
+            100 * (one["recall_0.5"]["setups"][setup] - other["recall_0.5"]["setups"][setup])
+            for one, other in zip(bent, straight, strict=True)
+        ]
         for setup in chosen["setups"]
     }
     ranked = sorted(gains, key=lambda setup: -sum(gains[setup]))

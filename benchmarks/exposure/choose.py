@@ -42,20 +42,21 @@ FORMS = {
 }
 DECISIONS = {
     "order without references": "equal normal scores of shift, checkpoint_shift, early_loss and lt_iqr, as far as they are there; a learnt "
-    "weighting needs fifteen columns and leads by less than two standard errors over setups in three of four cases, and by a little more with "
-    "a checkpoint and no trace, so it is not adopted",
+    "weighting needs fifteen columns and leads by less than two standard errors over setups in three of four cases, and by a little more "
+    "with a checkpoint and no trace, so it is not adopted",
     "score with references": "separation / √spread",
     "spread": "its logarithm is quadratic in the normal scores of both levels, clipped at two, coefficients by side, those of the squares "
-    "held near zero; a record's own shrunk to it by an inverse-gamma prior; margins beyond four robust standard deviations drawn in; slopes "
-    "vary more where they are predicted large",
-    "why the spread may bend": "the judged encoder had shown that a monotone spread fails on networks that are sure of their mistakes. Three "
-    "calibration setups over words and letters were added; the small attention layer fails in the same way, and with squares it does not. "
-    "Hinges in place of squares, a product of both levels, covariates in the spread and other penalties find the same within a point",
-    "heavier tails of the slopes": "not adopted: a mixture of covariances of five sizes, its shares estimated, gained less than a point, and on "
-    "simulated records that do not leak it took the largest chance difference for exposure",
+    "held near zero; a record's own shrunk to it by an inverse-gamma prior; margins beyond four robust standard deviations drawn in; "
+    "slopes vary more where they are predicted large",
+    "why the spread may bend": "the judged encoder had shown that a monotone spread fails on networks that are sure of their mistakes. "
+    "Three calibration setups over words and letters were added; the small attention layer fails in the same way, and with squares it does "
+    "not. Hinges in place of squares, a product of both levels, covariates in the spread and other penalties find the same within a point",
+    "heavier tails of the slopes": "not adopted: a mixture of covariances of five sizes, its shares estimated, gained less than a point, "
+    "and on simulated records that do not leak it took the largest chance difference for exposure",
     "mean rank with plain differences": "not adopted: it loses up to fourteen points with two references and gains nothing with eight",
-    "sizes of sure networks": "rates of the small attention layer stay off by more than 0.05: its margins without a record lie at two ends, "
-    "which no Gaussian describes. Nothing that reference margins show told it from the other setups, so it is not made order only",
+    "sizes of sure networks": "rates of the small attention layer stay off by more than 0.05: its margins without a record lie at two "
+    "ends, which no Gaussian describes. How much records' own spreads differ did not tell it from other setups, so it is not made order "
+    "only",
     "short references": "level without the record, shrunk to a regression on free columns; alone: mean rank with the free columns; beside "
     "full references: one more covariate",
     "folds and one reference": "order only: mean rank of separation, level without the record and free columns",
@@ -63,8 +64,8 @@ DECISIONS = {
     "settings had been judged",
     "judged twice": "the first judging drew in each record's own margins too, which made IN and OUT of far records the same number; the "
     "fix was checked on calibration setups and all settings were judged again",
-    "order only": "by the number of records with two margins on each side, 300, and by test records. It was 200 at first; digits with wrong "
-    "labels, with 225, were then off by more than 0.05. Energy's figures were known when it was raised",
+    "order only": "by the number of records with two margins on each side, 300, and by test records. It was 200 at first; digits with "
+    "wrong labels, with 225, were then off by more than 0.05. Energy's figures were known when it was raised",
 }
 POWERS = (0.0, 0.5, 1.0)
 COUNTS = (2, 4, 8)

@@ -58,8 +58,10 @@ def separation(margins, membership):
     shares = var_in / (2 * square), var_out / (2 * square)
     log_square = shares[0] ** 2 * 2 / np.maximum(n_in - 1, 1) + shares[1] ** 2 * 2 / np.maximum(n_out - 1, 1)
     factor = 1 - 3 / (4 * 2 / log_square - 1)
-    found = factor * (mean_in - mean_out) / np.sqrt(square)
-    return found, np.sqrt((var_in / n_in + var_out / n_out) / square + found**2 * log_square / 4)
+    # Half of a few truth models may all have had a record, or none: it then has no d′, and ranks nowhere.
+    found = np.where((n_in > 0) & (n_out > 0), factor * (mean_in - mean_out) / np.sqrt(square), 0.0)
+    noise = var_in / np.maximum(n_in, 1) + var_out / np.maximum(n_out, 1)
+    return found, np.sqrt(noise / square + found**2 * log_square / 4)
 
 
 def measured_rates(margins, membership, direction):

@@ -51,8 +51,8 @@ def exposure(
     level and slope. f, g, T and a spread per side by marginal likelihood; spreads by a gamma
     regression on the ranks of the two fitted levels and their squares, each record's own shrunk to
     it; (a_i, b_i) vary more where f and g say so. All this is estimated with margins further than
-    four robust standard deviations from the median drawn in to there. The posterior of g(x_i) + b_i given the
-    record's own margins is its separation; over a spread it is d′.
+    four robust standard deviations from the median drawn in to there. The posterior of g(x_i) + b_i
+    given the record's own margins is its separation; over a spread it is d′.
 
     Args:
         margins: (n,) the audited model's φ = log p_y − log Σ_{c≠y} p_c on its own training records;

@@ -47,12 +47,12 @@ def spreads_of(sides: Sides, levels: Array, variances: Array, rules: Rules = CHO
 
     Each record's own spread is then shrunk to the regression by an inverse-gamma prior.
 
-    log σ²_side,i = c_side + d · (z, z² − 1), z the normal scores of the OUT and the IN level's ranks,
-    clipped at two; squares around a record's mean, with n − 1 degrees of freedom each, by iterated
-    weighted least squares (a GLM with log link). The squares of z let the spread rise and fall
-    again: records that models get wrong every time vary less than those near the boundary. The
-    prior's degrees of freedom come from the
-    variance of log squares around the fit (Smyth 2004, the moment estimator of d₀).
+    log σ²_side,i = c_side + d · (z, z² − 1), z the normal scores of the ranks of the OUT and the IN
+    level, clipped at two; squares around a record's mean, with n − 1 degrees of freedom each, by
+    iterated weighted least squares (a GLM with log link). The squares of z let the spread rise and
+    fall again: records that models get wrong every time vary less than those near the boundary. The
+    prior's degrees of freedom come from the variance of log squares around the fit (Smyth 2004, the
+    moment estimator of d₀).
 
     Args:
         sides: of all records. levels: (2, n) fitted OUT and IN levels. variances: (2,) of the mixed

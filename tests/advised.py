@@ -13,7 +13,7 @@ from noshadow.cli import app
 from noshadow.errors import SCORE_OPTIONS, TRAINING_OPTIONS
 from source_tree import program
 
-ROOMS = ("attacks", "metrics", "reference", "theory")
+ROOMS = ("attacks", "canaries", "metrics", "reference", "theory")
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 # Functions of others that messages name, and the word after "noshadow" where it is a sentence and no command.
 FOREIGN_CALLS = {"reset_index", "record", "kernel", "label", "log", "max", "train_fn"}

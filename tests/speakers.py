@@ -14,7 +14,7 @@ import torch
 
 from source_tree import callee, home, kinds, program, words_of
 
-ROOMS = ("attacks", "metrics", "reference", "theory")
+ROOMS = ("attacks", "canaries", "metrics", "reference", "theory")
 SPOKEN = {"refuse", "said"}
 CONSTRUCTORS = ("__init__", "__post_init__")
 # Blocks in which a public function that is called names itself.

@@ -12,7 +12,7 @@ from torch import nn
 
 import noshadow as ns
 from advised import arguments, owner_of, public, wrong_advice
-from noshadow import attacks, metrics, reference, theory
+from noshadow import attacks, canaries, metrics, reference, theory
 
 RNG = np.random.default_rng(8)
 X = RNG.normal(size=(40, 3)).astype(np.float32)
@@ -245,6 +245,12 @@ ERRORS = [
     ("Recipe", lambda: recipe(optimizer="adam", momentum=0.9)),
     ("Recipe", lambda: recipe(build=nn.Linear(3, 3))),
     ("Recipe.train_many", lambda: recipe().train_many([[0, 1]], [1, 2])),
+    ("make", lambda: canaries.make("no slot", tokenizer=list)),
+    ("insert", lambda: canaries.insert(["a"], canaries.make([1, [2, 3]]))),
+    ("score", lambda: canaries.score(None, "a secret")),
+    ("choose", lambda: canaries.choose("folder", 1)),
+    ("mislabel", lambda: canaries.mislabel([0, 1], [5])),
+    ("token_gains", lambda: ns.token_gains(None, [[1, 2]])),
     ("asymptotic_gap", lambda: theory.asymptotic_gap(0.1, 1.0, noise_variance=1.0, n=5, p=4)),
     ("expected_gap", lambda: theory.expected_gap(0.1, 1.0, noise_variance=1.0, n=5, p=4)),
     ("fixed_design_statistic", lambda: theory.fixed_design_statistic([[1.0]], [2.0], noise_variance=1.0)),
@@ -277,6 +283,10 @@ CANNOT_RAISE = {
         "RecordScores",
         "References",
         "SequenceLosses",
+        "TokenGains",
+        "Canaries",
+        "CanaryScores",
+        "Inserted",
         "Status",
         "TailRate",
     ),

@@ -67,7 +67,7 @@ NOT_USED = {
 
 def callables():
     """Every public function, class and public method, by its name."""
-    for room in ("noshadow", "noshadow.reference", "noshadow.attacks", "noshadow.metrics", "noshadow.theory"):
+    for room in ("noshadow", "noshadow.reference", "noshadow.attacks", "noshadow.canaries", "noshadow.metrics", "noshadow.theory"):
         module = importlib.import_module(room)
         for name in module.__all__:
             found = getattr(module, name)

@@ -147,7 +147,7 @@ def test_public_names_are_documented():
 
 
 def test_every_public_name_is_on_the_api_page():
-    packages = {name: getattr(ns, name) for name in ("attacks", "metrics", "reference", "theory")}
+    packages = {name: getattr(ns, name) for name in ("attacks", "canaries", "metrics", "reference", "theory")}
     public = {name: getattr(ns, name) for name in ns.__all__ if name not in packages}
     public |= {f"{package}.{name}": getattr(module, name) for package, module in packages.items() for name in module.__all__}
     shown = {heading: pkgutil.resolve_name(path) for heading, path in documented().items()}

@@ -9,6 +9,7 @@ import torch
 from typer.testing import CliRunner
 
 import noshadow as ns
+from browser import chromium
 from extras import extra
 from noshadow.checks import InputError
 from noshadow.cli import app
@@ -137,3 +138,22 @@ def test_the_command_shows_tokens_of_a_target(case, tmp_path, monkeypatch):
     made = CliRunner().invoke(app, ["report", str(tmp_path / "folder"), "--show-records", "given_target:target", "--out", str(out)])
     assert made.exit_code == 0, made.output
     assert 'class="gains"' in out.read_text(encoding="utf-8")
+
+
+def test_a_browser_shades_tokens_and_runs_none(case, tmp_path):
+    model, base, train, audit = case
+    gains = ns.token_gains(model, train, base=base, tokenizer=Words(), progress=False)
+    path = ns.write_report(audit, tmp_path / "shown.html", show_records=gains)
+    with chromium() as browser:
+        page = browser.new_page()
+        errors, dialogs = [], []
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("dialog", lambda dialog: dialogs.append(dialog.message))
+        page.goto(path.as_uri())
+        page.locator(".explorer-table td.content details").first.wait_for(state="attached")
+        assert page.locator(".explorer-table td.content .gains").count() == len(train)
+        shaded = int((gains.gain >= np.log(2)).sum())
+        assert page.locator(".explorer-table .gains span").count() == shaded > 0
+        assert page.locator(".contents .gains span").count() == shaded
+        assert page.locator("img").count() == 0 and errors == [] and dialogs == []
+        assert HOSTILE in "".join(page.locator(".explorer-table .gains").all_text_contents())

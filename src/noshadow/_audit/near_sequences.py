@@ -4,7 +4,7 @@ What a model repeats it has mostly seen more than once, and of nearly equal text
 while the others stay.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +46,7 @@ def near_sequence_facts(found: Duplicates) -> dict[str, Any]:
     return {"features": None, "inputs": None, "sequences": found.near, "reasons": {}}
 
 
-def duplicate_sequences(sequences: TokenSequences, digests: list[bytes], ids: Array, *, seed: int = 0) -> Duplicates:
+def duplicate_sequences(sequences: TokenSequences, digests: Sequence[bytes], ids: Array, *, seed: int = 0) -> Duplicates:
     """Group sequences whose pieces agree.
 
     The pieces of a text are its runs of five tokens; two texts are near when their Jaccard index
@@ -111,7 +111,8 @@ def _mixed(words: Array) -> Array:
     """Bits spread over the whole word, as splitmix64 does."""
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         words = (words ^ (words >> np.uint64(shift))) * np.uint64(factor)
-    return words ^ (words >> np.uint64(31))
+    mixed: Array = words ^ (words >> np.uint64(31))
+    return mixed
 
 
 def _signatures(texts: list[Array], rng: np.random.Generator) -> Array:

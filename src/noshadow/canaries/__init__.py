@@ -5,8 +5,8 @@ prefers them over what they might have been. `choose` and `mislabel` make canari
 """
 
 from noshadow.canaries.chosen import choose, mislabel
-from noshadow.canaries.forms import Canaries, Form, make
+from noshadow.canaries.forms import Canaries, make
 from noshadow.canaries.insertion import Inserted, insert
 from noshadow.canaries.scoring import CanaryScores, score
 
-__all__ = ["Canaries", "CanaryScores", "Form", "Inserted", "choose", "insert", "make", "mislabel", "score"]
+__all__ = ["Canaries", "CanaryScores", "Inserted", "choose", "insert", "make", "mislabel", "score"]

@@ -62,7 +62,7 @@ def score(
     method: str = "auto",
     draws: int = 4096,
     level: float = 0.95,
-    resamples: int = 100,
+    resamples: int = 400,
     batch_size: int = BATCH_SIZE,
     device: object = None,
     progress: bool = PROGRESS,
@@ -154,7 +154,8 @@ def _table(losses: Array, standings: list[Standing]) -> pd.DataFrame:
     columns |= {f"rank_{name}": [one.rank_interval[end] for one in standings] for name, end in ends.items()}
     columns |= {"exposure_bits": [one.bits for one in standings]}
     columns |= {f"exposure_bits_{name}": [one.bits_interval[end] for one in standings] for name, end in ends.items()}
-    return pd.DataFrame(columns)
+    table: pd.DataFrame = pd.DataFrame(columns)
+    return table
 
 
 @dataclass(frozen=True, eq=False)

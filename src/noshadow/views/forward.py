@@ -167,8 +167,9 @@ def _last_run(head: Head | None, *, features: bool) -> Iterator[LastRun]:
 
 
 @contextmanager
-def _pooled_run(head: Head, *, features: bool) -> Iterator[LastRun]:
+def _pooled_run(head: Head | None, *, features: bool) -> Iterator[LastRun]:
     """Yield a function that pools the head's last run as the model did to get its output."""
+    assert head is not None
     with watched_positions(head.layer) as seen:
 
         def taken(own: Tensor | None) -> Ran | None:

@@ -60,8 +60,8 @@ def _table1(found):
         *lines,
         "",
         f"On our setups RMIA with two references {'beats' if rmia < tnr else 'does not beat'} TNR ({rmia:.3f} against {tnr:.3f} left out), where [TAIL] has it the other way round.",
-        f"LT-IQR's AUC is below ½ on {below} of {found['setups']} setups, and in the mean {overfit['mean']:.3f} on the {overfit['setups']} whose accuracy gap is above 0.3: what members lose over the",
-        "epochs spreads no more than what strangers' losses do once a network has learned its records by heart, and strangers' losses go on rising.",
+        f"LT-IQR's AUC is below ½ on {below} of {found['setups']} setups, and in the mean {overfit['mean']:.3f} on the {overfit['setups']} whose accuracy gap is above 0.3",
+        f"({overfit['below_half']} of them below ½): there losses of members spread no more over the epochs than those of strangers.",
         "",
         f"![LiRA against TNR, with the line, its interval over setups, and the exponential of the overfit ones]({IMAGES}/figure3.svg)",
         "",
@@ -90,7 +90,7 @@ def _table2(found):
         *lines,
         "",
         f"In [TAIL]'s own regime (train accuracy above 0.9, clean labels) its exponential law appears again: {a:.3g} (e^({b:.3g} TNR) − 1), R² {own['in_sample']['r2']:.2f}, and the order of the four",
-        "curves is the published one but for the last places. Over all setups the four hardly differ: setups that are not overfit lie above that curve.",
+        "curves is the published one. Over all setups the four hardly differ: setups that are not overfit lie above that curve.",
         "",
     ]
 

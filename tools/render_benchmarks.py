@@ -21,6 +21,7 @@ from largest_tables import largest_section
 from layer_tables import network_section, record_tpr_section, which_layers_section
 from lood_pictures import lood_pictures
 from lood_tables import lood_section, measured_section
+from papers_inventory import inventory_lines
 from papers_peers_picture import peers_picture
 from papers_pictures import papers_pictures
 from papers_tables import papers_section, proof_lines
@@ -345,9 +346,8 @@ def stored_or_empty(name):
 
 
 def papers():
-    return with_part(
-        PAPERS, "papers", papers_section(*map(stored_or_empty, ("papers_pictures", "papers_peers", "papers_early_stop", "papers_sides")))
-    )
+    measured = papers_section(*map(stored_or_empty, ("papers_pictures", "papers_peers", "papers_early_stop", "papers_sides")))
+    return with_part(PAPERS, "inventory", inventory_lines(), with_part(PAPERS, "papers", measured))
 
 
 def papers_charts():

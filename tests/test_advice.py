@@ -21,7 +21,15 @@ from speakers import SPOKEN, below, carriers, is_public, named, reached, speaker
 INTERNAL = {
     *("out_of_bag_outputs", "register_reader", "stage_outputs", "collect_outputs", "load_loss_traces", "loss_trace_iqr", "TnrCurve"),
     "left_out_outputs",
-    *("kernel_flatness", "least_stationary_record", "likelihood_ratio_auc", "likelihood_ratio_tpr", "query_lood", "self_query_gradient"),
+    *(
+        "flatness_bound",
+        "kernel_flatness",
+        "least_stationary_record",
+        "likelihood_ratio_auc",
+        "likelihood_ratio_tpr",
+        "query_lood",
+        "self_query_gradient",
+    ),
     *("posterior_of", "early_trace_mean"),
 }
 # (module, owner) → arguments that the walk thinks `owner` advises there, and why it cannot.

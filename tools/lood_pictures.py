@@ -1,5 +1,6 @@
 """Charts of docs/lood.md as SVG, made from benchmarks/results/lood_figures.json by tools/render_benchmarks.py."""
 
+from lood_network_tables import TITLES
 from pictures import POINTS, finish, panels, svg
 
 SHARE = "KL at query ÷ KL at record"
@@ -52,6 +53,7 @@ def activation_picture(entry):
         "Same weights, fixed noise": ("sphere", "fixed_kl"),
         "Same weights, scaled noise": ("sphere", "scaled_kl"),
         "Variance kept at 1": ("kept", "scaled_kl"),
+        "Edge of chaos": ("critical", "scaled_kl"),
     }
     names = list(dict.fromkeys(row["activation"] for row in entry["rows"]))
     figure, all_axes = panels(shown, names)
@@ -88,6 +90,44 @@ def network_picture(entry):
     return svg(figure, "What the process and two baselines say against what leave-one-out training shows")
 
 
+def one_start_picture(entry):
+    figure, (by_rank, by_prediction) = panels(["One start each, records sorted", "Do predictions agree?"])
+    reached = entry["share_of_ceiling"]
+    by_rank.plot(range(1, len(reached) + 1), sorted(reached), **POINTS)
+    by_prediction.plot(entry["prediction_kl"], reached, **POINTS)
+    finish(by_rank, "records", SHARE, y_ends=(0, 1))
+    finish(by_prediction, "KL of the predictions at query and record", SHARE, log="x", y_ends=(0, 1))
+    return svg(figure, "Leak at the optimised query as a share of the leak at the record")
+
+
+def gradient_picture(entry):
+    figure, (axes,) = panels(["Records of the sine toy"])
+    axes.plot(entry["gradient"]["at"], entry["gradient"]["gradient"])
+    finish(axes, "record S", "gradient of the mean distance at Q = S")
+    return svg(figure, "Gradient of the mean distance at the record itself, over records of the sine toy")
+
+
+def rates_picture(entry):
+    names = list(entry["weights"])
+    figure, (on, off) = panels(["On the edge of chaos", "Weight variance 2, no biases"], names)
+    for axes, rows in ((on, entry["on_the_edge"]), (off, entry["off_the_edge"])):
+        for name in names:
+            axes.plot([row["depth"] for row in rows[name]], [max(row["distance"], 1e-12) for row in rows[name]])
+        finish(axes, "depth", "1 − correlation", log="xy")
+    return svg(figure, "How fast two records become alike over depth")
+
+
+def perturbed_picture(networks):
+    figure, all_axes = panels([TITLES[name] for name in networks])
+    for axes, entry in zip(all_axes, networks.values(), strict=True):
+        for number, curve in enumerate(entry["perturbed"]["curves"], 1):
+            axes.plot(entry["perturbed"]["sizes"], curve, label=number, alpha=0.5)
+        axes.plot(entry["perturbed"]["sizes"], entry["perturbed"]["mean_curve"], color="#222222", linewidth=2.4, label="mean")
+        finish(axes, "size of the perturbation (of 255)", "attack AUC", y_ends=(0.3, 1))
+        axes.legend(title="record", loc="lower center", ncols=3)
+    return svg(figure, "Attack AUC on trained networks along random directions through five records")
+
+
 CHARTS = {
     "trace": trace_picture,
     "gap": gap_picture,
@@ -97,9 +137,17 @@ CHARTS = {
     "sine": sine_picture,
     "networks_relu": network_picture,
     "networks_gelu": network_picture,
+    "networks_relu_deep": network_picture,
+    "networks_gelu_deep": network_picture,
+    "one_start": one_start_picture,
+    "rates": rates_picture,
 }
 
 
 def lood_pictures(figures):
     """File name → text of every chart whose figures are stored."""
-    return {f"{name}.svg": chart(figures[name]) for name, chart in CHARTS.items() if name in figures}
+    drawn = {f"{name}.svg": chart(figures[name]) for name, chart in CHARTS.items() if name in figures}
+    if "gradient" in figures.get("sine", {}):
+        drawn["sine_gradient.svg"] = gradient_picture(figures["sine"])
+    perturbed = {name: figures[name] for name in TITLES if "perturbed" in figures.get(name, {})}
+    return drawn | ({"networks_perturbed.svg": perturbed_picture(perturbed)} if perturbed else {})

@@ -1,15 +1,17 @@
 """The measured part of docs/lood.md and the section of docs/benchmarks.md on leave-one-out distinguishability."""
 
-import statistics
-
+from lood_network_tables import network_lines
 from lood_query_tables import (
     PICTURES,
     attack_lines,
+    convolution_lines,
     gallery_lines,
     gap_lines,
     group_lines,
     interval,
     normalisation_lines,
+    normalised_convolution_lines,
+    one_start_lines,
     optimum_lines,
     percent,
     perturbation_lines,
@@ -17,15 +19,7 @@ from lood_query_tables import (
     sine_lines,
     trace_lines,
 )
-
-ESTIMATES = {
-    "kl": "KL of the process",
-    "gp_auc": "attack AUC of the process",
-    "distance": "change of the process's mean",
-    "influence": "influence (Gauss–Newton, damped)",
-    "tracin": "TracIn",
-}
-NOISES = ("0.01", "0.1", "1")
+from lood_theory_tables import bound_lines, rate_lines
 
 
 def lood_section(cases):
@@ -71,20 +65,23 @@ def measured_section(figures):
     """Every stored figure in words, tables and pictures: docs/lood.md."""
     parts = {
         "activations": activation_lines,
+        "rates": rate_lines,
         "gallery": gallery_lines,
+        "convolutions": convolution_lines,
         "trace": trace_lines,
         "gap": gap_lines,
+        "one_start": one_start_lines,
         "several_queries": several_lines,
         "group_of_three": group_lines,
         "perturbations": perturbation_lines,
         "data_normalisation": normalisation_lines,
+        "normalised_convolutions": normalised_convolution_lines,
         "leak_and_attack": attack_lines,
         "mean_distance_optimum": optimum_lines,
         "sine": sine_lines,
     }
     lines = [line for name, part in parts.items() if name in figures for line in part(figures[name])]
-    networks = {name: figures[f"networks_{name}"] for name in ("relu", "gelu") if f"networks_{name}" in figures}
-    return [*lines, *(network_lines(networks) if networks else [])]
+    return [*lines, *network_lines(figures)]
 
 
 def activation_lines(entry):
@@ -98,7 +95,8 @@ def activation_lines(entry):
         f"n = {entry['n']} cars and planes at {entry['side']} × {entry['side']}, every record queried at itself, fully connected kernels. Each cell: KL under relu over KL under the",
         "other activation, median over records and its bootstrap interval (95 %); above 1, relu leaks more. *Same weights*: weight variance",
         f"{entry['weight_variance']:g} and no biases for all, records scaled to one length. *Fixed noise*: {entry['fixed_noise']:g}; *scaled*: {entry['noise_share']:g} of the kernel's mean diagonal. *Variance kept*: weights",
-        f"and inputs scaled so that every layer has variance 1 (weight variances: {kept}), which makes all diagonals 1; scaled noise.",
+        f"and inputs scaled so that every layer has variance 1 (weight variances: {kept}), which makes all diagonals 1; scaled noise. *Edge of chaos*:",
+        "weights of `ns.critical_weights`, all diagonals 1; scaled noise.",
         "",
         "| | depth | " + " | ".join(names) + " |",
         "|---|---|" + "---|" * len(names),
@@ -107,12 +105,13 @@ def activation_lines(entry):
         ("same weights, fixed noise", "sphere", "fixed_kl"),
         ("same weights, scaled noise", "sphere", "scaled_kl"),
         ("variance kept", "kept", "scaled_kl"),
+        ("edge of chaos", "critical", "scaled_kl"),
         ("same weights, scaled noise, lengths as they are", "raw", "scaled_kl"),
     ):
         for depth in depths:
             cells = " | ".join(interval(rows[case, name, depth][column]["relu_over_this"]) for name in names)
             lines.append(f"| {title} | {depth} | {cells} |")
-    return [*lines, *flatness_lines(rows, (depths[0], depths[-1]), names), *activation_verdict(rows, depths), ""]
+    return [*lines, *flatness_lines(rows, (depths[0], depths[-1]), names), *activation_verdict(rows, depths), "", *bound_lines(entry)]
 
 
 def flatness_lines(rows, depths, names):
@@ -140,60 +139,12 @@ def flatness_lines(rows, depths, names):
 def activation_verdict(rows, depths):
     """The paper's two sentences, each with its set-up and its number."""
     deep, first = rows["sphere", "gelu", depths[-1]], rows["sphere", "gelu", depths[0]]
-    kept = rows["kept", "gelu", depths[-1]]
+    kept, critical = (rows[case, "gelu", depths[-1]] for case in ("kept", "critical"))
     return [
         "",
         f"![Median KL over depth for five activations]({PICTURES}/activations.svg)",
         "",
         f"At fixed noise relu and gelu are close, and the sign depends on depth: at depth {depths[0]} relu's KL is higher for {percent(first['fixed_kl']['relu_higher'])} of the records, at depth {depths[-1]}",
         f"for {percent(deep['fixed_kl']['relu_higher'])} (higher by more than a tenth for {percent(deep['fixed_kl']['relu_higher_by_tenth'])}). With the noise scaled to the kernel relu's is higher for {percent(deep['scaled_kl']['relu_higher'])} at depth {depths[-1]}, with the",
-        f"variance kept for {percent(kept['scaled_kl']['relu_higher'])}.",
-    ]
-
-
-def network_lines(networks):
-    plan = next(iter(networks.values()))["plan"]
-    lines = [
-        "### Does it predict trained networks?",
-        "",
-        f"Cars and planes at {plan['side']} × {plan['side']}, n = {plan['n']}, targets ±1, squared loss, SGD (rate {plan['lr']:g}, batches of {plan['batch_size']}, {plan['epochs']} epochs); fully connected networks with {plan['depth']} hidden layers of",
-        f"{plan['width']}, weights drawn as the kernel assumes. {plan['chosen']} random records, each left out of {plan['seeds']} networks; {plan['seeds_with']} networks with everything. *Attack AUC*: of the loss at the record.",
-        "*Prediction change*: size of the difference of the mean predictions. Spearman over records with bootstrap intervals (95 %). *Two halves of the seeds*: the truth",
-        "measured with one half against the other: how noisy it is, with half as many seeds. Noise of the process as a share of the kernel's mean diagonal. The",
-        "baselines are not tuned: influence damped by a tenth of the mean curvature, TracIn over five moments of the training, both over three networks.",
-        "",
-        "| network | estimate | with attack AUC | with prediction change |",
-        "|---|---|---|---|",
-    ]
-    for name, entry in networks.items():
-        for estimate, label in ESTIMATES.items():
-            for key, shown in (
-                [(estimate, "")] if estimate in entry["estimates"] else [(f"{estimate}_{noise}", f", noise {noise}") for noise in NOISES]
-            ):
-                both = (entry["correlations"][truth][key]["spearman"] for truth in ("auc", "prediction_change"))
-                lines.append(f"| {name} | {label}{shown} | " + " | ".join(map(interval, both)) + " |")
-        lines.append(
-            f"| {name} | two halves of the seeds | "
-            + " | ".join(interval(entry["reliability"][t]) for t in ("auc", "prediction_change"))
-            + " |"
-        )
-    lines += [""]
-    for name, entry in networks.items():
-        auc = entry["truth"]["auc"]
-        lines += [
-            f"{name}: attack AUC from {min(auc):.2f} to {max(auc):.2f}, median {statistics.median(auc):.2f}; training loss {entry['training_loss']:.3f}.",
-            "",
-            f"![Trained {name} networks]({PICTURES}/networks_{name}.svg)",
-            "",
-        ]
-    return [*lines, *(activation_difference(networks) if {"relu", "gelu"} <= set(networks) else [])]
-
-
-def activation_difference(networks):
-    """gelu minus relu in the attack on trained networks, over the same records."""
-    gaps = [g - r for g, r in zip(networks["gelu"]["truth"]["auc"], networks["relu"]["truth"]["auc"], strict=True)]
-    mean, error = statistics.mean(gaps), statistics.stdev(gaps) / len(gaps) ** 0.5
-    return [
-        f"The attack on trained gelu networks against relu ones, same records: AUC {mean:+.3f} in the mean, {mean - 1.96 * error:+.3f} to {mean + 1.96 * error:+.3f} (95 %, over records).",
-        "",
+        f"variance kept for {percent(kept['scaled_kl']['relu_higher'])}, on the edge of chaos for {percent(critical['scaled_kl']['relu_higher'])}.",
     ]

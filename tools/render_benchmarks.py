@@ -22,6 +22,7 @@ from largest_tables import largest_section
 from layer_tables import network_section, record_tpr_section, which_layers_section
 from lood_pictures import lood_pictures
 from lood_tables import lood_section, measured_section
+from papers_inventory import inventory_lines
 from papers_peers_picture import peers_picture
 from papers_pictures import papers_pictures
 from papers_tables import BESIDE_THE_SETTINGS, papers_section, proof_lines
@@ -359,7 +360,8 @@ def stored_or_empty(name):
 
 
 def papers():
-    return with_part(PAPERS, "papers", papers_section({name: stored_or_empty(name) for name in BESIDE_THE_SETTINGS}))
+    measured = papers_section({name: stored_or_empty(name) for name in BESIDE_THE_SETTINGS})
+    return with_part(PAPERS, "inventory", inventory_lines(), with_part(PAPERS, "papers", measured))
 
 
 def papers_charts():

@@ -37,8 +37,10 @@ WEIGHTS = ("critical",)
 SWEEP_NOISES = ("relative", "absolute")
 _SAMPLE = 400
 # Numbers of one row of a sweep.
-SWEPT = ("noise", "mean_diagonal", "kl_mean", "kl_median", "kl_max", "auc_mean", "mean_distance_max", "bound")
-SWEPT += ("constant", "distance", "relative", "condition")
+SWEPT = (
+    *("noise", "mean_diagonal", "kl_mean", "kl_median", "kl_max", "auc_mean", "mean_distance_max", "bound"),
+    *("constant", "distance", "relative", "condition"),
+)
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ def _cell(x: torch.Tensor, y: Array, kernel: KernelChoice, *, noise: Noise, fpr:
     try:
         matrix = kernel.matrix(x)
         diagonal = float(matrix.diagonal().mean())
-        scores = lood_scores(matrix, y, noise=noise.variance(diagonal), fpr=fpr, max_memory=max_memory)
+        scores = lood_scores(matrix, y, noise=noise.noise_variance(diagonal), fpr=fpr, max_memory=max_memory)
     except InputError as error:
         # A kernel that explodes or degenerates at one depth is an answer about that depth, not the
         # end of the sweep.

@@ -154,7 +154,7 @@ def _scored(
     matrix = kernel.matrix(x)
     built = time.perf_counter()
     diagonal = float(matrix.diagonal().mean())
-    sigma2 = noise.variance(diagonal)
+    sigma2 = noise.noise_variance(diagonal)
     scores = lood_scores(matrix, y, noise=sigma2, fpr=fpr, max_memory=max_memory)
     flat, largest = kernel_flatness(matrix), _largest_eigenvalue(matrix)
     # Estimates: their last digits depend on where arrays lie in memory, three are the same in every

@@ -103,7 +103,7 @@ def posterior_of(
     with torch.no_grad():
         values = kernel_values(kernel, rows, rows).numpy()
     diagonal = float(values.diagonal().mean())
-    sigma2 = asked.variance(diagonal)
+    sigma2 = asked.noise_variance(diagonal)
     factor = noisy_factor(values, sigma2, "kernel(x, x)")
     del values
     weights, _ = lapack.dpotrs(factor.lower, columns, lower=1)
@@ -121,7 +121,7 @@ def require_same_problem(factor: object, x: object, y: object, kernel: Kernel, n
         "x": torch.equal(rows, factor.x),
         "y": np.array_equal(columns, factor.y),
         "kernel": kernel is factor.kernel,
-        "noise": noise.variance(factor.mean_diagonal) == factor.noise,
+        "noise": noise.noise_variance(factor.mean_diagonal) == factor.noise,
     }
     other = [name for name, equal in same.items() if not equal]
     if other:

@@ -111,7 +111,7 @@ class Noise:
     value: float
     relative: bool
 
-    def variance(self, mean_diagonal: float) -> float:
+    def noise_variance(self, mean_diagonal: float) -> float:
         """σ² beside a kernel matrix of this mean diagonal, the prior variance of a prediction."""
         if not self.relative:
             return self.value

@@ -136,7 +136,7 @@ def lood_bounds(
     vectors = 8.0 * len(rows) * (width + 6 * len(right)) + 16.0 * TILE_ROWS**2
     require_memory(vectors, max_memory, len(rows), "Raise max_memory, or pass fewer groups at a time.")
     with torch.no_grad():
-        sigma2 = asked.variance(float(kernel_diagonal(rows, kernel).mean())) if asked.relative else asked.value
+        sigma2 = asked.noise_variance(float(kernel_diagonal(rows, kernel).mean())) if asked.relative else asked.value
         factor = partial_cholesky(rows, kernel, width)
         tiles = kernel_tiles(rows, kernel, max_bytes=max_memory - vectors)
         problem = _Problem(_noisy_product(tiles, sigma2), _preconditioner(factor, sigma2), right, members, columns.shape[1], sigma2)

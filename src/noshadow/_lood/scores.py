@@ -114,7 +114,7 @@ def lood_scores(
     require_same_length(kernel_matrix=matrix, targets=y)
     require_memory(9.0 * n * n, max_memory, n, "Raise max_memory, or bound chosen records with lood_bounds.")
     require_squarable(matrix, "kernel_matrix")
-    sigma2 = asked.variance(float(matrix.diagonal().mean(dtype=np.float64)))
+    sigma2 = asked.noise_variance(float(matrix.diagonal().mean(dtype=np.float64)))
     factor = noisy_factor(matrix, sigma2, "kernel_matrix")
     alpha, _ = lapack.dpotrs(factor.lower, y, lower=1)
     inverse_diagonal, h = _leverages(matrix, factor.lower, sigma2)

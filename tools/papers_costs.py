@@ -9,7 +9,7 @@ def time_lines(entries):
         "",
         "Seconds. *Published*: one V100, 200 reference models. *Ours*: processor seconds of one CPU core, so that what else ran beside it does not count; an audit is everything",
         "`noshadow audit` does, signals, all score columns and model risk. *All references* are as many as the list above says, and cheaper than that many single models where they",
-        "are trained many at a time. *Over the recommended score*: what the truth costs in what the recommended score costs, an audit for classes, a pass over all layers for numbers.",
+        "are trained many at a time. *Over the recommended score*: what the truth costs in what the recommended score costs: an audit for classes, an audit and a pass over all layers for numbers.",
         "A star: the targets were scored on the references' clock; an audit and a pass over all layers have been taken off for each target, which is more than their scores took.",
         "",
         "| setting | published: one model | published: scores of one target | published: influence over all layers | ours: one model | **ours: one audit** | ours: all scores over all layers | ours: all references | **over the recommended score** | whole setting, CPU-hours | wall, hours |",

@@ -86,8 +86,9 @@ def reference_seconds(entry):
 
 
 def recommended_seconds(entry):
-    """Processor seconds of what the recommended score costs: an audit, or a pass over all layers."""
-    return entry["seconds"]["network" if default_score(entry).startswith("network_") else "audit"]["processor"]
+    """Processor seconds of what the recommended score costs: an audit, and a pass over all layers where the score is of them."""
+    parts = ("audit", "network") if default_score(entry).startswith("network_") else ("audit",)
+    return sum(entry["seconds"][part]["processor"] for part in parts)
 
 
 def ratio(entry):

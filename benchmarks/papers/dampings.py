@@ -20,13 +20,14 @@ from benchmarks.papers.run import RESULTS
 from benchmarks.papers.settings import SETTINGS, recipe, records
 from benchmarks.papers.truth import agreement, measured_truth
 from noshadow.metrics import spearman
-from noshadow.reference import load_references
+from noshadow.reference import load_references, plan
 
 SETTING = "energy_mlp"
 RESULT = RESULTS.parent / "papers_dampings.json"
 # [RET] App. D.1: beside the Hessian of the mean loss, to a tolerance of 1e-2.
 PUBLISHED_DAMPING, PUBLISHED_TOLERANCE = 10.0, 1e-2
 STEPS = 1_000
+TARGETS = 6
 
 
 def ways(weight_decay):
@@ -64,25 +65,36 @@ def squared_gradients(trained, model, data):
     return np.array(found)
 
 
+def kept_columns(trained, path, rows, seed):
+    """Columns of one target and how its solves ended, from disk when they are there."""
+    if not path.exists():
+        columns, ended = target_columns(trained, trained(rows, seed), rows)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"columns": {name: values.tolist() for name, values in columns.items()}, "ended": ended}))
+        print(path.name, flush=True)
+    held = json.loads(path.read_text())
+    return {name: np.array(values) for name, values in held["columns"].items()}, held["ended"]
+
+
 def measured(data, work):
-    """Agreement of each way with LiRA over the setting's targets."""
+    """Agreement of each way with LiRA over some of the setting's targets."""
     setting = SETTINGS[SETTING]
     x, y, _ = records(setting, data, work)
-    trained, references = recipe(setting, x, y), load_references(work / SETTING / "references")
-    numbers, truths, scores, ended, gradients = np.arange(references.plan.models), [], [], [], []
-    for target in range(setting.targets):
-        rows = references.plan.members(target)
+    trained, drawn, folder = recipe(setting, x, y), plan(len(x), models=setting.references, seed=0), work / SETTING
+    held = [
+        kept_columns(trained, folder / "dampings" / f"{target}.json", drawn.members(target), int(drawn.seeds[target]))
+        for target in range(TARGETS)
+    ]
+    scores, ended = [columns for columns, _ in held], [ends for _, ends in held]
+    references, numbers, truths = load_references(folder / "references"), np.arange(setting.references), []
+    for target in range(TARGETS):
         truth = measured_truth(references, numbers[numbers != target])
-        truths.append({name: truth[name][rows] for name in ("lira_success", "lira_d")})
-        columns, ends = target_columns(trained, trained(rows, int(references.plan.seeds[target])), rows)
-        gradients.append({name: spearman(columns["squared_gradient"], columns[name]) for name in ways(0.0)})
-        scores.append(columns)
-        ended.append(ends)
-        print(f"target {target + 1} of {setting.targets}", flush=True)
+        truths.append({name: truth[name][drawn.members(target)] for name in ("lira_success", "lira_d")})
+    gradients = [{name: spearman(columns["squared_gradient"], columns[name]) for name in ways(0.0)} for columns in scores]
     return {
         "setting": SETTING,
         "title": setting.title,
-        "targets": setting.targets,
+        "targets": TARGETS,
         "training_decay": trained.weight_decay,
         "ended": {name: {key: round(float(np.mean([end[name][key] for end in ended])), 4) for key in ended[0][name]} for name in ended[0]},
         "spearman_with_squared_gradient": {name: round(float(np.mean([held[name] for held in gradients])), 4) for name in gradients[0]},

@@ -239,7 +239,7 @@ MUTANTS = tuple(
         # Models trained as evidence
         (
             "_audit/gather.py",
-            "    known += [source(found) for source in trained]\n",
+            "    known += [source(audited_of(found)) for source in trained]\n",
             "",
             f"{TRAINED}::test_an_audit_is_ranked_by_what_it_trained",
         ),

@@ -34,7 +34,7 @@ def finetuned_section(found):
     models = min(case["models"] for case in cases.values())
     lines = [
         f"{len(cases)} configurations, {models} fine-tunes each, every one a target once: its references are others of its block of {how['block']},",
-        "and the truth is d′ over the models of the other blocks. Configurations are pool, kind of fine-tune and epochs; those of one pool",
+        "and the truth is d′ over the models of the other blocks. Records are ranked for every third target. Configurations are pool, kind of fine-tune and epochs; those of one pool",
         f"and kind are snapshots of the same trainings. Rules were chosen on {WORDS[how['chosen_on']]} and are judged on {WORDS[how['judged_on']]}.",
         "",
         "**Attacks.** TPR at FPR 0.01 (at 0.001), scores of all targets pooled.",

@@ -47,7 +47,8 @@ def require_one_source(what: str | None, files: Files) -> None:
     if what is None and files.model is None:
         raise InputError(said("WHAT or --model must be given; got neither. Pass signals.npz, package.module:function or --model FILE."))
     if what is None:
-        if files.model is not None and not files.model.exists():
+        # A name with a suffix is that of a file, which its reader looks for.
+        if files.model is not None and not files.model.suffix and not files.model.exists():
             refuse("--model", "be a file or a folder that exists", f"'{files.model}'")
         needed = ("--train", "--test") if files.of_language_model else ("--train", "--test", "--target")
         missing = [name for name in needed if name not in files.given]

@@ -85,7 +85,7 @@ def _reads(last: Any) -> bool:
 def _ridge_codes(last: Any, X: Any, y: Array, task: str, sample_weight: Array | None) -> Refitted:
     """Ridge regression of codes, +1 for the record's class and −1 else. Cost: O(nd²)."""
     if getattr(last, "positive", False):
-        raise NotApplicable(f"{type_name(last)} with positive=True has coefficients at a limit, which no formula of a ridge keeps there")
+        raise NotApplicable(f"{type_name(last)} holds its coefficients at or above zero, which the formula of a ridge does not")
     weight = np.ones(len(y)) if sample_weight is None else sample_weight
     if last.class_weight is not None:
         weight = weight * compute_sample_weight(last.class_weight, np.asarray(last.classes_)[y])

@@ -108,12 +108,18 @@ def _against_the_rest(last: Any, X: Any, y: Array, task: str, sample_weight: Arr
         sides.append(_newton(table, head, slopes, last))
     whole, without = (_divided(expit(np.column_stack([side[j] for side in sides]))) for j in range(2))
     left = max(side[2] for side in sides)
-    notes = ()
     if isinstance(last, SGDClassifier):
-        notes = (f"SGDClassifier ended where {left:.2g} of its first gradient is left: records leave it as if it were at its minimum",)
-    elif left > LEFT_OVER:
-        whole = without  # not its records, or not solved: the model contradicts
-    return Refitted(whole, without, REST, notes)
+        note = f"SGDClassifier ended where {left:.2g} of its first gradient is left: records leave it as if it were at its minimum"
+        return Refitted(whole, without, REST, (note,))
+    # Of other records the fit would be another: a Newton step away, which contradicts the model.
+    return Refitted(whole if left <= LEFT_OVER else without, without, REST, solver=Solver(left <= LEFT_OVER, _given_up(last)))
+
+
+def _given_up(last: Any) -> str:
+    """What solvers left undone that used up their iterations, in words; "" for nothing."""
+    parts = last.estimators_ if isinstance(last, OneVsRestClassifier) else [last]
+    stopped = [one for one in parts if int(np.max(one.n_iter_)) >= one.max_iter]
+    return f"was stopped after max_iter={stopped[0].max_iter} iterations" if stopped else ""
 
 
 def _divided(shares: Array) -> Array:

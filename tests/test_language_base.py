@@ -161,13 +161,13 @@ def test_batches_and_blocks_change_nothing(model, base, audited, monkeypatch):
         np.testing.assert_allclose(again.records[name], audited.records[name], err_msg=name, **CLOSE)
 
 
-def test_the_gain_over_the_base_ranks_and_is_an_order_only(audited):
-    assert audited.ranked_by == "exposure_score"
-    np.testing.assert_array_equal(audited.records["exposure_score"], audited.records["base_gain"])
-    assert audited.records["rank"][audited.records["base_gain"].idxmax()] == 1
-    assert "exposure" not in audited.records and "order of the records only" in audited.not_applicable["exposure"]
-    stamp = entry(audited, "exposure").stamp
-    assert stamp["order_only"] is True and stamp["rule"] == "loss of the base − loss"
+def test_the_gain_over_the_base_ranks_nothing(audited):
+    """Among members it orders sequences against d′ (benchmarks/results/finetuned.json)."""
+    assert audited.ranked_by == "influence" and "exposure_score" not in audited.records
+    assert audited.records["rank"][audited.records["influence"].idxmax()] == 1
+    for name in ("exposure", "attack_rate"):
+        assert name not in audited.records and "neither order nor size" in audited.not_applicable[name]
+    assert "reference_models=2" in audited.not_applicable["exposure"]
 
 
 def test_every_column_is_an_attack_with_intervals(model, base, audited):
@@ -197,7 +197,7 @@ def test_the_declared_attack_is_the_answer_and_no_other(audited):
 def test_nothing_to_attack_without_test_sequences(model, base):
     alone = ns.audit(model, TRAIN, None, base=base, progress=False)
     assert alone.sequence_attacks == () and "no test sequences" in alone.not_applicable["sequence_attacks"]
-    assert alone.ranked_by == "exposure_score" and finding(alone, "NS031").status == "skipped"
+    assert alone.ranked_by == "influence" and finding(alone, "NS031").status == "skipped"
 
 
 def test_adapters_are_switched_off_and_on_again(base, lora):
@@ -244,7 +244,7 @@ def test_merged_adapters_are_said_and_the_base_is_asked_for(lora, base):
     found = ns.audit(merged, TRAIN, TEST, progress=False)
     assert found.ranked_by == "influence" and "base_gain" not in found.records
     assert "adapters are merged into its weights" in found.not_applicable["base_gain"] and "base=" in found.not_applicable["base_gain"]
-    assert ns.audit(merged, TRAIN, TEST, base=base, progress=False).ranked_by == "exposure_score"
+    assert "base_gain" in ns.audit(merged, TRAIN, TEST, base=base, progress=False).records
     unloaded = copy.deepcopy(lora).merge_and_unload()
     assert "merged and unloaded leave no trace" in ns.audit(unloaded, TRAIN, TEST, progress=False).not_applicable["base_gain"]
 
@@ -277,7 +277,7 @@ def test_sequence_to_sequence_models_by_their_answers():
     base, train, test = t5(), pairs(40, 1), pairs(50, 11)
     model = trained(copy.deepcopy(base), [s for s, _ in train], epochs=30, rate=2e-2, answers=[a for _, a in train])
     found = ns.audit(model, train, test, base=base, progress=False)
-    assert found.task == "language-model" and (found.records["tokens"] == 6).all() and found.ranked_by == "exposure_score"
+    assert found.task == "language-model" and (found.records["tokens"] == 6).all() and found.ranked_by == "influence"
     for row in range(3):
         expected = scores_by_hand(*(answers_by_hand(one, *train[row]) for one in (model, base)))
         for name, value in expected.items():

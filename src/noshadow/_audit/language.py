@@ -76,10 +76,10 @@ def audit_language_model(
     The record table holds id, group, tokens (scored), loss (mean negative log-likelihood per token,
     nats), gradient_norm, leverage and influence over the output head, min_k, min_k_plus and, with a
     tokenizer, zlib_ratio; `lt_iqr` when traces were given (and `early_loss` with those of unseen
-    sequences). With a base it holds base_loss, base_gain, error_zone and window_votes, and ranks by
-    the gain over the base; without one by influence. With models that were trained without some of
-    the sequences it ranks by `exposure_score`, and has sizes where they identify them. Where the
-    head cannot be read or is too large, the losses remain.
+    sequences). With a base it holds base_loss, base_gain, error_zone and window_votes. It ranks by
+    influence. With models that were trained without some of the sequences it ranks by
+    `exposure_score`, and has sizes where they identify them. Where the head cannot be read or is
+    too large, the losses remain.
     """
     origin = base_given(base, model, tokenizer)
     sources = other_models_known(others_given, model)

@@ -30,11 +30,10 @@ from noshadow.results import Evidence
 from noshadow.tail.losses import resolved_level
 from noshadow.views import SequenceLosses, sequence_losses, weights_sha256
 
-RULE = "loss of the base − loss"
 NO_SHIFT = not_applicable("a sequence has no one margin whose shift could be told: its tokens have one each")
-ORDER_ONLY = not_applicable(
-    "the base gives the order of the records only: what fine-tunes of the same base without a record say of it gives sizes "
-    "(reference_models=2 with train_fn=…)"
+BASE_ALONE = not_applicable(
+    "what a fine-tuning gains on a sequence over its base is as much its style as its memory, and says neither order nor size: "
+    "fine-tunes of the same base without the sequence do (reference_models=2 with train_fn=…)"
 )
 _SIZES = ("exposure", "attack_rate")
 
@@ -176,8 +175,8 @@ def sequence_exposure(
     """One rank per sequence, and sizes where models with and without it were read.
 
     The statistic is −loss of a sequence, and the gain over the base is a covariate of the mixed
-    model of `exposure`. Without any model that was trained without some of the sequences the score
-    is the gain over the base. Without a base either there is no exposure.
+    model of `exposure`. Without any model that was trained without some of the sequences there is
+    no exposure, base or none: what a fine-tuning gains on a sequence is as much its style.
 
     Args:
         seen: the audited sequences. known: what other models say. columns: name → (n,) of the
@@ -185,7 +184,8 @@ def sequence_exposure(
         options: of the audit, for its false-positive rate and seed.
     """
     if not any(entry.source.margins is not None for entry in known):
-        return () if isinstance(base, NotApplicable) else (_order_of_base(columns),)
+        # Among members the gain orders sequences against what attacks find: docs/language_models.md
+        return () if isinstance(base, NotApplicable) else (Evidence(SOURCE, absent=dict.fromkeys(_SIZES, BASE_ALONE)),)
     few = too_few_records(len(seen.members))
     if few is not None:
         return (Evidence(SOURCE, absent=dict.fromkeys(("exposure_score", *_SIZES), few)),)
@@ -197,9 +197,3 @@ def sequence_exposure(
     sizes = [len(losses) for losses in seen.losses if len(losses) > 1]
     fpr = resolved_level("auto", min(sizes)) if isinstance(options.fpr, str) else options.fpr
     return (weighed_exposure(Statistics(own, test, "larger"), every, {}, fpr=fpr, seed=options.seed),)
-
-
-def _order_of_base(columns: Mapping[str, Array]) -> Evidence:
-    """The exposure that follows from the base alone: an order of the sequences."""
-    order = {"rule": RULE, "order_only": True, "weights": {BASE: 1.0}, "trainings": {BASE: 0.0}, "changed": [], "width_with": {}}
-    return Evidence(SOURCE, {"exposure_score": columns["base_gain"]}, absent=dict.fromkeys(_SIZES, ORDER_ONLY), stamp=order)

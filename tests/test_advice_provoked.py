@@ -190,6 +190,8 @@ ERRORS = [
     ("nngp_kernel", lambda: ns.nngp_kernel(POINTS, depth=2, architecture="conv")),
     ("nngp_kernel", lambda: ns.nngp_kernel(POINTS, depth=2, max_memory=1)),
     ("nngp_kernel", lambda: ns.nngp_kernel(POINTS, depth=400, activation="relu", weight_variance=1e9)),
+    ("critical_weights", lambda: ns.critical_weights("sine")),
+    ("critical_weights", lambda: ns.critical_weights("relu", variance=0.0)),
     ("rbf_kernel", lambda: ns.rbf_kernel(POINTS[:, 0], length_scale=1.0)),
     ("laplace_kernel", lambda: ns.laplace_kernel(POINTS, POINTS[:, :1], length_scale=1.0)),
     ("with_lood", lambda: ns.with_lood(saved(), "found")),

@@ -145,5 +145,7 @@ def test_halves_are_independent_and_folds_share_out_the_members():
 
 def test_no_calibration_setup_is_a_judging_setting():
     assert len(CALIBRATION) >= 12 and not {setup.name for setup in CALIBRATION} & set(SETTINGS)
-    assert {setup.name for setup in JUDGING} == set(SETTINGS) and all(setup.judging for setup in JUDGING)
+    # Settings in the papers' own shape or scale came later, and judge the scores of one model alone.
+    later = {"fashion_depths", "fashion_probe", "cifar10_full", "cifar100_full", "sst2_minilm"}
+    assert {setup.name for setup in JUDGING} == set(SETTINGS) - later and all(setup.judging for setup in JUDGING)
     assert len(SETUPS) == len(CALIBRATION) + len(JUDGING)

@@ -52,7 +52,7 @@ def test_figures_stand_where_the_axes_say(pictures):
 
 def test_every_chart_of_the_docs_was_drawn_this_way_and_has_a_title():
     charts = sorted((ROOT / "docs" / "images").rglob("*.svg"))
-    assert len(charts) == 20
+    assert len(charts) == 29
     for path in charts:
         root = ET.parse(path).getroot()
         assert root.get("aria-label") == root.find(f"{SVG}title").text and list(root.iter(f"{SVG}text")), path.name

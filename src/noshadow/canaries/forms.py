@@ -122,7 +122,7 @@ def make(
             more secrets than there are.
 
     Cost: O(count); every secret is tokenised once.
-    Reference: Carlini et al. 2019, §4.1.
+    Reference: Carlini et al. 2019 (arXiv 1802.08232).
 
     Example:
         >>> import noshadow as ns

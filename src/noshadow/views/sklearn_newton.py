@@ -151,14 +151,16 @@ def _log_link(last: Any, X: Any, y: Array, task: str, sample_weight: Array | Non
 
 
 def _reads_rest(last: Any) -> bool:
-    several = len(getattr(last, "classes_", ())) > 2
+    # Other libraries have None here before a fit, so the kind is asked for first.
+    if not isinstance(last, (OneVsRestClassifier, SGDClassifier, LogisticRegression)) or len(getattr(last, "classes_", ())) <= 2:
+        return False
     if isinstance(last, OneVsRestClassifier):
         parts = getattr(last, "estimators_", ())
-        return several and not last.multilabel_ and all(isinstance(one, LogisticRegression) for one in parts)
+        return not last.multilabel_ and all(isinstance(one, LogisticRegression) for one in parts)
     if isinstance(last, SGDClassifier):
-        return several and last.loss == "log_loss"
-    ovr = isinstance(last, LogisticRegression) and (last.solver == "liblinear" or getattr(last, "multi_class", None) == "ovr")
-    return several and ovr and not hasattr(last, "C_")
+        return last.loss == "log_loss"
+    ovr = last.solver == "liblinear" or getattr(last, "multi_class", None) == "ovr"
+    return ovr and not hasattr(last, "C_")
 
 
 AGAINST_THE_REST = estimator_reader(

@@ -499,3 +499,20 @@ def test_losses_in_place_of_all_margins_are_told():
     found = ns.exposure(losses[0], references=losses[1], membership=inside)
     assert any("are these losses? Pass margins." in note for note in found.notes)
     assert not any("losses" in note for note in ns.exposure(margins, references=references, membership=inside).notes)
+
+
+def test_margins_with_little_spread_have_an_order():
+    """A search without bounds leaves the numbers that exist there."""
+    rng = np.random.default_rng(0)
+    own = rng.normal(size=400)
+    found = ns.exposure(own, references=own + 1 + 1e-4 * rng.normal(size=(2, 400)), membership=rng.random((2, 400)) < 0.5)
+    assert np.isfinite(found.score).all()
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-9])
+@pytest.mark.parametrize("models", [2, 4])
+def test_copies_of_one_model_are_told(models, noise):
+    rng = np.random.default_rng(0)
+    own = rng.normal(size=400)
+    with pytest.raises(ns.NumericalError, match="exposure: margins of the models differ by a constant and next to nothing else"):
+        ns.exposure(own, references=own + 1 + noise * rng.normal(size=(models, 400)), membership=rng.random((models, 400)) < 0.5)

@@ -19,11 +19,11 @@ from noshadow.checks import Array, NumericalError, said
 
 # Rows (1, m) of the two sides, OUT first: the design of (a, b), and of (f, g).
 SIDES = np.array([[1.0, 0.0], [1.0, 1.0]])
+# Logarithms of standard deviations, relative to the margins: e^±30 is beyond any data.
+BOUNDS = (-30.0, 30.0)
 # Weak priors in units of the margins' spread: they decide only what the data leave open (one model
 # alone cannot tell a record's own level from noise). Half of the spread is noise, a record's level
 # and slope move against each other, coefficients are a tenth of the spread.
-# Logarithms of standard deviations, relative to the margins: e^±30 is beyond any data.
-BOUNDS = (-30.0, 30.0)
 START = np.array([np.log(0.5), np.log(0.5), np.log(0.5), -0.25, np.log(0.4), np.log(0.3), np.log(0.1)])
 WIDTHS = np.array([1.0, 1.0, 1.0, 0.5, 1.0, 2.0, 2.0])
 
@@ -78,15 +78,25 @@ def fitted_model(sums: Sums, scale: float, form: Form | None = None) -> Fitted:
     start = START[: 5 if shape.flat else 7]
     options = {"maxiter": 500, "ftol": 1e-14, "gtol": 1e-8 * max(1.0, float(sums.records.sum()))}
     search: dict[str, Any] = {"jac": True, "method": "L-BFGS-B", "options": options}
-    try:
-        found = minimize(problem.objective, start, **search)
-    except (ValueError, np.linalg.LinAlgError):
-        # Margins with next to no spread: a step left the numbers that exist. The same search within
-        # them; elsewhere bounds would only move last digits.
-        found = minimize(problem.objective, start, bounds=[(None, None) if place == 3 else BOUNDS for place in range(len(start))], **search)
+    # A step beyond the numbers that exist ends in an error below, not in a warning.
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        try:
+            found = minimize(problem.objective, start, **search)
+        except (ValueError, np.linalg.LinAlgError):
+            found = _within_bounds(problem, start, search)
     if not np.isfinite(found.fun):
         raise NumericalError(said("the likelihood of the margins is not finite. Are they on very different scales?"))
     return problem.estimates(found.x, float(found.fun), bool(found.success))
+
+
+def _within_bounds(problem: "_Problem", start: Array, search: dict[str, Any]) -> Any:
+    """The same search where margins have next to no spread; elsewhere bounds move last digits."""
+    bounds = [(None, None) if place == 3 else BOUNDS for place in range(len(start))]
+    try:
+        return minimize(problem.objective, start, bounds=bounds, **search)
+    except (ValueError, np.linalg.LinAlgError) as error:
+        same = "margins of the models differ by a constant and next to nothing else, so that no spread can be told"
+        raise NumericalError(said(f"{same}. Are these other models? Leave out copies of one.")) from error
 
 
 @dataclass(frozen=True, eq=False)

@@ -97,7 +97,7 @@ def score(
         log-perplexities for skew-normal (`fit_p_value`).
     Cost: one forward pass over |R| or `draws` sequences, for each setting of the context slots;
         memory of one block of them.
-    Reference: Carlini et al. 2019 (arXiv 1802.08232): exposure, by rank, sampling and extrapolation.
+    Reference: Carlini et al. 2019 (arXiv 1802.08232).
 
     Example:
         >>> import noshadow as ns

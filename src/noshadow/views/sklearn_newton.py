@@ -158,7 +158,7 @@ def _reads_rest(last: Any) -> bool:
         parts = getattr(last, "estimators_", ())
         return not last.multilabel_ and all(isinstance(one, LogisticRegression) for one in parts)
     if isinstance(last, SGDClassifier):
-        return last.loss == "log_loss"
+        return bool(last.loss == "log_loss")
     ovr = last.solver == "liblinear" or getattr(last, "multi_class", None) == "ovr"
     return ovr and not hasattr(last, "C_")
 

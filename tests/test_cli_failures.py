@@ -132,6 +132,7 @@ USERS = """
         ("reads", "audit: train must give its records batch by batch; got ValueError (no such scan)."),
         ("works", "audit: train must give its records batch by batch; got ValueError (ValueError: no such scan)."),
         ("ragged", "audit: train must give its records batch by batch; got RuntimeError (stack expects"),
+        ("ragged", "records of different lengths take a DataLoader whose collate_fn pads them"),
         ("raises", "must return a noshadow.Target; it raised KeyError: 'a key' (line "),
         ("leaves", "your code must run without an error; it raised SystemExit: 1 (line 12 of users_failures.py)."),
         ("exits", "your code must run without an error; it raised SystemExit: 1 (line 20 of users_failures.py)."),

@@ -172,7 +172,7 @@ def _read_in_order(loader: DataLoader[Any], kept: Any, *, seed: int, argument: s
     trusted = loader.collate_fn is default_collate
     ordered = DataLoader(
         kept,
-        collate_fn=loader.collate_fn if trusted else partial(collated, collate=loader.collate_fn),
+        collate_fn=_stacked if trusted else partial(collated, collate=loader.collate_fn),
         worker_init_fn=loader.worker_init_fn,
         multiprocessing_context=loader.multiprocessing_context,
         timeout=loader.timeout,
@@ -181,6 +181,16 @@ def _read_in_order(loader: DataLoader[Any], kept: Any, *, seed: int, argument: s
     )
     items = _items(ordered, argument)
     return (Collated(item, 0) for item in items) if trusted else items
+
+
+def _stacked(items: list[Any]) -> Any:
+    """What torch makes of records, and how to pad them where their lengths differ."""
+    try:
+        return default_collate(items)
+    except RuntimeError as error:
+        if "equal size" not in str(error):
+            raise
+        raise RuntimeError(f"{error}; records of different lengths take a DataLoader whose collate_fn pads them") from error
 
 
 def _items(loader: DataLoader[Any], argument: str) -> Iterator[Any]:

@@ -64,3 +64,14 @@ def test_a_good_base_finds_what_was_put_in(judge, made):
     assert found["attacks"]["base_gain"]["tpr_0.01"] > found["attacks"]["loss"]["tpr_0.01"] + 0.2
     assert found["records"]["exposure_gain_2"]["spearman"]["mean"] > found["records"]["exposure_2"]["spearman"]["mean"]
     assert 0.5 < found["second_lira"]["mean"] <= 1
+
+
+def test_gains_with_and_without_a_sequence_are_told_apart(judge, made):
+    models, inside, moved = made
+    found = judge.gains(models, inside)
+    # Twelve models a side of noise 0.1: a standard error of 0.04 per sequence and side.
+    assert found["separation"] == pytest.approx(moved.mean(), abs=0.01) and found["separation_spread"] == pytest.approx(
+        moved.std(), abs=0.02
+    )
+    assert found["spread_without"] == pytest.approx(np.hypot(0.05, 0.1 / np.sqrt(12)), abs=0.01)
+    assert abs(found["spearman"]) < 0.3  # here the gain with it is the membership's own

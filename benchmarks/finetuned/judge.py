@@ -80,6 +80,20 @@ def truths(target, losses, inside):
     return tuple(separation(-losses[part], inside[part])[0] for part in parts)
 
 
+def gains(models, inside):
+    """What the gain over the base says of a sequence that the fine-tuning never had.
+
+    spearman: rank correlation over sequences of the mean gain under models with it and without it. spread_without: standard deviation over
+    sequences of the latter. separation, separation_spread: mean and standard deviation of their difference, which is what a member adds.
+    """
+    gain = np.array([columns["base_gain"] for columns in models])
+    with_it, without_it = (np.nanmean(np.where(side, gain, np.nan), axis=0) for side in (inside, ~inside))
+    added = with_it - without_it
+    found = {"spearman": spearman(with_it, without_it), "spread_without": without_it.std()}
+    found |= {"separation": added.mean(), "separation_spread": added.std()}
+    return {name: float(value) for name, value in found.items()}
+
+
 def judged(models, inside):
     """Everything measured on one configuration.
 
@@ -106,6 +120,7 @@ def judged(models, inside):
         "attacks": attacks,
         "records": {name: {measure: summary(values) for measure, values in row.items()} for name, row in ranks.items()},
         "second_lira": summary(seconds),
+        "gains": gains(models, inside),
         "risk": {name: float(np.mean([row[name] for row in risks])) for name in risks[0]},
     }
 

@@ -21,6 +21,9 @@ class Mutant(NamedTuple):
         return f"{self.file}: {old} → {new or 'nothing'}"
 
 
+SEQUENCE_SOURCES = "tests/test_language_references.py::test_checkpoints_and_out_of_fold_losses_are_columns_and_weighed"
+COPIES = "tests/test_near_sequences.py::test_an_audit_counts_copies_and_says_so"
+BASE_RANKS = "tests/test_language_base.py::test_the_gain_over_the_base_ranks_nothing"
 HEAD = "test_what_describes_the_head_reaches_its_scores"
 RISK = "test_seed_level_groups_and_classes_reach_the_risk"
 DECAY = "test_weight_decay_becomes_damping_on_the_sum"
@@ -312,7 +315,26 @@ MUTANTS = tuple(
         (TRUTH, "FEW_MODELS, FEW_RECORDS = 32, 1000", "FEW_MODELS, FEW_RECORDS = 30, 1000", SIZE),
         (TRUTH, "FEW_MODELS, FEW_RECORDS = 32, 1000", "FEW_MODELS, FEW_RECORDS = 32, 998", SIZE),
         ("reference/target_attacks.py", "LEVELS = (1e-3, 1e-2, 1e-1)", "LEVELS = (1e-3, 1e-1)", SIZE),
-        ("attacks/moments.py", "models < 64", "models < 63", "test_lira_pools_variances_below_sixty_four_models"),
+        (LIMITS, "OWN_SPREAD_MODELS = 64", "OWN_SPREAD_MODELS = 63", "test_lira_pools_variances_below_sixty_four_models"),
+        # Language models: other models, copies, tokens on a page; the spread that bends
+        (ENTRY, "others = OtherModels(checkpoint,", "others = OtherModels(None,", SEQUENCE_SOURCES),
+        (ENTRY, 'given_outputs(out_of_fold, "out_of_fold"), trained_sources(', "None, trained_sources(", SEQUENCE_SOURCES),
+        ("_audit/language.py", "tokens, duplicate_evidence(duplicates), *traces", "tokens, *traces", COPIES),
+        ("_audit/language.py", ' | {"near": near_sequence_facts(duplicates)}', "", COPIES),
+        ("_audit/language.py", "told, *others_told, *exposed)", "told, *others_told)", SEQUENCE_SOURCES),
+        ("_audit/sequence_sources.py", "(Evidence(SOURCE, absent=dict.fromkeys(_SIZES, BASE_ALONE)),)", "()", BASE_RANKS),
+        (
+            "cli/contents.py",
+            "base=made.base, tokenizer",
+            "tokenizer",
+            "tests/test_token_gains.py::test_the_command_shows_tokens_of_a_target",
+        ),
+        (
+            "_exposure/rules.py",
+            "bent: bool = True",
+            "bent: bool = False",
+            "tests/test_exposure.py::test_the_spread_may_rise_and_fall_again",
+        ),
         (LIMITS, "LARGEST_Z = 4.0", "LARGEST_Z = 5.0", PARITY),
         ("reference/parity.py", "LEAST_SPREAD = 0.01", "LEAST_SPREAD = 0.02", PARITY),
         ("reference/parity.py", " and not low <= value <= high", "", WITHIN),

@@ -17,7 +17,7 @@ from noshadow._exposure.inputs import given, within_reach
 from noshadow._exposure.mixed_model import START, Form, _Problem, fitted_model
 from noshadow._exposure.posterior import posterior_of
 from noshadow._exposure.result import shares
-from noshadow._exposure.rules import Rules
+from noshadow._exposure.rules import CHOSEN, Rules
 from noshadow._exposure.scales import fitted_scales
 from noshadow._exposure.spread import spreads_of
 from noshadow._exposure.sufficient import Sides, _gathered, sides_of, sums_of
@@ -262,7 +262,7 @@ def test_the_spread_may_rise_and_fall_again():
     levels = rng.normal(size=(2, n))
     real = np.exp(0.3 - 0.5 * (np.clip(levels[0], -2, 2) ** 2 - 1))
     sides = Sides(np.full((2, n), float(models)), levels, real * rng.chisquare(models - 1, (2, n)))
-    found, straight = (spreads_of(sides, levels, np.ones(2), Rules(bent=bent)) for bent in (True, False))
+    found, straight = (spreads_of(sides, levels, np.ones(2), rules) for rules in (CHOSEN, Rules(bent=False)))
     # 4,000 records with 3 degrees of freedom: a slope in z² − 1, whose variance is about 1.4, has a standard error of about 0.01.
     np.testing.assert_allclose(found.slopes, [[0, 0, -0.5, 0]] * 2, atol=0.05)
     np.testing.assert_allclose(np.log(found.level), np.log(np.stack([real, real])), atol=0.25)

@@ -586,3 +586,6 @@ def test_every_listed_joint_was_broken_and_a_test_noticed():
     assert len(set(names)) == len(names) and [row["mutant"] for row in stored] == names, "run benchmarks/mutants.py again"
     assert {row["outcome"] for row in stored} == {"killed"}
     assert {test for mutant in joints.MUTANTS for test in mutant.tests if "::" not in test} <= set(globals())
+    # A joint that has moved would be carried over as noticed for ever.
+    package = BENCHMARKS.parent / "src" / "noshadow"
+    assert [mutant.name for mutant in joints.MUTANTS if (package / mutant.file).read_text(encoding="utf-8").count(mutant.before) != 1] == []

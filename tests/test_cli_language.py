@@ -66,7 +66,7 @@ def test_adapters_in_a_folder_are_audited_in_one_command(place, from_python, tmp
     ran = run(place, tmp_path / "audit", "--model", "adapters", "--train", f"train.{kind}", "--test", f"test.{kind}", *ids)
     assert ran.exit_code == 0, ran.output
     found = ns.load(tmp_path / "audit")
-    assert list(found.records.columns) == list(from_python.records.columns) and found.ranked_by == "exposure_score"
+    assert list(found.records.columns) == list(from_python.records.columns) and found.ranked_by == "influence"
     for name in ("loss", "base_loss", "base_gain", "window_votes", "zlib_ratio", "influence"):
         # Another process's sums in float32.
         np.testing.assert_allclose(found.records[name], from_python.records[name], rtol=1e-4, atol=1e-5)

@@ -2,6 +2,7 @@
 
 import io
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ import noshadow as ns
 from fixed_audits import drawn_references, weighed_signals
 from noshadow._audit.exposing import Known, statistic_of
 from noshadow._exposure import Source, line_to, weighed
+from noshadow._exposure.held_out import Tail
 from noshadow.checks import InputError
 from noshadow.cli.printing import print_audit
 from noshadow.columns import meaning
@@ -70,6 +72,17 @@ def test_the_stamp_says_how_the_sources_were_weighed(weighing):
     assert stamp["rule"] == expected.rule and stamp["fpr"] == 0.02 and stamp["level"] == 0.9 and not stamp["order_only"]
     assert stamp["trainings"] == {"drawn references": 6.0} and stamp["weights"] == dict(expected.weights)
     assert stamp["lines"] == {"drawn references": {"records": 600, "offset": line.offset, "slope": line.slope}}
+
+
+def test_rates_are_refused_where_left_out_references_contradict_the_spread(weighing, monkeypatch):
+    audit, expected, _ = weighing
+    assert entry_of(audit).stamp["tail"] == asdict(expected.state.tail) and expected.state.tail.margins > 1000
+    monkeypatch.setattr(Tail, "refused", property(lambda self: True))
+    refused = weighed_signals([drawn_references], fpr=0.02)
+    assert entry_of(refused).stamp["order_only"] and "attack_rate" not in refused.records
+    assert "times as far as their spread says" in refused.not_applicable["attack_rate"]
+    # The order stays.
+    np.testing.assert_array_equal(refused.records["rank"], audit.records["rank"])
 
 
 def test_the_rate_is_that_of_the_audits_own_level():

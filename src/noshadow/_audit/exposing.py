@@ -292,6 +292,7 @@ def _stamp(weighing: _Weighing, known: Sequence[Known], fpr: float) -> dict[str,
         "lines": dict(weighing.lines),
         "covariates_only": list(weighing.covariates_only),
         "changed": [asdict(step) for step in weighing.steps],
+        "tail": None if found.state is None or found.state.tail is None else asdict(found.state.tail),
         "width": mean_width(found),
         "width_with": {} if found.order_only else {str(more): width_with(found, more) for more in MORE_REFERENCES},
     }

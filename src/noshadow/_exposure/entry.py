@@ -6,6 +6,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri, polygamma
 
 from noshadow._exposure.basis import Basis, basis_of, clipped_scores
+from noshadow._exposure.held_out import left_out_margins, tail_of
 from noshadow._exposure.inputs import Given, given, within_reach
 from noshadow._exposure.mixed_model import Fitted, fitted_model
 from noshadow._exposure.orders import order_of, with_free_order
@@ -13,19 +14,11 @@ from noshadow._exposure.posterior import Posterior, coefficient_variance, expect
 from noshadow._exposure.result import Exposure, State, shares
 from noshadow._exposure.rules import CHOSEN, Rules
 from noshadow._exposure.scales import fitted_scales
-from noshadow._exposure.spread import LEAST_RECORDS, Compared, Spreads, sides_compared, spreads_of, with_own_squares
+from noshadow._exposure.sizes import Sizes, held_against, sizes_of
+from noshadow._exposure.spread import Compared, Spreads, sides_compared, spreads_of, with_own_squares
 from noshadow._exposure.sufficient import Sides, sides_of, sums_of
 from noshadow.checks import Array, named_in_errors, whole_seed
 
-# Records with two margins on a side from which sizes are told. A spread fits from 200 on, but on
-# the calibration setup with wrong labels that had 225 of them, rates were off by more than 0.05; on
-# those with 500 they were not (benchmarks/results/exposure/rules.json, "2 references, chosen").
-# Where records have many margins each shows its own spread, and as many as its fit needs will do.
-SIZED_RECORDS = 300
-MANY_MARGINS = 8
-# Share of margins that lie at one end, tied, from which they have no spread that a rate could be
-# read from: shares of votes of exactly 1, clipped, stand ten standard deviations from all others.
-TIED = 0.01
 WORTH_A_NOTE = 0.001  # share of margins drawn in that a reader should know of
 REFITS = 5  # of the slopes' covariance, once each record has a spread of its own
 
@@ -107,14 +100,6 @@ def exposure(
     return answered(arguments)
 
 
-@dataclass(frozen=True)
-class _Sizes:
-    """Whether sizes are identified, and the sentence that says what is missing."""
-
-    order_only: bool
-    reason: str
-
-
 def _from_final_weights(arguments: Given) -> Exposure:
     """Exposure without references (K = 0): the order of `shift`, or of the margin."""
     shift, direction = arguments.covariates.get("shift"), arguments.direction
@@ -130,7 +115,7 @@ def _from_final_weights(arguments: Given) -> Exposure:
 
 def answered(arguments: Given, rules: Rules = CHOSEN) -> Exposure:
     """The answer of `exposure` to checked arguments with references, under given rules."""
-    sizes = _sizes(arguments)
+    sizes = sizes_of(arguments)
     near, drawn_in = within_reach(arguments, rules.reach)
     given_rows, _, _ = _observed(arguments.turned)
     arguments = near.turned
@@ -155,10 +140,16 @@ def answered(arguments: Given, rules: Rules = CHOSEN) -> Exposure:
     notes = arguments.notes + tuple(f"Covariate {name!r} does not vary and says nothing." for name in basis.left_out)
     if drawn_in > WORTH_A_NOTE:
         notes += (f"A share of {drawn_in:.2g} of the margins lies far from all others; variances are estimated with these drawn in.",)
-    found = _answer(arguments, posterior, spreads, sides_compared(spreads, sides), sizes, weights, notes, rules)
+    state = State(sides.counts, own.slopes, spreads.free, own.scales, posterior.separation)
+    compared = sides_compared(spreads, sides)
     if sizes.order_only:
-        found = with_free_order(found, arguments.covariates, posterior.levels[0])
-    return replace(found, state=State(sides.counts, own.slopes, spreads.free, own.scales, posterior.separation))
+        found = _answer(arguments, posterior, spreads, compared, sizes, weights, notes, rules)
+        return replace(with_free_order(found, arguments.covariates, posterior.levels[0]), state=state)
+    outside = left_out_margins(given_rows, inside, expected, own.slopes, spreads, own.scales)
+    tail = tail_of(outside, arguments.direction == "either")
+    # Refused rates say nothing against the order: separations and spreads are as well known.
+    found = _answer(arguments, posterior, spreads, compared, held_against(tail), weights, notes, rules)
+    return replace(found, state=replace(state, tail=tail))
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,37 +207,6 @@ def _observed(arguments: Given) -> tuple[Array, Array, dict[str, Array]]:
     return arguments.references, arguments.membership, {"margins": arguments.margins} | dict(arguments.covariates)
 
 
-def _sizes(arguments: Given) -> _Sizes:
-    """Whether sizes are identified: each side needs records with two margins on it.
-
-    The audited model does not count.
-    """
-    seen = ~np.isnan(arguments.references)
-    lacking = []
-    for words, chosen in (("without", ~arguments.membership), ("with", arguments.membership)):
-        margins = (seen & chosen).sum(0)
-        twice, often = int((margins >= 2).sum()), int((margins >= MANY_MARGINS).sum())
-        if twice < SIZED_RECORDS and often < LEAST_RECORDS:
-            lacking.append(f"{twice} records have margins of two models trained {words} them")
-    tied = _tied_at_an_end(arguments.references)
-    if not lacking and tied > TIED:
-        reason = (
-            f"a share of {tied:.2g} of the margins is tied at the largest or smallest one, as clipped probabilities of exactly 0 or 1 are"
-        )
-        return _Sizes(True, f"{reason}: such margins have no spread. Models whose outputs are logits would identify sizes.")
-    if not lacking:
-        return _Sizes(False, "")
-    hint = "Two or more reference models on independent random halves would identify sizes."
-    return _Sizes(True, f"{' and '.join(lacking)}, and {SIZED_RECORDS} are needed. {hint}")
-
-
-def _tied_at_an_end(references: Array) -> float:
-    """Share of the margins that equal the largest or the smallest of all, whichever is more."""
-    held = references[np.isfinite(references)]
-    ends = (held.min(), held.max())
-    return max(float(np.mean(np.isclose(held, end, rtol=1e-9, atol=0))) for end in ends)
-
-
 def _parts(basis: Basis, slopes: Array, posterior: Posterior) -> dict[str, Array]:
     """Contributions (n,) to the separation.
 
@@ -266,7 +226,7 @@ def _answer(
     posterior: Posterior,
     spreads: Spreads,
     compared: Compared,
-    sizes: _Sizes,
+    sizes: Sizes,
     weights: dict[str, float],
     notes: tuple[str, ...],
     rules: Rules,

@@ -99,6 +99,19 @@ def slope_variance(counts: Array, slopes: Array, variances: Array, scales: Array
     return found
 
 
+def level_variances(counts: Array, slopes: Array, variances: Array, scales: Array | None = None) -> Array:
+    """Posterior variances (2, n) of the OUT level a and of the IN level a + b.
+
+    From the elements of C = (T⁻¹ + ZᵀWZ)⁻¹, as in `posterior_of`.
+
+    Args:
+        counts, variances: (2, n), OUT first. slopes: (2, 2) T. scales: (2, n) as in `posterior_of`.
+    """
+    p, q, s = _precisions(counts, slopes, variances, scales)
+    found: Array = np.stack([s, p + s - 2 * q]) / (p * s - q * q)
+    return found
+
+
 def coefficient_variance(basis: Basis, fitted: Fitted, gains: Array) -> Array:
     """Variance (n,) that the uncertainty of f and g adds to the separation.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from noshadow._exposure.held_out import Tail
 from noshadow.checks import Array, NotApplicable, named_in_errors, require_number, said
 
 # Of the mean over a standard normal: exact for polynomials up to the thirteenth degree.
@@ -23,6 +24,8 @@ class State:
             record's own level and slope. freedom: (2, n) degrees of freedom of the spreads.
         scales: (2, n) factors on each record's standard deviations of level and slope; None: 1.
         signed: (n,) posterior mean of the separation with its sign; None: `separation` has it.
+        tail: what left-out references say of margins without a record; None where they were not
+            asked.
     """
 
     counts: Array
@@ -30,6 +33,7 @@ class State:
     freedom: Array
     scales: Array | None = None
     signed: Array | None = None
+    tail: Tail | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,86 @@
+"""Margins of left-out models without a record, held against the spread that the others give it.
+
+A rate at a small false-positive rate rests on how far margins without the record reach. The mixed
+model takes them for Gaussian. A network that is sure of its mistakes has them at two ends, surely
+right or surely wrong: they end before a Gaussian of their spread does, and every rate is off.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtri
+
+from noshadow._exposure.posterior import level_variances, posterior_of
+from noshadow._exposure.spread import Spreads, with_own_squares
+from noshadow._exposure.sufficient import sides_of
+from noshadow.checks import Array
+
+# How much farther or less far margins may reach than their spread says, beyond twice the standard
+# error. Chosen on the calibration setups (benchmarks/results/exposure/held_out.json).
+FARTHER = 1.1
+FPR = 0.05  # the false-positive rate at which the reach is taken
+MODELS = 8  # left out at most, evenly spaced
+RECORDS = 20_000  # judged at most, evenly spaced
+
+
+@dataclass(frozen=True)
+class Tail:
+    """How far left-out margins without the record reach, over how far their spread says they do.
+
+    Attributes:
+        ratio: the quantile at 1 − FPR of the margins in units of their predicted spread, over that
+            of a Gaussian; of their sizes at 1 − FPR for signed residuals. 1 for Gaussian margins.
+        error: its relative standard error. margins: how many it rests on.
+    """
+
+    ratio: float
+    error: float
+    margins: int
+
+    @property
+    def refused(self) -> bool:
+        """Whether it is too far from 1 for rates."""
+        return abs(np.log(max(self.ratio, 1e-12))) > np.log(FARTHER) + 2 * self.error
+
+
+def tail_of(outside: Array, either: bool) -> Tail:
+    """The tail of margins without the record in units of their predicted spread, (q,)."""
+    if len(outside) == 0:
+        return Tail(1.0, float("inf"), 0)
+    usual = float(-ndtri(FPR / 2 if either else FPR))
+    seen = float(np.quantile(np.abs(outside) if either else outside, 1 - FPR))
+    density = (2 if either else 1) * float(np.exp(-(usual**2) / 2) / np.sqrt(2 * np.pi))
+    error = float(np.sqrt(FPR * (1 - FPR) / len(outside))) / density / usual
+    return Tail(max(seen, 0.0) / usual, error, len(outside))
+
+
+def left_out_margins(rows: Array, inside: Array, expected: Array, slopes: Array, spreads: Spreads, scales: Array | None) -> Array:
+    """Margins (q,) of left-out models without the record, in units of what the others predict.
+
+    Each model is left out of every record's posterior in turn. The others give the OUT level a with
+    variance v, and the margin of a further model varies around it by σ²_out + v. What all records
+    share (coefficients, variances, how spreads follow levels) stays as it was fitted with all
+    models: it rests on many records.
+
+    Args:
+        rows, inside: (K, n) margins and membership. expected: (2, n) f and g. slopes: T. spreads,
+            scales: of all records.
+
+    Cost: O(min(K, 8) · K · min(n, 20,000)).
+    """
+    count = rows.shape[1]
+    chosen = np.arange(count) if count <= RECORDS else np.linspace(0, count - 1, RECORDS).astype(int)
+    rows, inside, expected = rows[:, chosen], inside[:, chosen], expected[:, chosen]
+    spreads = Spreads(spreads.level[:, chosen], spreads.record[:, chosen], spreads.free[:, chosen], spreads.prior, spreads.slopes)
+    scales = None if scales is None else scales[:, chosen]
+    found = []
+    for model in np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MODELS)).astype(int)):
+        others = np.arange(len(rows)) != model
+        sides = sides_of(rows[others], inside[others])
+        record = with_own_squares(spreads, sides).record
+        level = posterior_of(sides, expected, slopes, record, scales).levels[0]
+        width = np.sqrt(record[0] + level_variances(sides.counts, slopes, record, scales)[0])
+        # Without any other margin of a record the prior alone would be judged.
+        asked = ~inside[model] & ~np.isnan(rows[model]) & (sides.counts.sum(0) > 0)
+        found.append(((rows[model] - level) / width)[asked])
+    return np.concatenate(found)

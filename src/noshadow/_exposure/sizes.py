@@ -1,0 +1,68 @@
+"""Whether sizes are identified, and whether left-out references agree with them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from noshadow._exposure.held_out import Tail
+from noshadow._exposure.inputs import Given
+from noshadow._exposure.spread import LEAST_RECORDS
+from noshadow.checks import Array
+
+# Records with two margins on a side from which sizes are told. A spread fits from 200 on, but on
+# the calibration setup with wrong labels that had 225 of them, rates were off by more than 0.05; on
+# those with 500 they were not (benchmarks/results/exposure/rules.json, "2 references, chosen").
+# Where records have many margins each shows its own spread, and as many as its fit needs will do.
+SIZED_RECORDS = 300
+MANY_MARGINS = 8
+# Share of margins that lie at one end, tied, from which they have no spread that a rate could be
+# read from: shares of votes of exactly 1, clipped, stand ten standard deviations from all others.
+TIED = 0.01
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Whether sizes are identified, and the sentence that says what is missing."""
+
+    order_only: bool
+    reason: str
+
+
+def sizes_of(arguments: Given) -> Sizes:
+    """Whether sizes are identified: each side needs records with two margins on it.
+
+    The audited model does not count.
+    """
+    seen = ~np.isnan(arguments.references)
+    lacking = []
+    for words, chosen in (("without", ~arguments.membership), ("with", arguments.membership)):
+        margins = (seen & chosen).sum(0)
+        twice, often = int((margins >= 2).sum()), int((margins >= MANY_MARGINS).sum())
+        if twice < SIZED_RECORDS and often < LEAST_RECORDS:
+            lacking.append(f"{twice} records have margins of two models trained {words} them")
+    tied = _tied_at_an_end(arguments.references)
+    if not lacking and tied > TIED:
+        reason = (
+            f"a share of {tied:.2g} of the margins is tied at the largest or smallest one, as clipped probabilities of exactly 0 or 1 are"
+        )
+        return Sizes(True, f"{reason}: such margins have no spread. Models whose outputs are logits would identify sizes.")
+    if not lacking:
+        return Sizes(False, "")
+    hint = "Two or more reference models on independent random halves would identify sizes."
+    return Sizes(True, f"{' and '.join(lacking)}, and {SIZED_RECORDS} are needed. {hint}")
+
+
+def held_against(tail: Tail) -> Sizes:
+    """No sizes where left-out references contradict the spreads."""
+    if not tail.refused:
+        return Sizes(False, "")
+    reach = f"margins of left-out reference models without a record reach {tail.ratio:.2g} times as far as their spread says"
+    why = "rates would be off (a network that is sure of its mistakes has such margins at two ends)"
+    return Sizes(True, f"{reach}, so that {why}. Attacks measured with many reference models would tell rates.")
+
+
+def _tied_at_an_end(references: Array) -> float:
+    """Share of the margins that equal the largest or the smallest of all, whichever is more."""
+    held = references[np.isfinite(references)]
+    ends = (held.min(), held.max())
+    return max(float(np.mean(np.isclose(held, end, rtol=1e-9, atol=0))) for end in ends)

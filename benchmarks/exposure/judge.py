@@ -20,6 +20,7 @@ from benchmarks.exposure.methods import scored
 from benchmarks.exposure.setups import CALIBRATION, JUDGING, SETUPS, recipe
 from benchmarks.exposure.training import half
 from benchmarks.exposure.truth import null_bias, truth_of
+from noshadow._exposure import held_out
 from noshadow._exposure.rules import CHOSEN
 
 NULL_MODELS = (16, 24, 32, 48, 64, 200)
@@ -34,7 +35,7 @@ def judged(setup, data, work):
     x, y = setup.records(data, work)
     trained = recipe(setup, x, y)
     pool = pool_of(setup, folder, trained.task, trained.epochs)
-    truth, rows, sizes, noise = truth_of(pool), {}, {}, []
+    truth, rows, sizes, noise, refused = truth_of(pool), {}, {}, [], {}
     for target in range(setup.targets):
         evidence = evidence_of(setup, pool, folder, target)
         member, order = half(target, len(x)), np.roll(np.arange(len(pool.references)), -2 * target)
@@ -46,7 +47,9 @@ def judged(setup, data, work):
             row["trainings"].append(one.trainings)
             row["d_prime"].append(ranked(real, one.score))
             row["success"].append(ranked(success, one.score))
-            if one.ours and not one.found.order_only:
+            if one.ours and one.found.order_only:
+                refused.setdefault(one.name, []).append(one.found.reason)
+            elif one.ours:
                 told = reliability(one.found, truth, evidence.members, pool.direction)
                 sizes.setdefault(one.name, []).append(told | {"beside_truth": beside_truth(one.found, pool, evidence.members, real)})
     return described(setup, trained, pool, folder) | {
@@ -54,8 +57,14 @@ def judged(setup, data, work):
         "second_lira": {name: summary([one[name] for one in noise]) for name in noise[0]},
         "reliability": {name: reliable(parts) for name, parts in sizes.items()},
         "rules": asdict(CHOSEN),
+        "held_out": {"farther": held_out.FARTHER} | told_of(refused),
         "environment": environment(),
     }
+
+
+def told_of(refused):
+    """How many audited models got the order only, and why, by method."""
+    return {"order_only": {name: {"targets": len(reasons), "first": reasons[0]} for name, reasons in refused.items()}}
 
 
 def ceiling(truth, members, direction):

@@ -145,7 +145,7 @@ def exposure_section():
     if not entries:
         return []
     lines = [*recall_lines(entries), *rival_lines(entries), *goal_lines(entries), *reliability_lines(entries)]
-    return [*lines, *(rule_lines(chosen) if chosen else []), *null_lines(), *speed_lines()]
+    return [*lines, *(rule_lines(chosen) if chosen else []), *held_out_lines(), *null_lines(), *speed_lines()]
 
 
 def recall_lines(entries):
@@ -265,18 +265,23 @@ def reliability_lines(entries):
         "|---|---|---|---|---|---|---|---|",
     ]
     for entry in entries.values():
+        title = titled(entry) + (" §" if "held_out" not in entry else "")
         for count in (2, 4, 8):
             held = entry["reliability"].get(f"exposure_{count}")
             if held is None:
-                lines.append(f"| {titled(entry)} | {count} | order only | | | | | |")
+                lines.append(f"| {title} | {count} | order only | | | | | |")
                 continue
+            refused = entry.get("held_out", {}).get("order_only", {}).get(f"exposure_{count}", {}).get("targets", 0)
+            number = f"{count}, order only in {refused} of {entry['models']['targets']}" if refused else str(count)
             errors = [held[f"rate_{fpr}"]["error"] for fpr in ("0.05", "0.01", "0.001")]
             shown = " | ".join(f"{value:.3f}" for value in errors)
             lines.append(
-                f"| {titled(entry)} | {count} | {shown} | {held['rate_0.05']['worst']:.3f} "
+                f"| {title} | {number} | {shown} | {held['rate_0.05']['worst']:.3f} "
                 f"| {held['cover']['mean']:.2f} | {held['cover_top']['mean']:.2f} |"
             )
-    return [*lines, "", *beside_truth_lines(entries)]
+    unheld = any("held_out" not in entry for entry in entries.values())
+    mark = ["", "§ Judged before rates were [held against left-out references](#left-out-references)."] if unheld else []
+    return [*lines, *mark, "", *beside_truth_lines(entries)]
 
 
 def beside_truth_lines(entries):
@@ -347,6 +352,35 @@ def sure_lines(chosen):
     ]
     off = [f"{setup} {error:.3f} with {count}" for count, held in chosen["error_above_0.05"].items() for setup, error in held.items()]
     return [*lines, f"Rates off by more than 0.05: {', '.join(off) or 'none'}.", ""]
+
+
+def held_out_lines():
+    """How far margins of left-out references reach on the calibration setups, and how far rates are off."""
+    path = RUNS / "held_out.json"
+    if not path.exists():
+        return []
+    found = json.loads(path.read_text())
+    limits = found["thresholds"]
+    lines = [
+        "### Left-out references",
+        "",
+        f"On {len(found['setups'])} of the calibration setups, means over up to four audited models. *Reach*: how far margins of left-out models",
+        "without a record reach, over how far their spread says (smallest to largest). *Refused*: share of the audited models whose rates are",
+        f"refused, as the reach is off by more than a factor of {limits['farther']:g} beyond twice its standard error. *Error*: mean distance of the rates, told or",
+        "not, from those of models that no method sees.",
+        "",
+        "| setup | references | reach | refused | error at 0.05 | 0.01 | 0.001 |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    rows = [(name, count, row) for name, counts in found["setups"].items() for count, row in counts.items()]
+    for name, count, row in rows:
+        errors = " | ".join(f"{row[f'error_{fpr}']:.3f}" for fpr in ("0.05", "0.01", "0.001"))
+        lines.append(f"| {name} | {count} | {row['least']:.2f} to {row['most']:.2f} | {row['refused']:.2f} | {errors} |")
+    told = max(row["error_0.05"] for _, _, row in rows if row["refused"] < 0.5)
+    lines += ["", f"The largest mean error of rates that are told: {told:.3f}.", ""]
+    if found["not_trained"]:
+        lines += [f"Not measured here, as their models were not trained again: {', '.join(found['not_trained'])}.", ""]
+    return lines
 
 
 def null_lines():

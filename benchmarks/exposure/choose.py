@@ -55,8 +55,8 @@ DECISIONS = {
     "and on simulated records that do not leak it took the largest chance difference for exposure",
     "mean rank with plain differences": "not adopted: it loses up to fourteen points with two references and gains nothing with eight",
     "sizes of sure networks": "rates of the small attention layer stay off by more than 0.05: its margins without a record lie at two "
-    "ends, which no Gaussian describes. How much records' own spreads differ did not tell it from other setups. How far margins of left-out "
-    "references reach does, so its rates are refused",
+    "ends, which no Gaussian describes. How much records' own spreads differ did not tell it from other setups. How far margins of "
+    "left-out references reach does, so its rates are refused",
     "rates moved to what left-out references passed": "not adopted: a line through the quantiles of the rates brought one setup nearer and "
     "others farther, most at small false-positive rates, and where left-out models were off was not where the truth was",
     "short references": "level without the record, shrunk to a regression on free columns; alone: mean rank with the free columns; beside "

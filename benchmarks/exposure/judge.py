@@ -47,9 +47,9 @@ def judged(setup, data, work):
             row["trainings"].append(one.trainings)
             row["d_prime"].append(ranked(real, one.score))
             row["success"].append(ranked(success, one.score))
-            if one.ours and one.found.order_only:
-                refused.setdefault(one.name, []).append(one.found.reason)
-            elif one.ours:
+            if one.ours and one.found.order_only and one.found.state is not None and one.found.state.tail is not None:
+                refused.setdefault(one.name, []).append(one.found.state.tail.ratio)
+            elif one.ours and not one.found.order_only:
                 told = reliability(one.found, truth, evidence.members, pool.direction)
                 sizes.setdefault(one.name, []).append(told | {"beside_truth": beside_truth(one.found, pool, evidence.members, real)})
     return described(setup, trained, pool, folder) | {
@@ -57,14 +57,14 @@ def judged(setup, data, work):
         "second_lira": {name: summary([one[name] for one in noise]) for name in noise[0]},
         "reliability": {name: reliable(parts) for name, parts in sizes.items()},
         "rules": asdict(CHOSEN),
-        "held_out": {"farther": held_out.FARTHER} | told_of(refused),
+        "held_out": {"farther": held_out.FARTHER, "order_only": {name: told_of(ratios) for name, ratios in refused.items()}},
         "environment": environment(),
     }
 
 
-def told_of(refused):
-    """How many audited models got the order only, and why, by method."""
-    return {"order_only": {name: {"targets": len(reasons), "first": reasons[0]} for name, reasons in refused.items()}}
+def told_of(ratios):
+    """How many audited models have no rates as left-out references contradict them, and how far margins reached there."""
+    return {"targets": len(ratios), "reach": round(float(np.mean(ratios)), 4)}
 
 
 def ceiling(truth, members, direction):

@@ -330,6 +330,24 @@ MUTANTS = tuple(
             "tests/test_token_gains.py::test_the_command_shows_tokens_of_a_target",
         ),
         (
+            "_exposure/held_out.py",
+            "FARTHER = 1.1",
+            "FARTHER = 1.2",
+            "tests/test_exposure_held_out.py::test_margins_that_end_too_early_or_too_late_are_refused",
+        ),
+        (
+            "_exposure/entry.py",
+            "compared, held_against(tail), weights",
+            "compared, sizes, weights",
+            "tests/test_exposure_held_out.py::test_margins_at_two_ends_give_the_order_only",
+        ),
+        (
+            "_audit/exposing.py",
+            '"tail": None if found.state is None or found.state.tail is None else asdict(found.state.tail),',
+            '"tail": None,',
+            "tests/test_audit_exposure.py::test_rates_are_refused_where_left_out_references_contradict_the_spread",
+        ),
+        (
             "_exposure/rules.py",
             "bent: bool = True",
             "bent: bool = False",

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from noshadow._audit.exposing import FREE, FREE_OF_SEQUENCES, SEVERAL_RESIDUALS, SOURCE, VOTES, Known, Statistics, weighed_exposure
+from noshadow._audit.exposing import FREE, FREE_OF_SEQUENCES, SEVERAL_RESIDUALS, SOURCE, Known, Statistics, weighed_exposure
 from noshadow._audit.known_references import Audited, Words, known_references
 from noshadow._audit.other_models import BASE
 from noshadow._known import own_fpr
@@ -14,7 +14,7 @@ from noshadow.columns import LANGUAGE_MODEL, named
 from noshadow.joins import held_by
 from noshadow.outcomes import Absent
 from noshadow.reference import References, with_ground_truth
-from noshadow.reference.ground_truth import OF_EXPOSURE, WITH_ITSELF, audited_rows
+from noshadow.reference.ground_truth import OF_EXPOSURE, WITH_ITSELF, audited_rows, in_votes_of
 from noshadow.reference.ground_truth import SOURCE as REFERENCES
 from noshadow.results import Audit, Evidence
 
@@ -40,6 +40,7 @@ def with_references(audit: Audit, references: References, **options: Any) -> Aud
 
     Cost: that of `with_ground_truth`, and O(n(p² + K)) for K models and p columns.
     """
+    references = in_votes_of(references, audit)
     found = with_ground_truth(audit, references, **options)
     known = _known(found, references)
     if isinstance(known, Absent):
@@ -67,13 +68,12 @@ def _known(audit: Audit, references: References) -> Known | Absent:
 
 
 def _statistics(audit: Audit, references: References) -> Statistics:
-    """The audited model's statistic, as the set recorded it."""
+    """The audited model's statistic, as the set gives it: margins of a forest are votes already."""
     assert references.target is not None
     recorded: Array = np.asarray(references.target.statistic)
     plain = recorded if recorded.ndim == 1 else recorded[:, 0]
     direction = "either" if audit.task == "regression" else "larger"
-    votes = int(audit.provenance.get("inputs", {}).get(VOTES, 0))
-    return Statistics(np.array(plain[audited_rows(audit, references)[0]]), np.array(plain[~references.member]), direction, votes)
+    return Statistics(np.array(plain[audited_rows(audit, references)[0]]), np.array(plain[~references.member]), direction, references.votes)
 
 
 def _told(audit: Audit, known: Known) -> Evidence:

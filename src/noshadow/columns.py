@@ -535,7 +535,7 @@ def ranking_order(held: Container[str] = ()) -> tuple[str, ...]:
     of the loss (`loo`) goes before it. That was chosen on three data sets and found more on three
     others (benchmarks/tail_calibration/tree_measure.py). Forests that regress are ranked by
     `shift` (benchmarks/forests.py). Boosted classifiers have `yielding_shift`, chosen and judged on
-    the same data sets as the order of forests. Otherwise `shift` ranks best against measured attacks
+    the data sets of the order of forests. Otherwise `shift` ranks best against measured attacks
     (benchmarks/which_layers.py); sequences have none, and there `influence` does
     (benchmarks/language_models.py), or with a base model the loss's fall from it, which their
     `exposure_score` then is: a default that no benchmark has settled yet. The loss ranks where

@@ -16,6 +16,8 @@ from noshadow.views.boosted import LeafRule
 RIVALS = 8
 # Splits above a leaf that may give way; a record is little of the gain of those further up.
 LEVELS = 4
+# Share of a node's worth below which a split gains nothing but rounding.
+NO_GAIN = 1e-12
 _TINY = np.finfo(float).tiny
 
 
@@ -67,9 +69,11 @@ def _gain_share(node: Array, above: Array, rest: list[Array], above_rest: list[A
     """Share of a split's gain that the other records pay for, (n,) in [0, 1]."""
     own = _worth(*(total[node] for total in whole), rule)
     sibling = _worth(*(total[above] - total[node] for total in whole), rule)
-    full = own + sibling - _worth(*(total[above] for total in whole), rule)
+    joint = _worth(*(total[above] for total in whole), rule)
     without = _worth(rest[0], rest[1], rule) + sibling - _worth(above_rest[0], above_rest[1], rule)
-    share: Array = np.where(full > _TINY, np.clip(without / np.maximum(full, _TINY), 0.0, 1.0), 0.0)
+    # A gain of rounding is none: both sides say the same then.
+    gained = own + sibling - joint > NO_GAIN * joint
+    share: Array = np.where(gained, np.clip(without / np.where(gained, own + sibling - joint, 1.0), 0.0, 1.0), 0.0)
     return share
 
 

@@ -72,7 +72,7 @@ def left_out(training: Boosted) -> LeftOut:
     rounds, counted = np.zeros(n, dtype=np.int64), LeafCounts.of(n)
     deviation = excess = largest = 0.0
     for one in training.rounds():
-        before = _before(training, margins.copy(), one)
+        before = before_round(training, margins.copy(), one)
         always = before.taken
         trees_of = np.bincount([tree.output for tree in one.trees], minlength=m)
         changes = _class_changes(training, one, before) if training.rule.all_classes else None
@@ -120,7 +120,8 @@ class Before:
         return found
 
 
-def _before(training: Boosted, margins: Array, one: Round) -> Before:
+def before_round(training: Boosted, margins: Array, one: Round) -> Before:
+    """What a round starts from, given the margins (n, m) before it."""
     taken = np.ones(len(margins), dtype=bool) if one.inside is None else one.inside
     sizes = OBJECTIVES[training.objective].sizes(margins.astype(np.float64), training.targets)
     if training.weights is not None:

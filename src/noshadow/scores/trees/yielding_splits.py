@@ -67,9 +67,9 @@ def yielding_steps(leaves: Array, g: Array, h: Array, taken: Array, sums: tuple[
 
 def _gain_share(node: Array, above: Array, rest: list[Array], above_rest: list[Array], whole: list[Array], rule: LeafRule) -> Array:
     """Share of a split's gain that the other records pay for, (n,) in [0, 1]."""
-    own = _worth(*(total[node] for total in whole), rule)
-    sibling = _worth(*(total[above] - total[node] for total in whole), rule)
-    joint = _worth(*(total[above] for total in whole), rule)
+    G, H = whole
+    own, joint = _worth(G[node], H[node], rule), _worth(G[above], H[above], rule)
+    sibling = _worth(G[above] - G[node], H[above] - H[node], rule)
     without = _worth(rest[0], rest[1], rule) + sibling - _worth(above_rest[0], above_rest[1], rule)
     # A gain of rounding is none: both sides say the same then.
     gained = own + sibling - joint > NO_GAIN * joint

@@ -40,41 +40,51 @@ def yielding_steps(leaves: Array, g: Array, h: Array, taken: Array, sums: tuple[
     Approximates: trees grown anew without the record.
     Cost: O(n · LEVELS + nodes · depth).
     """
-    whole = [with_descendants(part.whole, parents) for part in sums]
-    others = with_descendants(np.bincount(leaves, taken, len(parents)), parents)
+    G, H = (with_descendants(part.whole, parents) for part in sums)
+    count = with_descendants(np.bincount(leaves, taken, len(parents)), parents)
+    beside, gains = _beside_and_gains(G, H, parents, rule)
     way = [leaves]
     for _ in range(LEVELS):
         above = parents[way[-1]]
         way.append(np.where(above >= 0, above, way[-1]))
-    step = None
+    step = worth_above = np.zeros(0)
     for level in range(LEVELS, -1, -1):
         node = way[level]
-        rest = [part.others if level == 0 else total[node] - own for part, total, own in zip(sums, whole, (g, h), strict=True)]
-        rest[1] = np.maximum(rest[1], 0.0)
-        held = others[node] > taken
-        found = np.where(held, leaf_steps(rest[0], rest[1], rule), 0.0)
-        if step is None:
-            step, above_rest = found, rest
+        rest = (sums[0].others, sums[1].others) if level == 0 else (G[node] - g, np.maximum(H[node] - h, 0.0))
+        held = count[node] > taken
+        found, worth = np.where(held, leaf_steps(*rest, rule), 0.0), _worth(*rest, rule)
+        if level == LEVELS:
+            step, worth_above = found, worth
             continue
-        split = way[level + 1] != node
-        share = _gain_share(node, way[level + 1], rest, above_rest, whole, rule)
-        stands = np.where(held, share**RIVALS, 0.0)
-        step = np.where(split, stands * found + (1 - stands) * step, step)
-        above_rest = rest
-    assert step is not None
+        gain = gains[node]
+        paid = np.where(gain > 0, (worth + beside[node] - worth_above) / np.where(gain > 0, gain, 1.0), 0.0)
+        stands = np.where(held, _none_of_the_rivals(np.clip(paid, 0.0, 1.0)), 0.0)
+        # Where the way began further down, node and child are one.
+        step = np.where(way[level + 1] != node, stands * found + (1 - stands) * step, step)
+        worth_above = worth
     return step
 
 
-def _gain_share(node: Array, above: Array, rest: list[Array], above_rest: list[Array], whole: list[Array], rule: LeafRule) -> Array:
-    """Share of a split's gain that the other records pay for, (n,) in [0, 1]."""
-    G, H = whole
-    own, joint = _worth(G[node], H[node], rule), _worth(G[above], H[above], rule)
-    sibling = _worth(G[above] - G[node], H[above] - H[node], rule)
-    without = _worth(rest[0], rest[1], rule) + sibling - _worth(above_rest[0], above_rest[1], rule)
-    # A gain of rounding is none: both sides say the same then.
-    gained = own + sibling - joint > NO_GAIN * joint
-    share: Array = np.where(gained, np.clip(without / np.where(gained, own + sibling - joint, 1.0), 0.0, 1.0), 0.0)
-    return share
+def _none_of_the_rivals(share: Array) -> Array:
+    """share^RIVALS by squaring: NumPy's power takes several times as long."""
+    chance, factor, left = np.ones_like(share), share, RIVALS
+    while left:
+        chance = chance * factor if left % 2 else chance
+        factor, left = factor * factor, left // 2
+    return chance
+
+
+def _beside_and_gains(G: Array, H: Array, parents: Array, rule: LeafRule) -> tuple[Array, Array]:
+    """What each node's sibling is worth, and what the split above both gained, (nodes,).
+
+    Both are 0 at the root. A gain of rounding is none: both sides say the same then.
+    """
+    inner = parents >= 0
+    above = np.where(inner, parents, 0)
+    joint = _worth(G, H, rule)
+    beside = np.where(inner, _worth(G[above] - G, H[above] - H, rule), 0.0)
+    gains = np.where(inner, joint + beside - joint[above], 0.0)
+    return beside, np.where(gains > NO_GAIN * joint[above], gains, 0.0)
 
 
 def _worth(gradients: Array, curvatures: Array, rule: LeafRule) -> Array:

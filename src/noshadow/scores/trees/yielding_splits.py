@@ -50,9 +50,9 @@ def yielding_steps(leaves: Array, g: Array, h: Array, taken: Array, sums: tuple[
     step = worth_above = np.zeros(0)
     for level in range(LEVELS, -1, -1):
         node = way[level]
-        rest = (sums[0].others, sums[1].others) if level == 0 else (G[node] - g, np.maximum(H[node] - h, 0.0))
+        g_rest, h_rest = (part.others for part in sums) if level == 0 else (G[node] - g, np.maximum(H[node] - h, 0.0))
         held = count[node] > taken
-        found, worth = np.where(held, leaf_steps(*rest, rule), 0.0), _worth(*rest, rule)
+        found, worth = np.where(held, leaf_steps(g_rest, h_rest, rule), 0.0), _worth(g_rest, h_rest, rule)
         if level == LEVELS:
             step, worth_above = found, worth
             continue

@@ -29,6 +29,9 @@ VOTES_TOLD = "tests/test_reference_votes.py::test_sets_of_votes_and_others_say_t
 FLAT_VOTES = "tests/test_reference_votes.py::test_forests_without_any_spread_are_attacked"
 VOTED_ONCE = "tests/test_reference_votes.py::test_exposure_beside_references_is_weighed_on_one_scale"
 UNTOLD = "tests/test_reference_votes.py::test_files_that_do_not_tell_are_read_as_they_say_or_as_the_audit_does"
+WALKED = "tests/test_yielding_splits.py::test_steps_are_those_of_a_walk_down_the_tree"
+YIELDS = "tests/test_yielding_splits.py::test_boosted_classifiers_are_ranked_by_it"
+OF_BOTH = "tests/test_yielding_splits.py::test_the_column_is_made_of_both_answers"
 HEAD = "test_what_describes_the_head_reaches_its_scores"
 RISK = "test_seed_level_groups_and_classes_reach_the_risk"
 DECAY = "test_weight_decay_becomes_damping_on_the_sum"
@@ -354,5 +357,11 @@ MUTANTS = tuple(
         ("_audit/known_references.py", ", votes=references.votes)", ")", VOTED_ONCE),
         (TRUTH, "references if audit is None else in_votes_of(references, audit)", "references", UNTOLD),
         ("_audit/without_records.py", "facts |= votes", "facts |= {}", UNTOLD),
+        # Splits of boosted trees that give way
+        ("scores/trees/yielding_splits.py", "RIVALS = 8", "RIVALS = 4", WALKED),
+        ("scores/trees/yielding_splits.py", "LEVELS = 4", "LEVELS = 3", WALKED),
+        ("scores/trees/left_out.py", "stand = parents is None or rule.steps > 1", "stand = True", OF_BOTH),
+        ("_audit/gather.py", "leaf_evidence(counted, yielding)", "leaf_evidence(counted)", YIELDS),
+        (COLUMNS, "ranks=4,\n        page=22", "ranks=9,\n        page=22", YIELDS),
     )
 )

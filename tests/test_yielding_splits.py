@@ -15,10 +15,12 @@ from noshadow.scores.trees import yielding_splits
 from noshadow.scores.trees.boosting import boosting_scores
 from noshadow.scores.trees.leaf_values import leaf_steps, sums_of
 from noshadow.scores.trees.left_out import left_out
-from noshadow.scores.trees.yielding_splits import LEVELS, RIVALS, yielding_steps
+from noshadow.scores.trees.yielding_splits import yielding_steps
 from noshadow.views import Settings, reader_of
 from noshadow.views.boosted import LeafRule
 
+# As the rule is written down, not as the code has it.
+RIVALS, LEVELS = 8, 4
 # A chain of splits on the left, deeper than LEVELS, and one split on the right.
 PARENTS = np.array([-1, 0, 0, 1, 1, 3, 3, 5, 5, 7, 7, 9, 9, 2, 2])
 LEAVES = np.array([4, 6, 8, 10, 11, 12, 13, 14])

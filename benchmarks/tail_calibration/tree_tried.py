@@ -55,6 +55,8 @@ TRIED = {
         {"shift / √spread": 1},
         {"shift / spread": 1},
         {"shift / true spread": 1},
+        # What these models lack: the mean margin under the truth's models without the record, negative.
+        {"true margin left out": 1},
         # The parts of what ships.
         {"yielding fall": 1},
         {"yielding loss": 1},
@@ -96,29 +98,31 @@ def held_of(setup, work):
         return held["membership"], statistic(setup, held["probability"])
 
 
-def columns_of(setup, work, target, own, true_spread=None):
+def columns_of(setup, work, target, own, truth=None):
     """name → (m,) of one audited model's records: columns of the audit, and candidates made of them."""
     with np.load(work / f"{setup.name}_target_{target}.npz") as kept:
         columns = columns_in(kept)
         if setup.family == "boosting":
             columns |= {"margin left out": columns["shift"] - own, "other labels": kept["other_labels"]}
-            columns |= of_spread(columns, kept["jackknife_variance"], true_spread)
+            columns |= of_spread(columns, kept["jackknife_variance"])
+            columns |= {} if truth is None else of_truth(columns, *truth)
             columns |= {"yielding fall": kept["yielding_fall"], "yielding loss": kept["yielding_loss"]}
             columns["√(shift · loss left out)"] = geometric_mean(columns["shift"], np.logaddexp(0, columns["shift"] - own))
     return columns
 
 
-def of_spread(columns, variance, true_spread):
-    """Scores over a spread of the margin: the jackknife's, and that of the models that are the truth."""
+def of_spread(columns, variance):
+    """Scores over the jackknife's spread of the margin."""
     found = {"shift / √spread": columns["shift"] / variance**0.25, "shift / spread": columns["shift"] / variance**0.5}
     found["yielding_shift / √spread"] = columns["yielding_shift"] / variance**0.25
-    return found if true_spread is None else found | {"shift / true spread": columns["shift"] / true_spread}
+    return found
 
 
-def spread_of(margins, membership):
-    """Root mean variance (n,) of both sides, what d′ is divided by."""
+def of_truth(columns, margins, membership):
+    """What a score would gain from what nobody knows: the spread that d′ is divided by, and the mean margin without the record."""
     sides = [margins.var(0, where=side, ddof=1) for side in (membership, ~membership)]
-    return np.sqrt((sides[0] + sides[1]) / 2)
+    spread = np.sqrt((sides[0] + sides[1]) / 2)
+    return {"shift / true spread": columns["shift"] / spread, "true margin left out": -margins.mean(0, where=~membership)}
 
 
 def recalls(setup, work):
@@ -132,7 +136,7 @@ def recalls(setup, work):
         member = membership[target]
         known = np.isfinite([values[member] for values in (real, *halves)]).all(0)
         d, one, other = (values[member][known] for values in (real, *halves))
-        columns = columns_of(setup, work, target, margins[target][member], spread_of(margins[truth], membership[truth])[member])
+        columns = columns_of(setup, work, target, margins[target][member], (margins[truth][:, member], membership[truth][:, member]))
         for weights in TRIED[setup.family]:
             rows.setdefault(called(weights), []).append(top_recall(d, combined(weights, columns)[known]))
         rows.setdefault("second LiRA", []).append((top_recall(one, other) + top_recall(other, one)) / 2)

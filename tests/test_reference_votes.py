@@ -164,7 +164,9 @@ def test_exposure_beside_references_is_weighed_on_one_scale(tmp_path):
     for name in ("told", "not told"):
         if name == "not told":
             without_votes(tmp_path / "set")
-        again = ns.audit(forest(np.arange(N), 0), TRAIN, TEST, reference_models=tmp_path / "set", progress=False)
+        # The set itself, or its folder.
+        given = references if name == "told" else tmp_path / "set"
+        again = ns.audit(forest(np.arange(N), 0), TRAIN, TEST, reference_models=given, progress=False)
         (weighed,) = (entry for entry in again.evidence if entry.source == "exposure")
         lines[name] = weighed.stamp["lines"], again.records["exposure_score"].to_numpy()
     assert audit.ranked_by == "loo" and references.votes == TREES

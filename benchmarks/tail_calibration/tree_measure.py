@@ -194,7 +194,7 @@ def ranked(setup, held, work, scores_of=scores_of):
         real, one, other = (values[member][known] for values in (d_prime, *halves))
         for name, values in scores.items():
             value = np.where(np.isnan(values), -np.inf, values)[known]
-            entry = top_recall(real, value), spearman(real, value), spearman(success[member][known], value)
+            entry = top_recall(real, value), correlation(real, value), correlation(success[member][known], value)
             rows.setdefault(name, []).append(entry)
         ceiling = (top_recall(one, other) + top_recall(other, one)) / 2
         rows.setdefault("second LiRA", []).append((ceiling, spearman(one, other), spearman(success[member][known], other)))
@@ -205,6 +205,11 @@ def ranked(setup, held, work, scores_of=scores_of):
         "weighing": asdict(CHOSEN) | {"noshadow": ns.__version__, "ranked": date.today().isoformat()},
         "scores": {name: {"recall": short(a), "spearman": short(b), "success": short(c)} for name, (a, b, c) in means.items()},
     }
+
+
+def correlation(truth, score):
+    """Spearman's; 0 for a score that is the same for all records, as flags may be."""
+    return 0.0 if np.ptp(score) == 0 else spearman(truth, score)
 
 
 def separation_of(setup, margins, membership):

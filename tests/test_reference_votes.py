@@ -125,6 +125,12 @@ def test_files_that_do_not_tell_are_read_as_they_say_or_as_the_audit_does(tmp_pa
 def test_sets_of_votes_and_others_say_that_they_are_log_odds(tmp_path):
     references = trained(tmp_path / "set", boosted)
     assert references.votes == 0 and any("Some of these models vote" in note for note in references.notes)
+    # The exposure of a forest is weighed in votes all the same, and gives the order alone.
+    audit = ns.audit(forest(np.arange(N), 0), TRAIN, TEST, progress=False)
+    found = with_references(audit, references, progress=False)
+    assert found.ranked_by == "exposure_score" and "attack_rate" not in found.records
+    (weighed,) = (entry for entry in found.evidence if entry.source == "exposure")
+    assert weighed.stamp["order_only"] and found.ground_truth.variants["LiRA"]["statistic"].startswith("margin log p_y")
     assert trained(tmp_path / "one", boosted, model=boosted(np.arange(N), 0)).votes == 0
     with pytest.raises(AssertionError):
         np.testing.assert_allclose(references.target.statistic, vote_margins(forest(np.arange(N), 0).predict_proba(X)[OWN], TREES))

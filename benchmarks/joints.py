@@ -24,6 +24,14 @@ class Mutant(NamedTuple):
 SEQUENCE_SOURCES = "tests/test_language_references.py::test_checkpoints_and_out_of_fold_losses_are_columns_and_weighed"
 COPIES = "tests/test_near_sequences.py::test_an_audit_counts_copies_and_says_so"
 BASE_RANKS = "tests/test_language_base.py::test_the_gain_over_the_base_ranks_nothing"
+VOTED = "tests/test_reference_votes.py::test_margins_are_votes_of_the_targets_trees"
+VOTES_TOLD = "tests/test_reference_votes.py::test_sets_of_votes_and_others_say_that_they_are_log_odds"
+FLAT_VOTES = "tests/test_reference_votes.py::test_forests_without_any_spread_are_attacked"
+VOTED_ONCE = "tests/test_reference_votes.py::test_exposure_beside_references_is_weighed_on_one_scale"
+UNTOLD = "tests/test_reference_votes.py::test_files_that_do_not_tell_are_read_as_they_say_or_as_the_audit_does"
+WALKED = "tests/test_yielding_splits.py::test_steps_are_those_of_a_walk_down_the_tree"
+YIELDS = "tests/test_yielding_splits.py::test_boosted_classifiers_are_ranked_by_it"
+OF_BOTH = "tests/test_yielding_splits.py::test_the_column_is_made_of_both_answers"
 HEAD = "test_what_describes_the_head_reaches_its_scores"
 RISK = "test_seed_level_groups_and_classes_reach_the_risk"
 DECAY = "test_weight_decay_becomes_damping_on_the_sum"
@@ -356,5 +364,22 @@ MUTANTS = tuple(
         (LIMITS, "LARGEST_Z = 4.0", "LARGEST_Z = 5.0", PARITY),
         ("reference/parity.py", "LEAST_SPREAD = 0.01", "LEAST_SPREAD = 0.02", PARITY),
         ("reference/parity.py", " and not low <= value <= high", "", WITHIN),
+        # Votes of forests: on disk, in attacks and in the exposure
+        ("reference/run.py", '{"task": task} | told_votes(voting_parts(model))', '{"task": task}', VOTED),
+        ("reference/work.py", ", votes=voting_parts(model))", ")", VOTES_TOLD),
+        ("reference/model_writing.py", "**told_votes(outcome.votes),", "", VOTES_TOLD),
+        ("reference/store.py", 'return _stacked(self, "statistic", self.votes)', 'return _stacked(self, "statistic")', VOTED),
+        ("reference/store.py", "return Recorded(there, self.votes)", "return Recorded(there)", VOTED),
+        ("reference/store.py", "model_path(self.folder, number)), self.votes)", "model_path(self.folder, number)))", VOTED),
+        (ROWS, 'max(chosen["floor"], one_vote(scene.references.votes))', 'chosen["floor"]', FLAT_VOTES),
+        ("_audit/known_references.py", ", votes=references.votes)", ")", VOTED_ONCE),
+        (TRUTH, "references if audit is None else in_votes_of(references, audit)", "references", UNTOLD),
+        ("_audit/without_records.py", "facts |= votes", "facts |= {}", UNTOLD),
+        # Splits of boosted trees that give way
+        ("scores/trees/yielding_splits.py", "RIVALS = 8", "RIVALS = 4", WALKED),
+        ("scores/trees/yielding_splits.py", "LEVELS = 4", "LEVELS = 3", WALKED),
+        ("scores/trees/left_out.py", "stand = parents is None or rule.steps > 1", "stand = True", OF_BOTH),
+        ("_audit/gather.py", "leaf_evidence(counted, yielding)", "leaf_evidence(counted)", YIELDS),
+        (COLUMNS, "ranks=4,\n        page=22", "ranks=9,\n        page=22", YIELDS),
     )
 )

@@ -9,7 +9,7 @@ import noshadow as ns
 from noshadow._audit.exposing import Known, Statistics, in_votes
 from noshadow._exposure import Source
 from noshadow.results import Evidence
-from noshadow.scores.closed_form.votes import margins_in_votes, vote_margins
+from noshadow.votes import margins_in_votes, one_vote, vote_margins, vote_shares
 
 X, Y = make_classification(1600, 8, n_informative=5, flip_y=0.15, random_state=0)
 TRAIN, TEST = (X[:800], Y[:800]), (X[800:], Y[800:])
@@ -25,6 +25,15 @@ def test_clipped_log_odds_come_to_the_margins_of_the_votes():
     assert np.isnan(margins_in_votes(np.array([np.nan]), 100)).all()
 
 
+def test_margins_of_votes_give_their_shares_back():
+    for parts in (1, 7, 100, 5000):
+        shares = np.linspace(0, 1, 41)
+        np.testing.assert_allclose(vote_shares(vote_margins(shares, parts), parts), shares, atol=1e-12)
+    # The slope of an even vote: half a vote to each side of it.
+    step = vote_margins(np.array([0.505]), 100) - vote_margins(np.array([0.495]), 100)
+    assert step[0] == pytest.approx(one_vote(100), rel=1e-3)
+
+
 def test_all_margins_move_and_only_where_parts_vote():
     own, rows = np.array([34.5, 0.0]), np.array([[-34.5, np.nan]])
     entry = Known(Source("references", margins=rows, membership=np.zeros((1, 2), bool), test_margins=rows[:, :1]), Evidence("references"))
@@ -35,6 +44,23 @@ def test_all_margins_move_and_only_where_parts_vote():
     for values, expected in ((found.own, [end, 0.0]), (found.test, [end]), (moved.source.margins, [[-end, np.nan]])):
         np.testing.assert_allclose(values, expected, atol=1e-9)
     np.testing.assert_allclose(moved.source.test_margins, [[-end]])
+
+
+def test_margins_that_are_votes_already_come_to_the_audited_models_parts():
+    """A set that was trained without the target is in votes of its own models."""
+    shares, own = np.array([[0.0, 0.5, 1.0]]), np.array([34.5, 0.0, -34.5])
+    source = Source(
+        "references", margins=vote_margins(shares, 20), membership=np.zeros((1, 3), bool), test_margins=vote_margins(shares, 20)
+    )
+    entry = Known(source, Evidence("references"), votes=20)
+    found, (moved,) = in_votes(Statistics(own, own, "larger", 50), [entry])
+    np.testing.assert_allclose(moved.source.margins, vote_margins(shares, 50), atol=1e-9)
+    np.testing.assert_allclose(moved.source.test_margins, moved.source.margins)
+    assert (found.votes, moved.votes) == (50, 50)
+    # A function in the place of the forest does not say that it votes; the set does.
+    found, (moved,) = in_votes(Statistics(own, own, "larger"), [entry])
+    assert (found.votes, moved.votes) == (20, 20)
+    np.testing.assert_allclose(found.own, vote_margins(np.array([1.0, 0.5, 0.0]), 20), atol=1e-9)
 
 
 @pytest.mark.parametrize("trees", [30, 60])

@@ -24,6 +24,7 @@ SCORES = {
     "boosting": (
         "loss",
         "entropy",
+        "yielding_shift",
         "shift",
         "loo",
         "margin left out",
@@ -33,6 +34,8 @@ SCORES = {
         "leverage",
         "early_loss",
         "lt_iqr",
+        "checkpoint_shift",
+        "checkpoint_loss",
     ),
 }
 BESIDE = (
@@ -42,6 +45,8 @@ BESIDE = (
     "cleanlab, 5 folds",
     "SHAPr",
     "SACRO worst case",
+    "SACRO structural",
+    "SACRO quantile",
     "second LiRA",
 )
 # SPEC's prototype: recall of the top 1 % in the top 5 %, per cent.
@@ -178,13 +183,13 @@ def _means(parts, family):
     heads = " | ".join(f"{part} ({len(entries)} settings): recall | Spearman, d′ | Spearman, success" for part, entries in parts.items())
     lines = [f"| score | {heads} |", f"|---|{'---|' * 6}"]
     # A column counts where every setting of both parts has it, or the settings that have it are told.
-    for score in (*SCORES[family], *BESIDE):
+    for score in _held((*SCORES[family], *BESIDE), [entry for entries in parts.values() for entry in entries]):
         cells = []
         for entries in parts.values():
             held = [entry["ranking"]["scores"][score] for entry in entries if score in entry["ranking"]["scores"]]
             few = f" ({len(held)} settings)" if len(held) < len(entries) else ""
-            means = [np.mean([row[name] for row in held]) for name in ("recall", "spearman", "success")]
-            cells += [f"{means[0]:.2f}{few}", f"{means[1]:.2f}", f"{means[2]:.2f}"]
+            means = [np.mean([row[name] for row in held]) if held else np.nan for name in ("recall", "spearman", "success")]
+            cells += [f"{means[0]:.2f}{few}", f"{means[1]:.2f}", f"{means[2]:.2f}"] if held else ["", "", ""]
         lines.append(f"| {_spoken(score)} | {' | '.join(cells)} |")
     return [*lines, ""]
 
@@ -194,8 +199,13 @@ def _spoken(score):
     return f"`{score}`" if score in {name for names in SCORES.values() for name in names} and " " not in score else score
 
 
+def _held(scores, entries):
+    """Scores that some setting has, in their order."""
+    return [score for score in scores if any(score in entry["ranking"]["scores"] for entry in entries)]
+
+
 def _judged(entries, family):
-    scores = (*SCORES[family], *BESIDE)
+    scores = _held((*SCORES[family], *BESIDE), entries)
     lines = [
         "Every judging setting, recall:",
         "",

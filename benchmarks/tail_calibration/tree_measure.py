@@ -17,7 +17,7 @@ import numpy as np
 import noshadow as ns
 from benchmarks.environment import environment
 from benchmarks.exposure.truth import separation
-from benchmarks.tail_calibration.tree_rivals import label_quality, shapley_of_neighbours, worst_case
+from benchmarks.tail_calibration.tree_rivals import label_quality, shapley_of_neighbours, structural, worst_case
 from benchmarks.tail_calibration.tree_setups import SETUPS
 from noshadow._exposure import Source, weighed
 from noshadow._exposure.rules import CHOSEN
@@ -131,6 +131,8 @@ def scores_of(setup, target, margins, membership, held):
     labels, outputs = held["y"], held["outputs"].astype(np.float64)
     found["SHAPr"] = shapley_of_neighbours(outputs[member], labels[member], outputs[~member], labels[~member])
     found["SACRO worst case"] = worst_case(outputs, member)[member]
+    found["SACRO structural"] = structural(outputs[member])
+    found["SACRO quantile"] = held["quantile_margin"]
     found["cleanlab, 5 folds"] = label_quality(labels[member], held["folds"])
     found |= exposures_of(setup, target, margins, membership, columns)
     rows = slice(setup.targets, setup.targets + REFERENCES)
@@ -192,7 +194,7 @@ def ranked(setup, held, work, scores_of=scores_of):
         real, one, other = (values[member][known] for values in (d_prime, *halves))
         for name, values in scores.items():
             value = np.where(np.isnan(values), -np.inf, values)[known]
-            entry = top_recall(real, value), spearman(real, value), spearman(success[member][known], value)
+            entry = top_recall(real, value), correlation(real, value), correlation(success[member][known], value)
             rows.setdefault(name, []).append(entry)
         ceiling = (top_recall(one, other) + top_recall(other, one)) / 2
         rows.setdefault("second LiRA", []).append((ceiling, spearman(one, other), spearman(success[member][known], other)))
@@ -205,6 +207,11 @@ def ranked(setup, held, work, scores_of=scores_of):
     }
 
 
+def correlation(truth, score):
+    """Spearman's; 0 for a score that is the same for all records, as flags may be."""
+    return 0.0 if np.ptp(score) == 0 else spearman(truth, score)
+
+
 def separation_of(setup, margins, membership):
     """d′ of every record; the floor of the attack's spread keeps records that all models answer alike."""
     noise = np.random.default_rng(0).normal(size=margins.shape) * FLOOR[setup.family]
@@ -212,13 +219,12 @@ def separation_of(setup, margins, membership):
 
 
 def measured(setup, work, kept=None):
-    """The stored JSON of one setup; with what was kept of it, its rows of exposure alone anew."""
+    """The stored JSON of one setup; with what was kept of it, its ranking alone anew."""
     with np.load(work / f"{setup.name}.npz") as held:
         held = {name: held[name] for name in held.files}
     if kept is not None:
-        anew = ranked(setup, held, work, lambda *given: exposures_of(*given[:4], columns_in(given[4])))
-        scores = kept["ranking"]["scores"] | {name: row for name, row in anew["scores"].items() if name != "second LiRA"}
-        return kept | {"ranking": kept["ranking"] | {"scores": scores, "weighing": anew["weighing"] | {"environment": environment()}}}
+        anew = ranked(setup, held, work)
+        return kept | {"ranking": anew | {"weighing": anew["weighing"] | {"environment": environment()}}}
     entry = {"setup": setup.described(), "models": len(held["membership"]), "seconds": round(float(held["seconds"]), 1)}
     entry |= {"targets": attacks_and_predictors(setup, held), "ranking": ranked(setup, held, work), "environment": environment()}
     return entry
@@ -228,14 +234,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="folder that tree_run wrote")
     parser.add_argument("--again", action="store_true", help="also setups that have a file")
-    parser.add_argument("--exposure", action="store_true", help="rows of exposure anew in the files that are there; all else stays")
+    parser.add_argument("--ranking", action="store_true", help="which score ranks, anew in the files that are there; attacks stay")
+    parser.add_argument("--only", nargs="+", choices=SETUPS, help="some setups")
     asked = parser.parse_args()
     RESULTS.mkdir(parents=True, exist_ok=True)
     for setup in SETUPS.values():
         path = RESULTS / f"{setup.name}.json"
-        if not (asked.work / f"{setup.name}.npz").exists() or (path.exists() and not (asked.again or asked.exposure)):
+        if not (asked.work / f"{setup.name}.npz").exists() or (path.exists() and not (asked.again or asked.ranking)):
             continue
-        kept = json.loads(path.read_text()) if asked.exposure and path.exists() else None
+        if asked.only and setup.name not in asked.only:
+            continue
+        kept = json.loads(path.read_text()) if asked.ranking and path.exists() else None
         entry = measured(setup, asked.work, kept)
         path.write_text(json.dumps(entry, separators=(",", ":")).replace('],"', '],\n"').replace('},"', '},\n"') + "\n")
         mean = {name: np.mean(values) for name, values in entry["targets"].items()}

@@ -1,11 +1,13 @@
 """What others offer for the records of a model with probabilities, written down from their descriptions."""
 
 import numpy as np
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier
 from sklearn.model_selection import StratifiedKFold
 
 NEIGHBOURS = 5
 REPEATS = 5
+SMALL_GROUP = 10  # records: the usual least count of a published table
+QUANTILE = 0.99
 
 
 def shapley_of_neighbours(outputs, labels, test_outputs, test_labels, k=NEIGHBOURS):
@@ -44,3 +46,35 @@ def worst_case(outputs, member):
 def label_quality(labels, outside):
     """cleanlab's self-confidence (Northcutt, Jiang and Chuang 2021), turned over: minus the out-of-fold probability of the label, (n,)."""
     return -outside[np.arange(len(labels)), labels]
+
+
+def structural(outputs):
+    """The structural attack as SACRO-ML describes it: training records by the group that has the same probabilities, (n,).
+
+    Flags of a group: fewer than SMALL_GROUP records (k-anonymity), a class of probability 0 (class disclosure), a class with an expected
+    count between 0 and SMALL_GROUP (small groups). The score is the number of flags, and 1/k orders records with equally many.
+    """
+    groups, own, counts = np.unique(outputs, axis=0, return_inverse=True, return_counts=True)
+    expected = groups * counts[:, None]
+    flags = [counts < SMALL_GROUP, np.isclose(groups, 0).any(1), ((expected > 0) & (expected < SMALL_GROUP)).any(1)]
+    return (np.sum(flags, axis=0) + 1 / counts)[own.ravel()]
+
+
+def hinge_scores(outputs, labels):
+    """log p of the label − the largest log p of the others, (n,)."""
+    logs = np.log(np.clip(outputs, 1e-12, None))
+    own = logs[np.arange(len(labels)), labels]
+    logs[np.arange(len(labels)), labels] = -np.inf
+    return own - logs.max(1)
+
+
+def quantile_margin(x, labels, outputs, member):
+    """The quantile attack (Bertran et al., NeurIPS 2023), as SACRO-ML runs it on tables: score − its quantile for such a non-member, (n,).
+
+    A boosted regression of the hinge score on the record and its label, fitted to non-members alone. All records.
+    """
+    scores, seen = hinge_scores(outputs, labels), np.column_stack([x, labels])
+    outside = ~member
+    how = {"loss": "quantile", "quantile": QUANTILE, "random_state": 0, "early_stopping": int(outside.sum()) >= 1000}
+    fitted = HistGradientBoostingRegressor(**how).fit(seen[outside], scores[outside])
+    return scores - fitted.predict(seen)

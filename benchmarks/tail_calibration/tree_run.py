@@ -1,8 +1,10 @@
 """Trains the models of every tree setup and keeps what they say; nothing is judged here.
 
-`python -m benchmarks.tail_calibration.tree_run --data DIR --work DIR [--only NAME ...]` goes on where it stopped. Every setup has 64
-models on independent random halves of its records. The first three are audited, with what rivals need beside it; the next two serve as
-two references; the rest are the truth of the ranking. `tree_measure` reads the work folder.
+`python -m benchmarks.tail_calibration.tree_run --data DIR --work DIR [--only NAME ...]` goes on where it stopped. `--audited` trains and
+audits the first models of finished setups again, for columns that are new since; all else stays.
+
+Every setup has 64 models on independent random halves of its records. The first three are audited, with what rivals need beside it; the
+next two serve as two references; the rest are the truth of the ranking. `tree_measure` reads the work folder.
 """
 
 import argparse
@@ -15,7 +17,9 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 import noshadow as ns
 from benchmarks.tail_calibration.tree_labels import other_labels
+from benchmarks.tail_calibration.tree_rivals import quantile_margin
 from benchmarks.tail_calibration.tree_setups import SETUPS, table
+from benchmarks.tail_calibration.tree_spread import spread_and_parts
 
 FOLDS = 5
 
@@ -47,7 +51,10 @@ def audited(setup, model, x, y, member):
     found = {f"column_{name}": columns[name].to_numpy(np.float64) for name in columns}
     if setup.family == "boosting":
         found["other_labels"] = other_labels(model, x[member], y[member])
-    return found | {"outputs": model.predict_proba(x), "folds": outside, "ranked_by": np.array(audit.ranked_by or "")}
+        found |= spread_and_parts(model, x[member], y[member])
+    outputs = model.predict_proba(x)
+    found["quantile_margin"] = quantile_margin(x, y, outputs, member)[member]
+    return found | {"outputs": outputs, "folds": outside, "ranked_by": np.array(audit.ranked_by or "")}
 
 
 def trained(setup, data, work):
@@ -75,15 +82,31 @@ def trained(setup, data, work):
     return seconds
 
 
+def audited_again(setup, data, work):
+    """Writes NAME_target_K.npz of a finished setup anew, by the models that are trained from the same seeds."""
+    x, y = table(setup, data)
+    with np.load(work / f"{setup.name}.npz") as held:
+        before = held["probability"][: setup.targets]
+    for number, member in enumerate(halves(len(y), setup.models)[: setup.targets]):
+        model = fitted(setup, number, x[member], y[member])
+        assert np.allclose(own_probabilities(model.predict_proba(x), y)[0], before[number]), "another model than before"
+        np.savez(work / f"{setup.name}_target_{number}.npz", y=y, **audited(setup, model, x, y, member))
+    print(setup.name, "audited again", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder of the real data sets")
     parser.add_argument("--work", type=Path, required=True, help="where answers go; run again to go on")
     parser.add_argument("--only", nargs="+", choices=SETUPS, help="some setups")
+    parser.add_argument("--audited", action="store_true", help="audit the first models of finished setups again")
     asked = parser.parse_args()
     asked.work.mkdir(parents=True, exist_ok=True)
     for name in asked.only or SETUPS:
-        trained(SETUPS[name], asked.data, asked.work)
+        if not asked.audited:
+            trained(SETUPS[name], asked.data, asked.work)
+        elif (asked.work / f"{name}.npz").exists():
+            audited_again(SETUPS[name], asked.data, asked.work)
 
 
 if __name__ == "__main__":

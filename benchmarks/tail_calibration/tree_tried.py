@@ -1,7 +1,8 @@
 """What was tried for trees beyond the scores that ship: combinations of free columns, and sizes of forests from reference forests.
 
 `python -m benchmarks.tail_calibration.tree_tried --work DIR` reads the work folder of `tree_run` and writes
-benchmarks/results/tree_tried.json. Combinations are means of normal scores of ranks. Setups of CHOOSING data sets choose, the others judge.
+benchmarks/results/tree_tried.json; a family whose setups are not all there keeps its stored part. Combinations are means of normal scores
+of ranks. Setups of CHOOSING data sets choose, the others judge.
 """
 
 import argparse
@@ -12,7 +13,15 @@ from unittest import mock
 import numpy as np
 
 from benchmarks.environment import environment
-from benchmarks.tail_calibration.tree_measure import COVARIATES, REFERENCES, columns_in, free_sources, separation_of, statistic
+from benchmarks.tail_calibration.tree_measure import (
+    COVARIATES,
+    REFERENCES,
+    columns_in,
+    free_sources,
+    geometric_mean,
+    separation_of,
+    statistic,
+)
 from benchmarks.tail_calibration.tree_setups import SETUPS
 from noshadow._exposure import Source, entry, weighed
 from noshadow._exposure.basis import normal_scores
@@ -42,6 +51,18 @@ TRIED = {
         {"loo": 1, "leverage": 1},
         {"shift": 1, "leverage": 1, "early_loss": 1},
         {"early_loss": 1, "leverage": 1},
+        # What has a denominator: the jackknife's spread of the margin with the structure fixed, and the true one, which nobody knows.
+        {"shift / √spread": 1},
+        {"shift / spread": 1},
+        {"shift / true spread": 1},
+        # What these models lack: the mean margin under the truth's models without the record, negative.
+        {"true margin left out": 1},
+        # The parts of what ships.
+        {"yielding fall": 1},
+        {"yielding loss": 1},
+        {"√(shift · loss left out)": 1},
+        {"yielding_shift": 1},
+        {"yielding_shift / √spread": 1},
     ],
     "forest": [
         {"loo": 1},
@@ -77,12 +98,31 @@ def held_of(setup, work):
         return held["membership"], statistic(setup, held["probability"])
 
 
-def columns_of(setup, work, target, own):
+def columns_of(setup, work, target, own, truth=None):
+    """name → (m,) of one audited model's records: columns of the audit, and candidates made of them."""
     with np.load(work / f"{setup.name}_target_{target}.npz") as kept:
         columns = columns_in(kept)
         if setup.family == "boosting":
             columns |= {"margin left out": columns["shift"] - own, "other labels": kept["other_labels"]}
+            columns |= of_spread(columns, kept["jackknife_variance"])
+            columns |= {} if truth is None else of_truth(columns, *truth)
+            columns |= {"yielding fall": kept["yielding_fall"], "yielding loss": kept["yielding_loss"]}
+            columns["√(shift · loss left out)"] = geometric_mean(columns["shift"], np.logaddexp(0, columns["shift"] - own))
     return columns
+
+
+def of_spread(columns, variance):
+    """Scores over the jackknife's spread of the margin."""
+    found = {"shift / √spread": columns["shift"] / variance**0.25, "shift / spread": columns["shift"] / variance**0.5}
+    found["yielding_shift / √spread"] = columns["yielding_shift"] / variance**0.25
+    return found
+
+
+def of_truth(columns, margins, membership):
+    """What a score would gain from what nobody knows: the spread that d′ is divided by, and the mean margin without the record."""
+    sides = [margins.var(0, where=side, ddof=1) for side in (membership, ~membership)]
+    spread = np.sqrt((sides[0] + sides[1]) / 2)
+    return {"shift / true spread": columns["shift"] / spread, "true margin left out": -margins.mean(0, where=~membership)}
 
 
 def recalls(setup, work):
@@ -96,7 +136,7 @@ def recalls(setup, work):
         member = membership[target]
         known = np.isfinite([values[member] for values in (real, *halves)]).all(0)
         d, one, other = (values[member][known] for values in (real, *halves))
-        columns = columns_of(setup, work, target, margins[target][member])
+        columns = columns_of(setup, work, target, margins[target][member], (margins[truth][:, member], membership[truth][:, member]))
         for weights in TRIED[setup.family]:
             rows.setdefault(called(weights), []).append(top_recall(d, combined(weights, columns)[known]))
         rows.setdefault("second LiRA", []).append((top_recall(one, other) + top_recall(other, one)) / 2)
@@ -135,7 +175,12 @@ def main():
     done = [setup for setup in SETUPS.values() if setup.calibrates and (work / f"{setup.name}.npz").exists()]
     rows = {setup.name: recalls(setup, work) for setup in done}
     families = {}
+    before = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"combinations": {}}
+    whole = {family: all(setup in done for setup in SETUPS.values() if setup.calibrates and setup.family == family) for family in TRIED}
     for family, tried in TRIED.items():
+        if not whole[family]:
+            families[family] = before["combinations"][family]
+            continue
         sides = {"choosing": [], "judging": []}
         for setup in done:
             if setup.family == family:
@@ -151,8 +196,11 @@ def main():
                 for side, held in sides.items()
             }
         families[family] = table
-    cover = {setup.name: covered(setup, work) for setup in done if setup.family == "forest"}
-    result = {"environment": environment(), "combinations": families, "cover": {"references": SIZED_BY, "level": 0.9, "settings": cover}}
+    cover = before.get("cover")
+    if whole["forest"]:
+        settings = {setup.name: covered(setup, work) for setup in done if setup.family == "forest"}
+        cover = {"references": SIZED_BY, "level": 0.9, "settings": settings}
+    result = {"environment": environment(), "combinations": families, "cover": cover}
     RESULTS.write_text(json.dumps(result, indent=1) + "\n")
 
 

@@ -28,6 +28,7 @@ from noshadow._audit.trainings import checked_trainings, traced_epochs
 from noshadow._audit.without_records import without_records
 from noshadow.arguments import BATCH_SIZE, PROGRESS
 from noshadow.checks import named_in_errors, refuse, require_weights
+from noshadow.reference import References
 from noshadow.results import Audit
 from noshadow.scores.network.entry import network_scores
 from noshadow.traces import given_traces
@@ -63,7 +64,7 @@ def audit(
     base: object = None,
     tokenizer: object = None,
     folds: int | None = None,
-    reference_models: int | str | Path | None = None,
+    reference_models: int | str | Path | References | None = None,
     short_references: int | None = None,
     stop: float | int | None = None,
     train_fn: Callable[..., Any] | None = None,
@@ -128,7 +129,7 @@ def audit(
         folds: k ≥ 2: k models are trained, each on the training records without one of k folds.
             Adds `fold_loss`. Price: k − 1 trainings.
         reference_models: K ≥ 1: K models are trained on random halves of train and test (two and
-            three independently of each other, more balanced); or the folder of such a set, made by
+            three independently of each other, more balanced); or such a set, or its folder, made by
             `train_references` for this model, with any number of models. Price: about K trainings.
         short_references: K ≥ 1: K models on random halves, each stopped early (`stop`). Price: that
             share of K trainings. With any source from checkpoint to here, all evidence is weighed

@@ -21,9 +21,9 @@ from noshadow.checks import Array, NotApplicable
 from noshadow.losses import record_margins
 from noshadow.outcomes import Absent, not_applicable
 from noshadow.results import Evidence
-from noshadow.scores.closed_form.votes import margins_in_votes
 from noshadow.scores.trees.boosting import LeafScores
 from noshadow.tail.losses import resolved_level
+from noshadow.votes import VOTES, margins_in_votes, vote_margins, vote_shares
 
 SOURCE = "exposure"
 # Columns of one model that the mixed model reads beside its margin.
@@ -34,8 +34,6 @@ FREE_OF_SEQUENCES = ("base_gain",)
 EARLY_LOSS = "early_loss"
 # How many more reference models an audit says the price and the worth of.
 MORE_REFERENCES = (2, 4, 8)
-# Name of the fact how many parts of a model vote, in what an audit keeps of its reading.
-VOTES = "votes"
 OF_VOTES = (
     "margins are votes of a forest's trees, and intervals from such margins did not hold on the calibration forests, with four "
     "references alone and with out-of-bag votes beside them"
@@ -51,10 +49,12 @@ class Known:
         source: its margins and covariates, for the mixed model of `exposure`.
         evidence: its columns, notes and stamp in the audit, and the seconds it took. The stamp
             holds "trainings", what it cost in trainings of the audited model.
+        votes: the number of parts whose votes its margins are; 0 where they are log-odds.
     """
 
     source: Source
     evidence: Evidence
+    votes: int = 0
 
 
 SourceOf = Callable[[Settled], Known]
@@ -113,7 +113,8 @@ def exposure_evidence(found: Settled, known: Sequence[Known], scores: Scores, op
     test = statistic_of(unseen.outputs, found.unseen, found.task) if len(unseen) else np.empty(0)
     votes = int(found.seen.inputs.get(VOTES, 0))
     statistics = Statistics(own, test, "either" if found.task == "regression" else "larger", votes)
-    return weighed_exposure(statistics, known, free_columns(found, scores), fpr=audited_rate(found, options), seed=options.seed)
+    statistics, voted = in_votes(statistics, known)
+    return weighed_exposure(statistics, voted, free_columns(found, scores), fpr=audited_rate(found, options), seed=options.seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,35 +137,38 @@ def in_votes(statistics: Statistics, known: Sequence[Known]) -> tuple[Statistics
     """All margins as log((k + ½)/(B − k + ½)) of the audited model's B parts, where these vote.
 
     Clipped log-odds of shares of exactly 0 or 1 would stand far from all others, and those of
-    models with other numbers of parts on other scales.
+    models with other numbers of parts on other scales. A model that does not say that it votes is
+    known to by its references. Margins that are votes already are brought to the same B.
     """
-    parts = statistics.votes
+    parts = statistics.votes or max((entry.votes for entry in known), default=0)
     if not parts:
         return statistics, list(known)
 
-    def moved(values: Array | None) -> Array | None:
-        return None if values is None else margins_in_votes(values, parts)
+    def moved(values: Array | None, votes: int) -> Array | None:
+        if values is None:
+            return None
+        return vote_margins(vote_shares(values, votes), parts) if votes else margins_in_votes(values, parts)
+
+    def source_in_votes(source: Source, votes: int) -> Source:
+        return replace(source, margins=moved(source.margins, votes), test_margins=moved(source.test_margins, votes))
 
     own, test = margins_in_votes(statistics.own, parts), margins_in_votes(statistics.test, parts)
-    voted = [
-        replace(entry, source=replace(entry.source, margins=moved(entry.source.margins), test_margins=moved(entry.source.test_margins)))
-        for entry in known
-    ]
-    return replace(statistics, own=own, test=test), voted
+    voted = [replace(entry, source=source_in_votes(entry.source, entry.votes), votes=parts) for entry in known]
+    return replace(statistics, own=own, test=test, votes=parts), voted
 
 
 def weighed_exposure(statistics: Statistics, known: Sequence[Known], free: Mapping[str, Array], *, fpr: float, seed: int) -> Evidence:
     """Weigh sources beside a model's own statistic and columns.
 
     Args:
-        statistics: of the audited model. known: at least one source beyond its final weights.
+        statistics: of the audited model, and known: at least one source beyond its final weights;
+            margins of votes all of the same number of parts (`in_votes`).
         free: name → (n,) columns that are covariates. fpr: of the attack rate. seed: of the fit.
 
     Returns:
         The evidence that `exposure_evidence` describes.
     """
     started = time.perf_counter()
-    statistics, known = in_votes(statistics, known)
     try:
         weighing = _weighed(statistics, [entry.source for entry in known], free, seed)
     except NotApplicable as reason:

@@ -115,6 +115,7 @@ def audit_view(
     borne, borne_absent = risks_by_group(found.losses, groups, options.resampling)
     counts = split_counts(found.train, seen.test) | {"near": near_facts(found, inputs, options.seed)}
     counted = scores.leaves if isinstance(scores, LeafScores) else without.leaves
+    yielding = scores.yielding_shift if isinstance(scores, LeafScores) else None
     facts = dict(found.seen.inputs) | {"family": family} | traced_facts(traces) | without.facts | leaf_facts(counted)
     facts |= {"other_records": scores.reason} if isinstance(scores, Contradicted) else {}
     found = replace(found, seen=replace(found.seen, inputs=facts))
@@ -132,7 +133,7 @@ def audit_view(
         provenance=provenance(found, options, held) | {"splits": counts},
         timings=timings(signal_seconds, scoring, time.perf_counter() - started - scoring),
     )
-    evidence = (loss_evidence(found), formula_evidence(score_evidence(scores), without), rates, *leaf_evidence(counted), *traces)
+    evidence = (loss_evidence(found), formula_evidence(score_evidence(scores), without), rates, *leaf_evidence(counted, yielding), *traces)
     known += [source(audited_of(found)) for source in trained]
     # Trees order records by themselves; beside other sources what they say is weighed with them.
     own = (*without.known, *own)

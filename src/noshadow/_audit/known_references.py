@@ -118,7 +118,7 @@ def known_references(
     # Models that stop early have learnt nothing by heart, and need not know their records better.
     notes += () if stop is not None else _unmoved(references, audited, rows, membership)
     held = {"fold_loss": _loss_without(references, rows, membership)} if "fold_loss" in columns else {}
-    return Known(source, Evidence(words.source, held, notes=notes, stamp=stamp))
+    return Known(source, Evidence(words.source, held, notes=notes, stamp=stamp), votes=references.votes)
 
 
 def _rows(references: References, audited: Audited, words: Words) -> tuple[Array, tuple[str, ...]]:

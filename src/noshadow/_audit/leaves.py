@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from noshadow.checks import Array
 from noshadow.results import Evidence
 from noshadow.views.leaf_counts import LeafCounts
 
@@ -12,9 +13,15 @@ MOSTLY = 0.5
 _NAMED = 10
 
 
-def leaf_evidence(counted: LeafCounts | None) -> tuple[Evidence, ...]:
-    """`leaf_size` of each record, with what the trees are like; nothing where there are none."""
-    return () if counted is None else (Evidence("leaves", {"leaf_size": counted.sizes}, stamp=counted.facts()),)
+def leaf_evidence(counted: LeafCounts | None, yielding_shift: Array | None = None) -> tuple[Evidence, ...]:
+    """`leaf_size` of each record, with what the trees are like; nothing where there are none.
+
+    Boosted classifiers have `yielding_shift` beside it.
+    """
+    if counted is None:
+        return ()
+    columns = {"leaf_size": counted.sizes} | ({} if yielding_shift is None else {"yielding_shift": yielding_shift})
+    return (Evidence("leaves", columns, stamp=counted.facts()),)
 
 
 def leaf_facts(counted: LeafCounts | None) -> dict[str, Any]:

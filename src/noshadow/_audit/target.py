@@ -7,6 +7,7 @@ from typing import Any
 
 from noshadow._audit.score_options import joined_options
 from noshadow.checks import refuse
+from noshadow.reference import References
 
 _DATA = ("model", "train", "test")
 # Options of one value each, which may be said twice if both say the same.
@@ -40,7 +41,7 @@ class Target:
     out_of_fold: object = None
     base: object = None
     folds: int | None = None
-    reference_models: int | str | Path | None = None
+    reference_models: int | str | Path | References | None = None
     short_references: int | None = None
     stop: float | int | None = None
     work: str | Path | None = None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from noshadow.checks import TRAINING_OPTIONS, InputError, refuse, require_number, require_whole, said
-from noshadow.reference import Recipe
+from noshadow.reference import Recipe, References
 from noshadow.traces import GivenTraces
 
 # Of train_references: where and how models are trained. What is trained and read is the audit's.
@@ -97,6 +97,8 @@ def traced_epochs(traces: GivenTraces | None) -> tuple[int, int] | None:
 def _set_or_count(given: object) -> int | Path | None:
     if given is None:
         return None
+    if isinstance(given, References):  # what train_references and load_references return
+        return given.folder
     return _folder(given, "reference_models") if isinstance(given, (str, Path)) else require_whole(given, "reference_models", low=1)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from noshadow._audit.exposing import FREE, FREE_OF_SEQUENCES, SEVERAL_RESIDUALS, SOURCE, VOTES, Known, Statistics, weighed_exposure
+from noshadow._audit.exposing import FREE, FREE_OF_SEQUENCES, SEVERAL_RESIDUALS, SOURCE, Known, Statistics, in_votes, weighed_exposure
 from noshadow._audit.known_references import Audited, Words, known_references
 from noshadow._audit.other_models import BASE
 from noshadow._known import own_fpr
@@ -14,9 +14,10 @@ from noshadow.columns import LANGUAGE_MODEL, named
 from noshadow.joins import held_by
 from noshadow.outcomes import Absent
 from noshadow.reference import References, with_ground_truth
-from noshadow.reference.ground_truth import OF_EXPOSURE, WITH_ITSELF, audited_rows
+from noshadow.reference.ground_truth import OF_EXPOSURE, WITH_ITSELF, audited_rows, in_votes_of
 from noshadow.reference.ground_truth import SOURCE as REFERENCES
 from noshadow.results import Audit, Evidence
+from noshadow.votes import VOTES
 
 # Sources of an earlier weighing whose columns the audit still holds; their margins it does not.
 _STILL_KNOWN = ("traces", "checkpoints", "left out", "out of bag", "out-of-fold outputs", "folds", BASE)
@@ -40,16 +41,19 @@ def with_references(audit: Audit, references: References, **options: Any) -> Aud
 
     Cost: that of `with_ground_truth`, and O(n(p² + K)) for K models and p columns.
     """
+    references = in_votes_of(references, audit)
     found = with_ground_truth(audit, references, **options)
     known = _known(found, references)
     if isinstance(known, Absent):
         return _noted(found, known)
-    statistics = _statistics(found, references)
+    statistics, weighed_with = _statistics(found, references), [known]
+    if not references.votes:  # a set that is read by log-odds, of a model that may vote
+        statistics, weighed_with = in_votes(statistics, weighed_with)
     sources = [name for name in _STILL_KNOWN if audit.task != LANGUAGE_MODEL or name != BASE]
     free = FREE_OF_SEQUENCES if audit.task == LANGUAGE_MODEL else FREE
     held = (*free, *(name for source in sources for name in named(source=source)))
     covariates = {name: found.records[name].to_numpy(np.float64) for name in held if name in found.records}
-    weighed = weighed_exposure(statistics, [known], covariates, fpr=own_fpr(found), seed=references.plan.seed)
+    weighed = weighed_exposure(statistics, weighed_with, covariates, fpr=own_fpr(found), seed=references.plan.seed)
     if "exposure_score" in weighed.absent:
         return _noted(found, Absent.of(weighed.absent["exposure_score"]))
     return _without_own_agreement(found).with_evidence(_told(found, known), weighed)
@@ -67,12 +71,12 @@ def _known(audit: Audit, references: References) -> Known | Absent:
 
 
 def _statistics(audit: Audit, references: References) -> Statistics:
-    """The audited model's statistic, as the set recorded it."""
+    """The audited model's statistic, as the set gives it: margins of a forest are votes already."""
     assert references.target is not None
     recorded: Array = np.asarray(references.target.statistic)
     plain = recorded if recorded.ndim == 1 else recorded[:, 0]
     direction = "either" if audit.task == "regression" else "larger"
-    votes = int(audit.provenance.get("inputs", {}).get(VOTES, 0))
+    votes = references.votes or int(audit.provenance.get("inputs", {}).get(VOTES, 0))
     return Statistics(np.array(plain[audited_rows(audit, references)[0]]), np.array(plain[~references.member]), direction, votes)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from noshadow._audit.exposing import VOTES, Known, statistic_of
+from noshadow._audit.exposing import Known, statistic_of
 from noshadow._audit.settled import Settled
 from noshadow._exposure import Source
 from noshadow.checks import Array, NotApplicable
@@ -14,9 +14,9 @@ from noshadow.losses import hard_labels, record_losses
 from noshadow.outcomes import not_applicable
 from noshadow.results import Evidence
 from noshadow.scores.closed_form.left_out import left_out_columns
-from noshadow.scores.closed_form.votes import vote_losses
 from noshadow.views import LeftOut, OtherRecords, OutOfBag, Reader, Settings
 from noshadow.views.leaf_counts import LeafCounts
+from noshadow.votes import VOTES, vote_losses
 
 OUT_OF_BAG, LEFT_OUT = "out of bag", "left out"
 # Parts without a record below which a reader is told that its vote is coarse.
@@ -68,16 +68,15 @@ def without_records(reader: Reader, model: object, train: object, found: Settled
     except NotApplicable as reason:
         absent |= {"out_of_bag_loss": not_applicable(reason)}
         facts |= {"other_records": str(reason)} if isinstance(reason, OtherRecords) else {}
+    votes = {VOTES: parts} if (parts := reader.votes(model)) else {}
     if facts:
         bags = () if isinstance(reader.out_of_bag, NotApplicable) else ("out_of_bag_loss",)
-        return Without(absent=absent | dict.fromkeys(bags, not_applicable(facts["other_records"])), facts=facts)
+        return Without(absent=absent | dict.fromkeys(bags, not_applicable(facts["other_records"])), facts=facts | votes)
     columns = {} if left is None else left_out_columns(found.train.outputs, left.outputs, found.targets, found.task)
     if left is not None:
         facts |= {"closed_form": left.how}
     known = () if bagged is None else (_bags_known(bagged, left, found, started),)
-    parts = bagged.whole if bagged is not None else 1 if left is None else left.parts
-    if parts > 1 and found.task != "regression":
-        facts |= {VOTES: parts}
+    facts |= votes
     if left is None:
         return Without(absent=absent, known=known, facts=facts)
     known = (*known, _leaves_known(left, found)) if left.parts > 1 and found.task != "regression" else known

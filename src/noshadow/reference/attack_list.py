@@ -18,6 +18,7 @@ from noshadow.outcomes import Absent, not_applicable
 from noshadow.reference.rmia_probabilities import probabilities_of, reference_probabilities
 from noshadow.reference.sequences import NO_OUTPUTS, NO_PROBABILITY
 from noshadow.reference.store import References
+from noshadow.votes import one_vote
 
 EVERY_MODEL = slice(None)
 _STATISTICS = {"regression": "signed residual", LANGUAGE_MODEL: "−loss, the mean log-likelihood of a sequence's tokens"}
@@ -104,6 +105,9 @@ class Attack:
 
 def _lira_settings(scene: Scene) -> dict[str, Any]:
     chosen = {name: getattr(scene.options, name) for name in ("variant", "variance", "center", "floor")}
+    if scene.references.votes:
+        # Models may all give a record the same votes, without spread: one vote is the least.
+        chosen["floor"] = max(chosen["floor"], one_vote(scene.references.votes))
     return chosen | scene.settled.get("LiRA", {})
 
 
@@ -132,6 +136,8 @@ def _lira_on_target(scene: Scene) -> Array:
 def _lira_choices(scene: Scene) -> dict[str, Any]:
     references = scene.references
     statistic = _STATISTICS.get(references.task, "margin log p_y − log Σ p_c of the other classes")
+    if references.votes:
+        statistic = f"margin of votes log((k + ½)/(B − k + ½)), B = {references.votes}"
     return {"statistic": statistic, "queries": ", ".join(references.queries)} | _lira_settings(scene)
 
 

@@ -27,9 +27,9 @@ INSIDE = {
 
 
 def create_folder(
-    path: Path, manifest: dict[str, Any], drawn: Plan, records: Mapping[str, Array], target: tuple[dict[str, Array], str] | None
+    path: Path, manifest: dict[str, Any], drawn: Plan, records: Mapping[str, Array], target: tuple[dict[str, Array], dict[str, str]] | None
 ) -> dict[str, Any]:
-    """Write plan, membership, records and the target's arrays and task in one step.
+    """Write plan, membership, records, the target's arrays and what is said of them, in one step.
 
     The result is the manifest with their digests.
 
@@ -49,7 +49,7 @@ def create_folder(
         content = strict_json(manifest | {"hashes": manifest["hashes"] | written})
         stamped = read_manifest(content, path)
         if target is not None:
-            write_safetensors(partial / TARGET, target[0], {"plan": plan_digest(stamped), "task": target[1], "model": "target"})
+            write_safetensors(partial / TARGET, target[0], {"plan": plan_digest(stamped), "model": "target"} | target[1])
         write_private(partial / PLAN, [content])
     return stamped
 

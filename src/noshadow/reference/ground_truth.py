@@ -19,12 +19,14 @@ from noshadow.losses import hard_labels
 from noshadow.metrics import agreement_table, noise_ceiling
 from noshadow.outcomes import Absent, not_applicable
 from noshadow.reference.attack_list import ATTACKS, AttackOptions
+from noshadow.reference.opening import MIXED_VOTES
 from noshadow.reference.plan import BALANCED_FROM
-from noshadow.reference.store import References
+from noshadow.reference.store import References, in_votes
 from noshadow.reference.target_attacks import attacks_on_references, attacks_on_target, resolved_levels
 from noshadow.reference.truth import RecordTruth, audited_models, record_truth
 from noshadow.results import Audit, Evidence, GroundTruth
 from noshadow.storage.versions import versions_of
+from noshadow.votes import VOTES
 
 SCORES = named(score=True)
 FEW_MODELS, FEW_RECORDS = 32, 1000
@@ -69,6 +71,7 @@ def ground_truth(
         signals.
     """
     _require_attackable(references)
+    references = references if audit is None else in_votes_of(references, audit)
     chosen = options or AttackOptions()
     levels = resolved_levels(references, fpr, None if audit is None else own_fpr(audit))
     rows, doubts = (None, ()) if audit is None else audited_rows(audit, references)
@@ -97,6 +100,15 @@ def ground_truth(
         provenance=references.stamp() | {"noshadow": versions_of("noshadow")["noshadow"]},
     )
     return found, pd.DataFrame({"id": references.ids, "member": references.member} | truth.columns)
+
+
+def in_votes_of(references: References, audit: Audit) -> References:
+    """The set of an audited forest, its margins in votes where its files do not say that it votes.
+
+    Files of earlier versions and outputs in the place of a model do not.
+    """
+    parts = int(audit.provenance.get("inputs", {}).get(VOTES, 0))
+    return in_votes(references, parts) if parts and not references.votes and MIXED_VOTES not in references.notes else references
 
 
 def _require_attackable(references: References) -> None:

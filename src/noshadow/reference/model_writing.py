@@ -11,7 +11,7 @@ from noshadow.checks import InputError, said
 from noshadow.progress import tracked
 from noshadow.reference.folder import INSIDE
 from noshadow.reference.manifest import FORMAT, plan_digest
-from noshadow.reference.opening import model_path, target_layout, whole_models
+from noshadow.reference.opening import model_path, target_layout, told_votes, whole_models
 from noshadow.reference.work import Outcome
 from noshadow.storage.private_files import UNFINISHED, write_private
 from noshadow.storage.safetensors_files import write_safetensors
@@ -61,6 +61,7 @@ def write_outcomes(
                         "seed": str(outcome.seed),
                         "task": outcome.task,
                         "seconds": f"{outcome.seconds:.6g}",
+                        **told_votes(outcome.votes),
                     }
                     write_safetensors(model_path(path, outcome.number), outcome.arrays, described | own)
                     report.unlink(missing_ok=True)

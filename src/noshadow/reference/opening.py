@@ -20,10 +20,15 @@ from noshadow.storage.forms import Count, Keys, Level, OneOf, require_form
 from noshadow.storage.numpy_files import mapped_npy, npz_arrays
 from noshadow.storage.reasons import reason_of
 from noshadow.storage.safetensors_files import Layout, layout
+from noshadow.votes import VOTES
 
 PLAN, MEMBERSHIP, RECORDS, TARGET = "plan.json", "membership.npy", "records.npz", "target.safetensors"
 EXTRA = "extra."
 AGAIN = "Train again in another folder."
+MIXED_VOTES = (
+    "Some of these models vote for a class and others do not: margins of all are log-odds, which stand far from all others where a "
+    "vote is unanimous."
+)
 PLAN_FORM = Keys(
     {
         "plan": Keys({"models": Count, "records": Count, "fraction": Level, "seed": Count}, {"design": OneOf("folds")}),
@@ -109,10 +114,36 @@ def target_layout(folder: Path, manifest: Mapping[str, Any]) -> Layout | None:
         there = layout(path)
     except (OSError, ValueError) as error:
         raise InputError(said(f"{TARGET} must be whole; got '{folder}' ({reason_of(error)}). {AGAIN}")) from error
-    own = there.metadata.get("plan") == plan_digest(manifest) and there.metadata.get("task") in TASKS
+    own = there.metadata.get("plan") == plan_digest(manifest) and there.metadata.get("task") in TASKS and _tells_votes(there.metadata)
     if not own or not _fits(there, manifest["plan"]["records"]):
         refuse(TARGET, "belong to this plan", f"another in '{folder}'", AGAIN)
     return there
+
+
+def told_votes(parts: int | None) -> dict[str, str]:
+    """What a model's file says of how many of its parts vote; nothing where that is not known."""
+    return {} if parts is None else {VOTES: str(parts)}
+
+
+def votes_of(there: Layout) -> int | None:
+    """How many parts of a model vote for a class, by its file; 0 for none, None for unknown."""
+    return int(there.metadata[VOTES]) if VOTES in there.metadata else None
+
+
+def common_votes(models: Mapping[int, Layout], target: Layout | None) -> tuple[int, tuple[str, ...]]:
+    """On the votes of how many parts the margins of all models are brought; 0 where they are none.
+
+    They are the target's, or else the fewest of any model. Models that do not say (outputs in the
+    place of a model, files of earlier versions) follow the others. Where some are known to be no
+    votes, all margins are log-odds, and a note says so.
+    """
+    said_so = [votes for there in models.values() if (votes := votes_of(there)) is not None]
+    own = None if target is None else votes_of(target)
+    stated = [own, *said_so] if own is not None else said_so
+    voting = [votes for votes in stated if votes]
+    if voting and len(voting) < len(stated):
+        return 0, (MIXED_VOTES,)
+    return (own or min(voting, default=0)), ()
 
 
 def require_one_form(models: Mapping[int, Layout], target: Layout | None, drawn: Plan, manifest: Mapping[str, Any]) -> str:
@@ -220,7 +251,13 @@ def _is_described(metadata: Mapping[str, str]) -> bool:
         seconds, workers = float(metadata["seconds"]), int(metadata["workers"])
     except (KeyError, ValueError):
         return False
-    return metadata.get("task") in TASKS and math.isfinite(seconds) and seconds >= 0 and 0 < workers < 2**31
+    return metadata.get("task") in TASKS and math.isfinite(seconds) and seconds >= 0 and 0 < workers < 2**31 and _tells_votes(metadata)
+
+
+def _tells_votes(metadata: Mapping[str, str]) -> bool:
+    """Whether what a file says of votes, if anything, is a number that a model may have."""
+    text = metadata.get(VOTES, "0")
+    return text.isascii() and text.isdigit() and len(text) <= 9
 
 
 def _fits(there: Layout, n: int) -> bool:

@@ -15,7 +15,7 @@ from noshadow.output_scale import SCALES
 from noshadow.reference.folder import create_folder, require_own_folder, resumed_manifest
 from noshadow.reference.manifest import job_manifest
 from noshadow.reference.model_writing import disk, remove_unfinished, write_outcomes
-from noshadow.reference.opening import stored_plan, whole_models
+from noshadow.reference.opening import stored_plan, told_votes, whole_models
 from noshadow.reference.plan import Plan
 from noshadow.reference.pool import Pool, record_pool
 from noshadow.reference.queries import Query, checked_queries
@@ -33,7 +33,7 @@ from noshadow.reference.training import (
     require_same_records,
 )
 from noshadow.reference.work import Outcome, ReferenceJob, ReferenceTask, packed_members
-from noshadow.views import weights_sha256
+from noshadow.views import voting_parts, weights_sha256
 from noshadow.workers import ReadyWorkers, Wording, WorkerOptions, ready_workers, surviving_results
 
 WORDING = Wording("train_fn, extra, queries and data", "train", "trained", "model", "what is done is kept")
@@ -168,10 +168,10 @@ def train_references(
 
 @dataclass(frozen=True, eq=False)
 class _Target:
-    """The target's arrays, its task, the digest of its weights, and notes on how it was read."""
+    """The target's arrays and what its file says of them, the digest of its weights, and notes."""
 
     arrays: dict[str, Array]
-    task: str
+    told: dict[str, str]
     weights: str
     notes: tuple[str, ...]
 
@@ -184,7 +184,7 @@ def _target(model: object, records: Pool, reading: Reading) -> _Target:
     raw = training_outputs(model, records, reading) if is_open(model) else kept_whole[: records.counts[0]]
     digest = weights_sha256(model, raw)
     kept = {name: array for name, array in arrays.items() if reading.keep_outputs or name != "outputs"}
-    return _Target(kept, task, digest, notes)
+    return _Target(kept, {"task": task} | told_votes(voting_parts(model)), digest, notes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,7 +216,7 @@ def _opened(path: Path, job: ReferenceJob, training: Training, drawing: Drawing,
         notes = resumed + notes
     else:
         columns = {"ids": job.pool.ids, "targets": job.pool.targets, "member": job.pool.member}
-        stored = create_folder(path, manifest, drawing.drawn(), columns, None if target is None else (target.arrays, target.task))
+        stored = create_folder(path, manifest, drawing.drawn(), columns, None if target is None else (target.arrays, target.told))
     drawn, _ = stored_plan(path, stored)
     return _Opened(stored, _tasks(drawn, whole_models(path, stored), training.engine.stack), notes)
 

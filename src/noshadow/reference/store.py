@@ -13,6 +13,7 @@ from noshadow.reference.manifest import plan_digest
 from noshadow.reference.opening import (
     EXTRA,
     TARGET,
+    common_votes,
     model_path,
     opened_manifest,
     require_finite_rows,
@@ -28,18 +29,24 @@ from noshadow.storage.numpy_files import mapped_npy, write_npy
 from noshadow.storage.private_files import make_private_folder
 from noshadow.storage.reasons import reason_of
 from noshadow.storage.safetensors_files import Layout, layout, state_of
+from noshadow.votes import margins_in_votes
 
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """One model's arrays over the records, memory-mapped; names as in `References`."""
+    """One model's arrays over the records, memory-mapped; names as in `References`.
+
+    Attributes:
+        layout: where its file has them. votes: as in `References`.
+    """
 
     layout: Layout
+    votes: int = 0
 
     @property
     def statistic(self) -> Array:
-        """(n,) or (n, q) margins or signed residuals."""
-        return self.layout.array("statistic")
+        """(n,) or (n, q) margins or signed residuals, those of forests in votes."""
+        return _in_votes(self.layout.array("statistic"), self.votes)
 
     @property
     def loss(self) -> Array:
@@ -105,6 +112,8 @@ class References:
         ids: (n,) of the records. targets: (n,) or (n, q); of sequences, their scored tokens.
         member: (n,) bool, whether the record is in the target's training split.
         task: "classification", "binary", "regression" or "language-model".
+        votes: number B of votes whose margins log((k + ½)/(B − k + ½)) `statistic` holds, where the
+            models are forests; 0 for margins as they are.
         notes: sentences a reader needs to know.
         headers: file → its header, each read once while the file stays as it is.
     """
@@ -116,6 +125,7 @@ class References:
     targets: Array
     member: Array
     task: str
+    votes: int = 0
     notes: tuple[str, ...] = field(default=())
     headers: dict[Path, Layout] = field(default_factory=dict, repr=False)
 
@@ -129,9 +139,10 @@ class References:
     def statistic(self) -> Array:
         """Return margins, signed residuals or −loss of sequences, (r, n), float64, memory-mapped.
 
-        With several queries or outputs they are (r, n, q).
+        With several queries or outputs they are (r, n, q). Margins of forests are votes: their
+        shares of votes are exactly 0 or 1 for many records, where log-odds are clipped.
         """
-        return _stacked(self, "statistic")
+        return _stacked(self, "statistic", self.votes)
 
     @cached_property
     @named_in_errors
@@ -182,7 +193,7 @@ class References:
     @named_in_errors
     def model(self, number: int) -> Recorded:
         """The arrays of one model."""
-        return Recorded(_layout(self, model_path(self.folder, number)))
+        return Recorded(_layout(self, model_path(self.folder, number)), self.votes)
 
     @named_in_errors
     def outputs(self, model: int) -> Array:
@@ -216,7 +227,7 @@ class References:
             return None
         for name in ("statistic", "loss"):
             require_finite_rows(there.array(name), name, there.path.name)
-        return Recorded(there)
+        return Recorded(there, self.votes)
 
     @named_in_errors
     def parity(self) -> dict[str, Any] | None:
@@ -269,7 +280,8 @@ def load_references(folder: str | Path) -> References:
     task = require_one_form(done, target, drawn, manifest)
     headers = {there.path: there for there in (*done.values(), *(() if target is None else (target,)))}
     own = records["ids"], records["targets"], records["member"]
-    return References(path, manifest, drawn, *own, task, tuple(manifest["notes"]), headers)
+    votes, mixed = common_votes(done, target)
+    return References(path, manifest, drawn, *own, task, votes, (*manifest["notes"], *mixed), headers)
 
 
 def with_notes(references: References, notes: tuple[str, ...]) -> References:
@@ -277,19 +289,28 @@ def with_notes(references: References, notes: tuple[str, ...]) -> References:
     return replace(references, notes=references.notes + notes)
 
 
-def _stacked(references: References, name: str) -> Array:
+def in_votes(references: References, parts: int) -> References:
+    """The same models, their margins read as votes of B parts; 0 for margins as they are."""
+    return replace(references, votes=parts)
+
+
+def _in_votes(margins: Array, parts: int) -> Array:
+    return margins_in_votes(margins, parts) if parts else margins
+
+
+def _stacked(references: References, name: str, votes: int = 0) -> Array:
     """Map an array over all models into memory from one .npy file.
 
-    The file is written row by row unless it is there already.
+    The file is written row by row unless it is there already. Margins are brought to `votes` parts.
     """
     folder, models = references.folder, references.plan.models
     paths = [model_path(folder, t) for t in range(models)]
     states = [state_of(path.stat()) for path in paths]
-    key = sha256(repr((plan_digest(references.describe), states)).encode())[:16]
+    key = sha256(repr((plan_digest(references.describe), states, *([votes] if votes else []))).encode())[:16]
     target = folder / "stacked" / f"{name}-{key}.npy"
     first = _layout(references, paths[0]).array(name)
     if not _is_stack(target, (models, *first.shape), first.dtype):
-        rows = (_row(references, path, name, first) for path in paths)
+        rows = (_in_votes(_row(references, path, name, first), votes) for path in paths)
         try:
             make_private_folder(target.parent)
             for stale in target.parent.glob(f"{name}-*.npy"):

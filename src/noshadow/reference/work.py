@@ -14,6 +14,7 @@ import torch
 from noshadow.checks import Array, InputError, numeric_array, open_to_names, refuse
 from noshadow.reference.pool import Pool
 from noshadow.reference.recorded import Reading, pool_losses, record_arrays
+from noshadow.views import voting_parts
 from noshadow.workers import alone_in_process
 
 
@@ -82,6 +83,7 @@ class Outcome:
     task: str = ""
     failure: str = ""
     notes: tuple[str, ...] = ()
+    votes: int | None = None  # parts that vote, as `voting_parts` has it
 
 
 def packed_members(membership: Array) -> Array:
@@ -147,7 +149,7 @@ def _read(job: ReferenceJob, number: int, seed: int, indices: Array, model: obje
             arrays |= _extra_arrays(found, indices, job)
     except (Exception, SystemExit) as error:
         return Outcome(number, seed, seconds + time.perf_counter() - started, failure=_failure(error))
-    return Outcome(number, seed, seconds + time.perf_counter() - started, arrays, task, notes=notes)
+    return Outcome(number, seed, seconds + time.perf_counter() - started, arrays, task, notes=notes, votes=voting_parts(model))
 
 
 def _checked_traces(traces: object, n: int) -> Array:

@@ -15,7 +15,7 @@ from noshadow.views.causal_lm import is_causal_lm
 from noshadow.views.estimator_family import EstimatorFamily
 from noshadow.views.estimators import estimator_reader
 from noshadow.views.reader import LeftOut, OtherRecords, OutOfBag, Reader, Transform
-from noshadow.views.readers import model_family, readable_models, reader_of, register_reader, weights_sha256
+from noshadow.views.readers import model_family, readable_models, reader_of, register_reader, voting_parts, weights_sha256
 from noshadow.views.seq2seq_lm import is_language_model, is_seq2seq_lm
 from noshadow.views.token_features import TokenHead
 from noshadow.views.token_logits import context_of, vocabulary_of
@@ -59,6 +59,7 @@ __all__ = [
     "trained_beside",
     "view",
     "vocabulary_of",
+    "voting_parts",
     "weights_sha256",
 ]
 

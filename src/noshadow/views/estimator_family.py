@@ -147,6 +147,7 @@ class EstimatorFamily:
             with the reason where the model does not keep them.
         left_out: (last, X, y, task, sample_weight) → the model with and without each record; y
             are class numbers of a classifier. Raises NotApplicable where there is no formula.
+        votes: last → how many parts its class probabilities are shares of; 0 where they are none.
     """
 
     name: str
@@ -165,6 +166,12 @@ class EstimatorFamily:
     out_of_bag: Callable[[Any, Any, str], tuple[Array, Array]] | NotApplicable = NO_BAGS
     boosted: Callable[[Any, Any, Array, Array | None], Boosted] | NotApplicable = NO_ROUNDS
     left_out: Callable[[Any, Any, Array, str, Array | None], Refitted] | NotApplicable = NOT_LEFT_OUT
+    votes: Callable[[Any], int] = lambda last: 0
+
+
+def voting_estimators(last: Any) -> int:
+    """How many estimators a fitted forest or bagging asks for a class; 0 in a regression."""
+    return len(last.estimators_) if is_classifier(last) else 0
 
 
 def last_step(model: Any) -> tuple[tuple[Any, ...], Any]:

@@ -210,4 +210,5 @@ def estimator_reader(family: EstimatorFamily) -> Reader:
         out_of_bag=out_of_bag if isinstance(out_of_bag, NotApplicable) else partial(estimator_out_of_bag, family),
         boosted=boosted if isinstance(boosted, NotApplicable) else partial(estimator_boosted, family),
         left_out=left_out if isinstance(left_out, NotApplicable) else partial(estimator_left_out, family),
+        votes=lambda model: family.votes(last_step(model)[1]),
     )

@@ -128,6 +128,7 @@ class Reader:
         out_of_bag: outputs of the parts that were trained without each record.
         boosted: the rounds of the training of a boosted model, with the leaf of each record.
         left_out: outputs for each record of the model without it, where no training is needed.
+        votes: model → how many of its parts vote for a class; 0 where its outputs are no votes.
         open_scale: whether a classifier's outputs may be logits or probabilities, as far as the
             reader knows.
     """
@@ -144,4 +145,5 @@ class Reader:
     out_of_bag: OutOfBagOf | NotApplicable = NO_BAGS
     boosted: BoostedOf | NotApplicable = NO_ROUNDS
     left_out: LeftOutOf | NotApplicable = NOT_LEFT_OUT
+    votes: Callable[[Any], int] = lambda model: 0
     open_scale: bool = False

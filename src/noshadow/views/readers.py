@@ -120,6 +120,16 @@ def model_family(model: object) -> str | None:
     return None if reader is None else reader.family(model)
 
 
+def voting_parts(model: object) -> int | None:
+    """How many parts of a model vote for a class, by its reader.
+
+    0 where it is known that its outputs are no votes, and None where that is not known: of
+    functions, and of outputs in the place of a model.
+    """
+    reader = reader_of(model)
+    return None if reader is None or reader.open_scale else reader.votes(model)
+
+
 def weights_sha256(model: object, outputs: Array) -> str:
     """Return the hex digest of the trained parameters, as in `View`.
 

@@ -13,7 +13,7 @@ from sklearn.tree import BaseDecisionTree
 
 from noshadow.checks import Array, NotApplicable
 from noshadow.views.bags import COMPARED, OTHER_BAGS, out_of_bag_means
-from noshadow.views.estimator_family import EstimatorFamily, Refitted, type_name
+from noshadow.views.estimator_family import EstimatorFamily, Refitted, type_name, voting_estimators
 from noshadow.views.estimators import estimator_reader
 from noshadow.views.reader import OtherRecords
 from noshadow.views.sklearn_trees import as_trees_read, mean_of_trees, require_means
@@ -90,5 +90,6 @@ BAGGING = estimator_reader(
         reads=lambda last: isinstance(last, (BaggingClassifier, BaggingRegressor)),
         out_of_bag=_out_of_bag,
         left_out=_left_out,
+        votes=voting_estimators,
     )
 )

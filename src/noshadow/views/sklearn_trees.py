@@ -15,7 +15,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 from noshadow.checks import Array, NotApplicable
 from noshadow.views.bags import COMPARED, OTHER_BAGS, out_of_bag_means
-from noshadow.views.estimator_family import EstimatorFamily, Refitted, predictions, type_name
+from noshadow.views.estimator_family import EstimatorFamily, Refitted, predictions, type_name, voting_estimators
 from noshadow.views.estimators import estimator_reader
 from noshadow.views.leaf_counts import LeafCounts
 from noshadow.views.reader import OtherRecords
@@ -148,6 +148,7 @@ FOREST = estimator_reader(
         calibrated_as=_calibrated_as,
         out_of_bag=_out_of_bag,
         left_out=_left_out,
+        votes=voting_estimators,
     )
 )
 

@@ -26,7 +26,7 @@ class LeafScores:
     Attributes:
         columns: name → float64 (n,). method: how they were obtained. notes: sentences a reader must
             see. facts: how far the model agrees with its records, ready for JSON. leaves: how many
-            records share the leaves of its trees.
+            records share the leaves of its trees. yielding_shift: (n,) of a classifier.
     """
 
     columns: dict[str, Array]
@@ -34,6 +34,7 @@ class LeafScores:
     notes: tuple[str, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
     leaves: LeafCounts | None = None
+    yielding_shift: Array | None = None
 
 
 def boosting_scores(training: Boosted) -> LeafScores:
@@ -46,7 +47,9 @@ def boosting_scores(training: Boosted) -> LeafScores:
     - shift = φ(f) − φ(f₋ᵢ), φ the log-odds of its class; in a regression |y − f₋ᵢ| − |y − f|;
     - loo = ℓ(f₋ᵢ) − ℓ(f), ℓ the cross-entropy, or the squared error of predictions;
     - influence = the same to first order in the record's weight;
-    - leverage = mean over the rounds of h_i/(H + λ), in the trees of its class; in [0, 1].
+    - leverage = mean over the rounds of h_i/(H + λ), in the trees of its class; in [0, 1];
+    - yielding_shift = ±√(|φ(f) − φ(f̃₋ᵢ)| · ℓ(f̃₋ᵢ)) of a classifier, with the sign of the fall; f̃₋ᵢ
+      is f₋ᵢ where splits stand as far as other records pay for them (`yielding_steps`). It orders.
 
     Args:
         training: the rounds of a fitted model, from a reader of `noshadow.views`.
@@ -68,8 +71,9 @@ def boosting_scores(training: Boosted) -> LeafScores:
     _require_own_records(training, found)
     raw, targets = training.margins, training.targets
     objective = OBJECTIVES[training.objective]
+    yielding = None
     if objective.predictions is None:
-        columns = _classified(raw * training.logit_scale, found, training)
+        columns, yielding = _classified(raw * training.logit_scale, found, training)
     else:
         with_it, without = objective.predictions(raw[:, 0]), objective.predictions((raw - found.fall)[:, 0])
         slope = with_it if training.objective != "squared" else np.ones_like(with_it)
@@ -86,7 +90,7 @@ def boosting_scores(training: Boosted) -> LeafScores:
         "alone_in_a_leaf": int((found.leaves.alone > 0).sum()),
         "left_out_of_some_round": int((found.rounds_inside < training.count).sum()),
     }
-    return LeafScores({"leverage": found.share} | columns, METHOD, training.notes, facts, found.leaves)
+    return LeafScores({"leverage": found.share} | columns, METHOD, training.notes, facts, found.leaves, yielding)
 
 
 def stage_scores(training: Boosted, rounds: int) -> LeafScores:
@@ -102,22 +106,28 @@ def stage_scores(training: Boosted, rounds: int) -> LeafScores:
     return boosting_scores(first)
 
 
-def _classified(logits: Array, found: LeftOut, training: Boosted) -> dict[str, Array]:
-    """Influence, loo and shift of class probabilities; one raw output is the logit of class 1."""
+def _classified(logits: Array, found: LeftOut, training: Boosted) -> tuple[dict[str, Array], Array]:
+    """Influence, loo and shift of class probabilities, and the yielding shift.
+
+    One raw output is the logit of class 1.
+    """
     labels = training.targets.astype(np.int64)
-    fall, first = found.fall * training.logit_scale, found.first_order * training.logit_scale
+    fall, yielding, first = (part * training.logit_scale for part in (found.fall, found.yielding, found.first_order))
     if logits.shape[1] == 1:
-        logits, fall, first = (np.concatenate([np.zeros_like(part), part], axis=1) for part in (logits, fall, first))
+        logits, fall, yielding, first = (np.concatenate([np.zeros_like(part), part], axis=1) for part in (logits, fall, yielding, first))
     p = np.exp(logits - logits.max(1, keepdims=True))
     p /= p.sum(1, keepdims=True)
     residuals = -p
     residuals[np.arange(len(p)), labels] += 1
     task = "classification"
-    return {
+    own, lost = record_margins(logits, labels, task), record_losses(logits - yielding, labels, task)
+    moved = own - record_margins(logits - yielding, labels, task)
+    columns = {
         "influence": (residuals * first).sum(1),
         "loo": record_losses(logits - fall, labels, task) - record_losses(logits, labels, task),
-        "shift": record_margins(logits, labels, task) - record_margins(logits - fall, labels, task),
+        "shift": own - record_margins(logits - fall, labels, task),
     }
+    return columns, np.sign(moved) * np.sqrt(np.abs(moved) * lost)
 
 
 def _require_own_records(training: Boosted, found: LeftOut) -> None:

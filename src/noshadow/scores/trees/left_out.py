@@ -11,6 +11,7 @@ from noshadow.checks import Array
 from noshadow.scores.trees.all_classes import class_steps
 from noshadow.scores.trees.leaf_values import depths, leaf_steps, sums_of, with_descendants
 from noshadow.scores.trees.objectives import OBJECTIVES
+from noshadow.scores.trees.yielding_splits import yielding_steps
 from noshadow.views.boosted import Boosted, LeafRule, Round, Tree
 from noshadow.views.leaf_counts import LeafCounts
 
@@ -25,6 +26,7 @@ class LeftOut:
 
     Attributes:
         fall: (n, m) raw outputs of the model − raw outputs without the record.
+        yielding: (n, m) the same where splits give way that the record paid for (`yielding_steps`).
         first_order: (n, m) the same to first order in the record's weight.
         share: (n,) mean over the rounds of h_i/(H + λ), its share of its leaf's curvature, in the
             trees of its own class; 0 in rounds that did not take it.
@@ -37,6 +39,7 @@ class LeftOut:
     """
 
     fall: Array
+    yielding: Array
     first_order: Array
     share: Array
     rounds_inside: Array
@@ -65,11 +68,11 @@ def left_out(training: Boosted) -> LeftOut:
     """
     margins = np.broadcast_to(training.start, training.margins.shape).astype(training.margin_dtype)
     n, m = margins.shape
-    fall, first, share = np.zeros((n, m)), np.zeros((n, m)), np.zeros(n)
+    fall, yielding, first, share = np.zeros((n, m)), np.zeros((n, m)), np.zeros((n, m)), np.zeros(n)
     rounds, counted = np.zeros(n, dtype=np.int64), LeafCounts.of(n)
     deviation = excess = largest = 0.0
     for one in training.rounds():
-        before = _before(training, margins.copy(), one)
+        before = before_round(training, margins.copy(), one)
         always = before.taken
         trees_of = np.bincount([tree.output for tree in one.trees], minlength=m)
         changes = _class_changes(training, one, before) if training.rule.all_classes else None
@@ -78,6 +81,7 @@ def left_out(training: Boosted) -> LeftOut:
             always = always & taken
             found = tree_change(training, tree, before) if changes is None else changes[number]
             fall[:, k] += found.fall
+            yielding[:, k] += found.yielding
             first[:, k] += found.first_order
             share += np.where(before.own(k), found.share / trees_of[k], 0.0)
             counted.add(tree.leaves, found.count, taken, _depth(tree))
@@ -86,7 +90,7 @@ def left_out(training: Boosted) -> LeftOut:
             margins[:, k] += tree.values[tree.leaves].astype(training.margin_dtype)
         rounds += always
     apart = float(np.abs(margins.astype(np.float64) - training.margins).max(initial=0.0))
-    return LeftOut(fall, first, share / max(training.count, 1), rounds, counted, deviation, excess, apart, largest)
+    return LeftOut(fall, yielding, first, share / max(training.count, 1), rounds, counted, deviation, excess, apart, largest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +120,8 @@ class Before:
         return found
 
 
-def _before(training: Boosted, margins: Array, one: Round) -> Before:
+def before_round(training: Boosted, margins: Array, one: Round) -> Before:
+    """What a round starts from, given the margins (n, m) before it."""
     taken = np.ones(len(margins), dtype=bool) if one.inside is None else one.inside
     sizes = OBJECTIVES[training.objective].sizes(margins.astype(np.float64), training.targets)
     if training.weights is not None:
@@ -151,6 +156,7 @@ class TreeChange:
     """What one tree adds to `LeftOut`: (n,) changes of records, (nodes,) records in each leaf."""
 
     fall: Array
+    yielding: Array
     first_order: Array
     share: Array
     count: Array
@@ -168,15 +174,16 @@ def tree_change(training: Boosted, tree: Tree, before: Before) -> TreeChange:
     count = np.bincount(leaves[taken], minlength=nodes)
     size = np.bincount(leaves[taken], before.sizes[taken, k], nodes)
     rebuilt, allowed = np.zeros(nodes), np.zeros(nodes)
-    fall, first, share = (np.zeros(len(leaves)) for _ in range(3))
+    fall, yielding, first, share = (np.zeros(len(leaves)) for _ in range(4))
     g, h = before.gradients[:, k], before.curvatures[:, k]
     for step in range(rule.steps):
         if step:
             g, h = (part[:, 0] for part in _gradients(training, before.margins + rebuilt[leaves][:, None]))
-        found = _step_change(leaves, np.where(taken, g, 0.0), np.where(taken, h, 0.0), count, tree.parents, rule)
+        found = _step_change(tree, np.where(taken, g, 0.0), np.where(taken, h, 0.0), taken, count, rule)
         rebuilt += found.steps
         allowed += size * (1 + np.abs(found.steps)) / np.maximum(found.bottom, np.finfo(float).tiny)
         fall += found.fall
+        yielding += found.yielding
         first += found.first_order
         share += found.share / rule.steps
     used = count > 0
@@ -184,6 +191,7 @@ def tree_change(training: Boosted, tree: Tree, before: Before) -> TreeChange:
     allowed = np.abs(tree.rate) * ROUNDING[np.dtype(training.gradient_dtype)] * allowed[used]
     return TreeChange(
         fall=tree.rate * np.where(taken, fall, 0.0),
+        yielding=tree.rate * np.where(taken, yielding, 0.0),
         first_order=tree.rate * np.where(taken, first, 0.0),
         share=np.where(taken, share, 0.0),
         count=count,
@@ -211,6 +219,7 @@ def _class_changes(training: Boosted, one: Round, before: Before) -> tuple[TreeC
         changes.append(
             TreeChange(
                 fall=tree.rate * found.fall[:, tree.output],
+                yielding=tree.rate * found.fall[:, tree.output],
                 first_order=tree.rate * found.first_order[:, tree.output],
                 share=found.share,
                 count=count,
@@ -228,25 +237,29 @@ class _Change:
     steps: Array
     bottom: Array
     fall: Array
+    yielding: Array
     first_order: Array
     share: Array
 
 
-def _step_change(leaves: Array, g: Array, h: Array, count: Array, parents: Array | None, rule: LeafRule) -> _Change:
-    nodes = len(count)
+def _step_change(tree: Tree, g: Array, h: Array, taken: Array, count: Array, rule: LeafRule) -> _Change:
+    leaves, parents, nodes = tree.leaves, tree.parents, len(count)
     G, H = sums_of(leaves, g, nodes), sums_of(leaves, h, nodes)
     steps = leaf_steps(G.whole, H.whole, rule)
     without = leaf_steps(G.others, H.others, rule)
     alone = np.flatnonzero(count[leaves] == 1)
     if len(alone):
         without[alone] = 0.0 if parents is None else _parent_steps(leaves[alone], G.whole, H.whole, parents, rule)
+    # Splits of a whole level, as in symmetric trees, are no record's own, and stand.
+    stand = parents is None or rule.steps > 1
+    yielding = without if stand or parents is None else yielding_steps(leaves, g, h, taken, (G, H), parents, rule)
     bottom = H.whole + rule.l2
     usable = bottom > rule.least
     slope = np.where(usable, 1 / np.where(usable, bottom, 1.0), 0.0)
     # At a limit or within the l1 threshold a leaf's value does not move with its sums.
     still = (np.abs(steps) >= rule.most if rule.most else False) | ((steps == 0) if rule.l1 else False)
     first = np.where(still, 0.0, -slope)[leaves] * (g + steps[leaves] * h)
-    return _Change(steps, bottom, steps[leaves] - without, first, h * slope[leaves])
+    return _Change(steps, bottom, steps[leaves] - without, steps[leaves] - yielding, first, h * slope[leaves])
 
 
 def _parent_steps(leaves: Array, G: Array, H: Array, parents: Array, rule: LeafRule) -> Array:

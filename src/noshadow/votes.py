@@ -5,6 +5,9 @@ from scipy.special import expit
 
 from noshadow.checks import Array
 
+# Name of the fact how many parts of a model vote, in what audits and files of models say of it.
+VOTES = "votes"
+
 
 def vote_margins(shares: Array, parts: int) -> Array:
     """log((k + ½)/(B − k + ½)) of k = B·share votes for the record's class, (n,).
@@ -20,6 +23,15 @@ def vote_margins(shares: Array, parts: int) -> Array:
     return margins
 
 
+def vote_shares(margins: Array, parts: int) -> Array:
+    """The shares whose `vote_margins` of B parts these are: (σ(φ)(B + 1) − ½)/B; shapes as given.
+
+    Exact: `vote_margins(vote_shares(φ, B), B)` is φ to rounding. NaN stays.
+    """
+    shares: Array = np.clip((expit(margins) * (parts + 1) - 0.5) / parts, 0.0, 1.0)
+    return shares
+
+
 def margins_in_votes(margins: Array, parts: int) -> Array:
     """Log-odds of shares of votes, clipped where a share is 0 or 1, as margins of B votes.
 
@@ -32,3 +44,8 @@ def vote_losses(shares: Array, parts: int) -> Array:
     """log(1 + e^−margin) = −log((k + ½)/(B + 1)), (n,) nats: finite without any vote."""
     losses: Array = -np.log((parts * shares + 0.5) / (parts + 1))
     return losses
+
+
+def one_vote(parts: int) -> float:
+    """What one vote of B moves the margin of an even vote by, to first order: 4/(B + 1)."""
+    return 4 / (parts + 1)

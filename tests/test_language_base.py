@@ -441,6 +441,74 @@ def test_a_folder_is_a_base(model, base, audited, tmp_path):
         ns.audit(model, TRAIN, TEST, base=tmp_path / "base", progress=False)
 
 
+SHARDS = {"max_shard_size": "10KB"}
+
+
+def test_a_base_in_several_files_is_read_whole(model, base, audited, tmp_path):
+    base.save_pretrained(tmp_path, **SHARDS)
+    assert len(list(tmp_path.glob("model-0*.safetensors"))) > 2 and not (tmp_path / "model.safetensors").exists()
+    found = ns.audit(model, TRAIN, TEST, base=tmp_path, progress=False)
+    np.testing.assert_allclose(found.records["base_gain"], audited.records["base_gain"], **CLOSE)
+
+
+def without_a_file(folder, index):
+    (folder / sorted(set(index["weight_map"].values()))[1]).unlink()
+
+
+def without_bytes(folder, index):
+    path = folder / sorted(set(index["weight_map"].values()))[1]
+    path.write_bytes(path.read_bytes()[:-8])
+
+
+def another_file(folder, index):
+    files = sorted(set(index["weight_map"].values()))
+    name = next(name for name, file in index["weight_map"].items() if file == files[0])
+    index["weight_map"][name] = files[1]
+
+
+def elsewhere(folder, index):
+    name, file = next(iter(index["weight_map"].items()))
+    (folder.parent / "away.safetensors").write_bytes((folder / file).read_bytes())
+    index["weight_map"][name] = "../away.safetensors"
+
+
+def unnamed_file(folder, index):
+    lost = sorted(set(index["weight_map"].values()))[1]
+    index["weight_map"] = {name: file for name, file in index["weight_map"].items() if file != lost}
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        (without_a_file, "which is not there"),
+        (without_bytes, "model-00002"),
+        (another_file, "and it does not"),
+        (elsewhere, "no .safetensors file beside it"),
+        (unnamed_file, "of the model's weights are in none of its files"),
+        (lambda folder, index: index.clear(), "without a weight_map"),
+    ],
+)
+def test_files_that_are_not_what_their_index_says_are_refused(broken, words, model, base, tmp_path):
+    folder = tmp_path / "base"
+    base.save_pretrained(folder, **SHARDS)
+    index = json.loads((folder / "model.safetensors.index.json").read_text())
+    broken(folder, index)
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ns.InputError, match="base must be a folder of a language model; got") as caught:
+        ns.audit(model, TRAIN, TEST, base=folder, progress=False)
+    assert words in str(caught.value)
+
+
+def test_one_file_without_some_of_the_weights_is_refused(model, base, tmp_path):
+    saved(base, tmp_path)
+    safetensors = extra("safetensors.torch")
+    held = safetensors.load_file(tmp_path / "model.safetensors")
+    held.pop("transformer.ln_f.weight")
+    safetensors.save_file(held, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ns.InputError, match=r"1 of the model's weights are in none of its files: transformer.ln_f.weight"):
+        ns.audit(model, TRAIN, TEST, base=tmp_path, progress=False)
+
+
 def test_a_folder_of_objects_or_of_adapters_is_no_base(model, lora, tmp_path):
     saved(model, tmp_path / "objects")
     (tmp_path / "objects" / "model.safetensors").unlink()

@@ -25,7 +25,7 @@ from language_base_models import (
     with_lora,
 )
 from noshadow._audit.sequence_evidence import base_columns
-from noshadow._known import DECLARED, best_known
+from noshadow._known import best_known
 from noshadow.cli import app
 from noshadow.metrics import auc, tpr_at_fpr
 from noshadow.scores.token_scores import error_zone, min_k, window_votes, zlib_ratio
@@ -172,9 +172,9 @@ def test_the_gain_over_the_base_ranks_nothing(audited):
 
 def test_every_column_is_an_attack_with_intervals(model, base, audited):
     found = {row.attack: row for row in audited.sequence_attacks}
-    assert set(found) == {"loss", "base_gain", "error_zone", "window_votes", "min_k", "min_k_plus", "zlib_ratio"}
+    assert set(found) == {"loss", "base_gain", "own_gain", "error_zone", "window_votes", "min_k", "min_k_plus", "zlib_ratio"}
     gains = [sequence_losses(base, s, progress=False).loss - sequence_losses(model, s, progress=False).loss for s in (TRAIN, TEST)]
-    row = found[DECLARED]
+    row = found["base_gain"]
     assert row.auc == pytest.approx(auc(*gains), abs=1e-12) and row.auc_interval[0] < row.auc < row.auc_interval[1]
     assert [rate.fpr for rate in row.rates] == [audited.model_risk.fpr, 0.01]  # 200 test sequences do not resolve 0.001
     for rate in row.rates:
@@ -187,7 +187,7 @@ def test_every_column_is_an_attack_with_intervals(model, base, audited):
 
 def test_the_declared_attack_is_the_answer_and_no_other(audited):
     known = best_known(audited)
-    row = next(row for row in audited.sequence_attacks if row.attack == "base_gain")
+    row = next(row for row in audited.sequence_attacks if row.attack == "own_gain")
     assert (known.source, known.rate, known.attacked, known.trainings) == ("compared", row.rates[0].tpr, "target", 0)
     assert "declared before it was measured" in known.reason
     best = max(row.rates[0].tpr for row in audited.sequence_attacks)
@@ -564,7 +564,7 @@ def test_the_command_line_takes_a_folder(model, base, tmp_path, monkeypatch):
     for number, given in enumerate(("base", "lm_target:base")):
         told = CliRunner().invoke(app, ["audit", "lm_target:target", "--base", given, "--out", f"out{number}", "--quiet", "--json"])
         assert told.exit_code == 0, told.output
-        assert json.loads(told.stdout)["best_known"]["source"] == "compared" and len(json.loads(told.stdout)["sequence_attacks"]) == 7
+        assert json.loads(told.stdout)["best_known"]["source"] == "compared" and len(json.loads(told.stdout)["sequence_attacks"]) == 8
         tables.append(ns.load(tmp_path / f"out{number}").records)
     assert tables[0].equals(tables[1]) and "zlib_ratio" in tables[0]
     told = CliRunner().invoke(app, ["audit", "lm_target:target", "--base", "base", "--out", "loud"])

@@ -18,12 +18,12 @@ from language_base_models import (
     chains,
     facts_by_hand,
     fine_tuned,
-    pretrained,
     scores_by_hand,
     t5,
     trained,
     with_lora,
 )
+from language_fixtures import TRAIN, base_fixture, entry, model_fixture  # noqa: F401 - fixtures by their names
 from noshadow._audit.sequence_evidence import base_columns
 from noshadow._known import best_known
 from noshadow.cli import app
@@ -32,21 +32,11 @@ from noshadow.scores.token_scores import error_zone, min_k, window_votes, zlib_r
 from noshadow.views import SequenceLosses, TokenStatistics, sequence_losses
 from tiny_language_models import gpt2, ragged
 
-TRAIN, TEST = chains(60, seed=2), chains(200, seed=3)
+TEST = chains(200, seed=3)
 LONG = ragged((40, 2, 3), seed=5)  # beyond the context of 16, and as short as can be
 BASE_COLUMNS = ("base_loss", "base_gain", "error_zone", "window_votes")
 # Both sides sum the same float32 logits in float64; a batch pads rows, and attention then sums in another order.
 CLOSE = {"rtol": 0, "atol": 2e-5}
-
-
-@pytest.fixture(scope="module")
-def base():
-    return pretrained()
-
-
-@pytest.fixture(scope="module")
-def model(base):
-    return fine_tuned(base, TRAIN)
 
 
 @pytest.fixture(scope="module")
@@ -57,10 +47,6 @@ def lora(base):
 @pytest.fixture(scope="module")
 def audited(model, base):
     return ns.audit(model, TRAIN, TEST, base=base, tokenizer=Letters(), progress=False)
-
-
-def entry(audit, source):
-    return next(one for one in audit.evidence if one.source == source)
 
 
 def finding(audit, code):

@@ -9,7 +9,8 @@ from typer.testing import CliRunner
 
 import noshadow as ns
 from extras import extra
-from language_base_models import chains, fine_tuned, pretrained, t5, trained, with_lora
+from language_base_models import chains, fine_tuned, t5, trained, with_lora
+from language_fixtures import TRAIN, base_fixture, entry, model_fixture  # noqa: F401 - fixtures by their names
 from noshadow import InputError
 from noshadow._audit import with_references
 from noshadow._exposure import Source, weighed
@@ -19,22 +20,12 @@ from noshadow.metrics import auc
 from noshadow.reference import AttackOptions, ground_truth, load_references, train_references
 from noshadow.views import sequence_losses
 
-TRAIN, TEST = chains(60, seed=2), chains(60, seed=3)
+TEST = chains(60, seed=3)
 POOL = [*TRAIN, *TEST]
 HERE = {"workers": 1}
 CALLS = []  # seeds of the models that were trained
 # Losses of one model in other batches: attention sums padded rows in another order.
 CLOSE = {"rtol": 0, "atol": 2e-5}
-
-
-@pytest.fixture(scope="module")
-def base():
-    return pretrained()
-
-
-@pytest.fixture(scope="module")
-def model(base):
-    return fine_tuned(base, TRAIN)
 
 
 @pytest.fixture(scope="module")
@@ -60,10 +51,6 @@ def audited(model, base, train_fn, work):
 @pytest.fixture(scope="module")
 def references(audited, work):
     return load_references(work / "references-4")
-
-
-def entry(audit, source):
-    return next(found for found in audit.evidence if found.source == source)
 
 
 def losses(model, texts):

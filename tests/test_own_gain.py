@@ -8,7 +8,8 @@ import torch
 
 import noshadow as ns
 from extras import extra
-from language_base_models import chains, fine_tuned, pretrained, t5, trained, with_lora
+from language_base_models import chains, fine_tuned, t5, trained, with_lora
+from language_fixtures import base_fixture  # noqa: F401 - a fixture by its name
 from noshadow import NumericalError
 from noshadow._audit import own_gains as glue
 from noshadow._known import best_known
@@ -19,11 +20,6 @@ from tiny_language_models import CONTEXT, gpt2, ragged
 
 TRAIN, TEST = chains(12, seed=2), chains(30, seed=3)
 QUIET = Settings(progress=False)
-
-
-@pytest.fixture(scope="module")
-def base():
-    return pretrained()
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +204,9 @@ def without_names(base):
     transformers = extra("transformers")
     settings = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": CONTEXT}
     ends = {"bos_token_id": None, "eos_token_id": None}
-    return transformers.GPTNeoXForCausalLM(transformers.GPTNeoXConfig(vocab_size=base.config.vocab_size, intermediate_size=16, **settings, **ends))
+    return transformers.GPTNeoXForCausalLM(
+        transformers.GPTNeoXConfig(vocab_size=base.config.vocab_size, intermediate_size=16, **settings, **ends)
+    )
 
 
 def test_what_has_nothing_between_it_and_its_base_says_so(model, base, monkeypatch):

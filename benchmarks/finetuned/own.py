@@ -40,7 +40,7 @@ def tuned(work, base, name, kind):
 
 
 def scores(model, base, kind, tokens, shares, most, dampings):
-    """ "share/most/damping" → (n,)."""
+    """Scores of all sequences, each (n,), under the name share/most/damping."""
     below, own = (sequence_losses(one, tokens, statistics=True, progress=False) for one in (base, model))
     found = {}
     for share in shares:

@@ -38,14 +38,14 @@ def own_gains(
         return read
     pairs = [(own, below) for own, below in zip(splits, (read.train, read.test), strict=True) if own is not None and below is not None]
     settings = Settings(device=reading["device"], progress=reading["progress"])
-    windows = {"context": read.train.context, "stride": read.train.stride}
     gains = [
         token_gain(own.statistics, below.statistics) for own, below in pairs if own.statistics is not None and below.statistics is not None
     ]
     parts = [own.sequences for own, _ in pairs if own.sequences is not None]
     try:
         between = model_between(model, base.model if base.adapters else None, SHARE)
-        kernel = gradient_kernel(between, parts, settings=settings, max_memory=max_memory, **windows)
+        context, stride = read.train.context, read.train.stride
+        kernel = gradient_kernel(between, parts, context=context, stride=stride, settings=settings, max_memory=max_memory)
         found = own_gain(np.concatenate(gains), kernel)
     except NotApplicable as reason:
         return reason

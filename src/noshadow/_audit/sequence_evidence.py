@@ -64,7 +64,7 @@ def base_evidence(
     if isinstance(base, NotApplicable):
         return Evidence(BASE, absent=dict.fromkeys(named(source=BASE), not_applicable(base)))
     stamp = base.stamp | _base_as_attack(columns, test_columns)
-    absent = {"own_gain": not_applicable(own)} if isinstance(own, NotApplicable) else {}
+    absent: dict[str, str] = {"own_gain": not_applicable(own)} if isinstance(own, NotApplicable) else {}
     notes = (*base.notes, *_silent(columns["error_zone"]))
     return Evidence(BASE, dict(columns), absent=absent, notes=notes, stamp=stamp, seconds=base.seconds)
 

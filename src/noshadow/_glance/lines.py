@@ -172,7 +172,7 @@ def _risk_lines(audit: Told) -> list[Line]:
 
 
 def _of_sequences(row: MeasuredAttack) -> str:
-    """What a language model's gain over its base finds, the whole of it or the sequence's own part."""
+    """What a language model's gain over its base finds, or the sequence's own part of it."""
     title = "Gain over the base" if row.attack == "base_gain" else "Gain over the base from each sequence itself"
     rates = [f"{per_thousand(rate.tpr)} at FPR {number(rate.fpr)} ({per_thousand_between((rate.low, rate.high))})" for rate in row.rates]
     around = f"({_level(INTERVAL_OF_MEASURED)} interval {_between(row.auc_interval)})"

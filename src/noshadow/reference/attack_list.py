@@ -22,8 +22,8 @@ from noshadow.reference.store import References
 EVERY_MODEL = slice(None)
 _STATISTICS = {"regression": "signed residual", LANGUAGE_MODEL: "−loss, the mean log-likelihood of a sequence's tokens"}
 _PROBABILITIES = {LANGUAGE_MODEL: "exp(−loss), the geometric mean over a sequence's tokens"}
-# The paper's γ. Of sequences p is a mean over tokens, whose ratios are near 1: a factor of 2 would be
-# ln 2 nats for every token. The authors' tool takes the same p, and 1.
+# The paper's γ. Of sequences p is a mean over tokens, whose ratios are near 1: a factor of 2 would
+# be ln 2 nats for every token. The authors' tool takes the same p, and 1.
 _GAMMA, _GAMMAS = 2.0, {LANGUAGE_MODEL: 1.0}
 
 

@@ -21,9 +21,9 @@ def reference_probabilities(references: References) -> tuple[Array, int]:
 
     Classification: the probability of the true class, 1/(1 + e^{−φ}). Regression: the Gaussian
     density N(y; f(x), σ̂²) with σ̂² the model's mean squared error on the records it was not
-    trained on. Sequences of a language model: exp(−loss) = Π p(x_t | x_<t)^(1/T), the geometric mean
-    of the probabilities of their T tokens, so that long and short sequences have ratios of one size;
-    the paper has no language models, and the tool of its authors (Privacy Meter) takes this mean.
+    trained on. Sequences of a language model: exp(−loss) = Π p(x_t | x_<t)^(1/T), the geometric
+    mean of the probabilities of their T tokens, so that long and short sequences have ratios of one
+    size; the paper has no language models, and its authors' tool (Privacy Meter) takes this mean.
 
     Cost: O(rn); memory O(n).
     """

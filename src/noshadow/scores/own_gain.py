@@ -29,9 +29,9 @@ def own_gain(gains: Array, kernel: Array, damping: float = DAMPING) -> Array:
     A fine-tuning adds up steps, θ − θ₀ ≈ −Σ_j a_j D∇ℓ_j, with a_j > 0 for a sequence j that it had
     and 0 for any other, and D how the optimiser scales each parameter. To first order sequence i
     then gains Σ_j K_ij a_j with K_ij = ∇ℓ_iᵀD∇ℓ_j: its own step and what all others teach it. The
-    steps solve a = (K + λ(tr K/n)I)⁻¹ g, and the score is a_i · tr K/n: the gain, in nats, that such
-    steps bring to a sequence of mean gradient norm. Nobody's membership is asked, so that training
-    and test sequences are scored alike.
+    steps solve a = (K + λ(tr K/n)I)⁻¹ g, and the score is a_i · tr K/n: the gain, in nats, that
+    such steps bring to a sequence of mean gradient norm. Nobody's membership is asked, so that
+    training and test sequences are scored alike.
 
     Args:
         gains: (n,) g, of training and test sequences together. kernel: (n, n) K, symmetric and

@@ -1,4 +1,4 @@
-"""Weights of a folder in one .safetensors file or in several with an index, held against each other.
+"""Weights of a folder in one .safetensors file, or in several that are held against their index.
 
 `save_pretrained` writes model.safetensors, or model-00001-of-0000n.safetensors and so on with
 model.safetensors.index.json, which says in which file each tensor is.

@@ -50,8 +50,8 @@ def gradient_kernel(
 
     Exact when: n · p · 4 bytes fit; else inner products have errors of about 1/√(max_memory/4n) of
         the norms.
-    Cost: a forward and a backward pass per sequence, one at a time; twice where gradients are folded.
-        O(n²p) sums.
+    Cost: a forward and a backward pass per sequence, one at a time; twice where gradients are
+        folded. O(n²p) sums.
     Reference: count sketch: Charikar, Chen and Farach-Colton 2002.
     """
     count = sum(map(len, parts))
@@ -145,7 +145,9 @@ def _fold(size: int, width: int, seed: int) -> Callable[[Tensor], Array]:
 
 
 def _inner_products(held: Array) -> Array:
-    found = np.empty((len(held), len(held)))
+    found: Array = np.empty((len(held), len(held)))
     for start in range(0, len(held), ROWS_AT_ONCE):
         found[start : start + ROWS_AT_ONCE] = held[start : start + ROWS_AT_ONCE] @ held.T
-    return (found + found.T) / 2
+    found += found.T.copy()
+    found /= 2
+    return found

@@ -33,8 +33,8 @@ def model_between(model: object, base: object | None, share: float) -> ModelBetw
     """The audited model at base + share · (model − base), with a gradient for what differs.
 
     Of LoRA's adapters BA the second factor B is scaled, so that the change of every layer is; the
-    gradient is that of both factors. Elsewhere it is that of every parameter in which model and base
-    differ.
+    gradient is that of both factors. Elsewhere it is that of every parameter in which model and
+    base differ.
 
     Args:
         model: a language model, with adapters or without. base: its base; None where its adapters
@@ -47,10 +47,8 @@ def model_between(model: object, base: object | None, share: float) -> ModelBetw
     inside: Any = model_inside(model)
     named = dict(inside.named_parameters())
     held = adapters_of(model)
-    if held is not None and held.active:
-        found = _between_adapters(named, held.active, share)
-    else:
-        found = _between(named, base, share)
+    active = () if held is None else held.active
+    found = _between_adapters(named, active, share) if active else _between(named, base, share)
     if not found:
         raise NotApplicable("no parameter of the model differs from its base's")
     return ModelBetween(inside, {name: tensor.detach().requires_grad_(True) for name, tensor in found.items()})

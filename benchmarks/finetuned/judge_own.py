@@ -22,6 +22,7 @@ RESULTS = Path(__file__).parents[1] / "results" / "own_gain.json"
 CHOICE = f"{SHARE:g}/{MOST_PER_TOKEN:g}/{DAMPING:g}"
 BESIDE = ("loss", "base_gain", "error_zone", "window_votes")
 FPR = 1e-2
+LEAST_WITH_BOTH = 100  # sequences
 LEAST = 0.8  # what a choice must find after ten epochs of either kind
 
 
@@ -32,15 +33,19 @@ def pooled(pairs):
 
 
 def order(scores, inside):
-    """What a score says of sequences that the fine-tuning never had, as `judge.gains` has it for the gain.
+    """What a score says of sequences that the fine-tuning never had.
 
-    spread_without: standard deviation over sequences of the mean score without it; separation: mean difference with and without it.
+    spread_without: standard deviation over sequences of the score without it; separation: mean with it less mean without it; means over
+    targets. spearman: rank correlation over sequences of their mean with and without it; None where the targets leave too few with both.
     """
-    with_it, without_it = (np.nanmean(np.where(side, scores, np.nan), axis=0) for side in (inside, ~inside))
-    known = np.isfinite(with_it) & np.isfinite(without_it)
-    with_it, without_it = with_it[known], without_it[known]
-    separation = float((with_it - without_it).mean())
-    return {"spearman": float(spearman(with_it, without_it)), "spread_without": float(without_it.std()), "separation": separation}
+    spread = np.mean([row[~side].std() for row, side in zip(scores, inside, strict=True)])
+    separation = np.mean([row[side].mean() - row[~side].mean() for row, side in zip(scores, inside, strict=True)])
+    known = inside.any(0) & ~inside.all(0)
+    found = {"spread_without": float(spread), "separation": float(separation), "spearman": None}
+    if known.sum() >= LEAST_WITH_BOTH:
+        with_it, without_it = (np.nanmean(np.where(side, scores, np.nan)[:, known], axis=0) for side in (inside, ~inside))
+        found["spearman"] = float(spearman(with_it, without_it))
+    return found
 
 
 def configuration(work, pool, kind, epoch):

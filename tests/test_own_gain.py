@@ -137,9 +137,10 @@ def test_answers_to_texts_have_gradients_too():
     np.testing.assert_allclose(kernel_of(made, start, pairs), expected, rtol=5e-4, atol=5e-5 * np.trace(expected))
 
 
-def test_folded_gradients_keep_inner_products_in_the_mean(model, base):
+def test_folded_gradients_keep_inner_products_in_the_mean(model, base, monkeypatch):
     whole = kernel_of(model, base, TRAIN)
     width = 4_000
+    monkeypatch.setattr(sequence_gradients, "BYTES_PER_PARAMETER", 0)  # a small model, folded all the same
     folded = [kernel_of(model, base, TRAIN, max_memory=2 * 4 * len(TRAIN) * width, seed=seed) for seed in range(8)]
     norms = np.sqrt(np.outer(np.diag(whole), np.diag(whole)))
     errors = np.array([(one - whole) / norms for one in folded])
@@ -220,6 +221,12 @@ def test_what_has_nothing_between_it_and_its_base_says_so(model, base, monkeypat
         model_between(scaled, None, 0.25)
     with pytest.raises(NotApplicable, match="no parameter of the model differs"):
         model_between(model, copy.deepcopy(model), 0.25)
+    few = ns.audit(model, TRAIN, TEST, base=base, progress=False, score_options={"max_memory": 3e5})
+    assert "more than max_memory allows" in few.not_applicable["own_gain"]
+    forward_only = copy.deepcopy(model)
+    forward_only.lm_head.register_forward_hook(lambda module, given, found: found.detach())
+    stopped = ns.audit(forward_only, TRAIN, TEST, base=base, progress=False)
+    assert "gradients cannot be taken" in stopped.not_applicable["own_gain"]
     monkeypatch.setattr(sequence_gradients, "MOST_SEQUENCES", 5)
     many = ns.audit(model, TRAIN, TEST, base=base, progress=False)
     assert "42 sequences are more than the 5" in many.not_applicable["own_gain"]

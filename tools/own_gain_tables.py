@@ -70,8 +70,8 @@ def _order(cases):
     ranks = {name: [row[name]["spearman"] for row in rows if row[name]["spearman"] is not None] for name in times}
     return [
         f"Why it finds more, and why not all: from sequence to sequence the score without a membership varies {_ends(times['base_gain'])} times as much as a membership adds for `base_gain`, and",
-        f"{_ends(times['own_gain'])} times for `own_gain`; scores with and without it have rank correlations of {_ends(ranks['base_gain'], '+.2f')} and {_ends(ranks['own_gain'], '+.2f')}. The steps take most of the order of the",
-        "texts out and not all of it: one gradient a sequence stands for a path of many, and the largest shared part is left where the style is furthest from the base.",
+        f"{_ends(times['own_gain'])} times for `own_gain`; scores with and without it have rank correlations of {_ends(ranks['base_gain'], '+.2f')} and {_ends(ranks['own_gain'], '+.2f')}. A part of the texts' order",
+        "is left after the others' steps are taken out.",
         "",
     ]
 

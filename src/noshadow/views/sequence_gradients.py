@@ -20,6 +20,7 @@ from noshadow.views.weights_between import ModelBetween
 BATCH = 16  # sequences in a step of training, where nobody says: how much of a mean gradient is noise
 MOST_SEQUENCES = 5_000  # beyond, n × n numbers and their inverse are no small thing beside an audit
 ROWS_AT_ONCE = 512
+BYTES_PER_PARAMETER = 40  # beside the gradients: sums, squares, scale, and where each is folded to
 
 
 def gradient_kernel(
@@ -46,7 +47,8 @@ def gradient_kernel(
             which keeps inner products in the mean). seed: of these signs.
 
     Raises:
-        NotApplicable: more than MOST_SEQUENCES sequences, or gradients that are not finite.
+        NotApplicable: more than MOST_SEQUENCES sequences, more parameters than fit, or gradients that
+            cannot be taken or are not finite.
 
     Exact when: n · p · 4 bytes fit; else inner products have errors of about 1/√(max_memory/4n) of
         the norms.
@@ -58,6 +60,9 @@ def gradient_kernel(
     if count > MOST_SEQUENCES:
         raise NotApplicable(f"{count:,} sequences are more than the {MOST_SEQUENCES:,} whose gradients are compared with each other")
     size = sum(tensor.numel() for tensor in model.weights.values())
+    if size * BYTES_PER_PARAMETER > max_memory:
+        need = f"gradients of {size:,} parameters take {size * BYTES_PER_PARAMETER / 1e9:.1f} GB"
+        raise NotApplicable(f"{need}, more than max_memory allows; a fine-tune by LoRA has few")
     width = int(max_memory / 2 / 4 / max(count, 1))
     folded = size > width
     with undisturbed(model.inside, settings) as device:
@@ -109,11 +114,19 @@ def _gradient(model: ModelBetween, sequences: TokenSequences, number: int, windo
             logits = window_logits(model, [ids if sources is None else ids[:-1]], sources, device)[0]
             logs = torch.log_softmax(logits[(places - 1).to(device)].float(), 1)
             loss = -logs.gather(1, ids[places].to(device)[:, None]).sum() / scored
-            found: Any = torch.autograd.grad(loss, tensors, allow_unused=True)
+            found = _taken(loss, tensors)
         for place, gradient in enumerate(found):
             if gradient is not None:
                 total[place] += gradient
     return torch.cat([tensor.detach().float().flatten().cpu() for tensor in total])
+
+
+def _taken(loss: Tensor, tensors: list[Tensor]) -> Any:
+    try:
+        return torch.autograd.grad(loss, tensors, allow_unused=True)
+    except RuntimeError as error:  # layers in few bits or kernels that only run forwards; memory
+        reason = str(error).strip().splitlines()[0].rstrip(".")
+        raise NotApplicable(f"the model's gradients cannot be taken ({reason[:120]})") from error
 
 
 def _add(found: Tensor, total: Array, squares: Array) -> None:

@@ -14,7 +14,7 @@ def own_gain_section(found, beside):
     lines = [
         "**The gain that others do not explain.** Some of the same fine-tunes, trained again from the same seeds with their weights kept. TPR at FPR 0.01 of",
         "all their targets together; LiRA with four references is that of all 36 targets, from the table above. A target has 320 sequences that it never saw: with one",
-        f"target the rate rests on {int(how['fpr'] * SEQUENCES)} false positives, and steps of 0.05 in the table are noise.",
+        f"target the rate rests on {int(how['fpr'] * SEQUENCES)} false positives.",
         "",
     ]
     rows = [

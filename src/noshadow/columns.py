@@ -313,7 +313,7 @@ COLUMNS = (
         unit="nats",
         tasks=_SEQUENCES,
         score=True,
-        page=19,
+        page=20,
     ),
     Column(
         "error_zone",
@@ -325,7 +325,7 @@ COLUMNS = (
         tasks=_SEQUENCES,
         kind="share",
         score=True,
-        page=20,
+        page=21,
     ),
     Column(
         "window_votes",
@@ -336,7 +336,7 @@ COLUMNS = (
         tasks=_SEQUENCES,
         kind="share",
         score=True,
-        page=21,
+        page=22,
     ),
     Column(
         "min_k",

@@ -47,8 +47,8 @@ def gradient_kernel(
             which keeps inner products in the mean). seed: of these signs.
 
     Raises:
-        NotApplicable: more than MOST_SEQUENCES sequences, more parameters than fit, or gradients that
-            cannot be taken or are not finite.
+        NotApplicable: more than MOST_SEQUENCES sequences, more parameters than fit, or gradients
+            that cannot be taken or are not finite.
 
     Exact when: n · p · 4 bytes fit; else inner products have errors of about 1/√(max_memory/4n) of
         the norms.

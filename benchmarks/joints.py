@@ -23,6 +23,10 @@ class Mutant(NamedTuple):
 
 SEQUENCE_SOURCES = "tests/test_language_references.py::test_checkpoints_and_out_of_fold_losses_are_columns_and_weighed"
 COPIES = "tests/test_near_sequences.py::test_an_audit_counts_copies_and_says_so"
+SEQUENCE_RMIA = "tests/test_language_references.py::test_rmia_of_sequences_compares_mean_likelihoods"
+OWN_GAIN = "tests/test_own_gain.py::test_the_column_is_in_the_audit_and_is_its_answer"
+OWN_ABSENT = "tests/test_own_gain.py::test_what_has_nothing_between_it_and_its_base_says_so"
+SHARDED = "tests/test_language_base.py::test_files_that_are_not_what_their_index_says_are_refused"
 BASE_RANKS = "tests/test_language_base.py::test_the_gain_over_the_base_ranks_nothing"
 VOTED = "tests/test_reference_votes.py::test_margins_are_votes_of_the_targets_trees"
 VOTES_TOLD = "tests/test_reference_votes.py::test_sets_of_votes_and_others_say_that_they_are_log_odds"
@@ -318,7 +322,8 @@ MUTANTS = tuple(
         (TRUTH, "[scores], seed=seed))", "[scores]))", DRAWN),
         (ROWS, '("variant", "variance", "center", "floor")', '("variant", "variance", "center")', OPTIONS),
         (ROWS, '("variant", "gamma", "a")', '("variant", "a")', OPTIONS),
-        (ROWS, "gamma: float = 2.0", "gamma: float = 1.0", OPTIONS),
+        (ROWS, "_GAMMA, _GAMMAS = 2.0,", "_GAMMA, _GAMMAS = 1.0,", OPTIONS),
+        (ROWS, "{LANGUAGE_MODEL: 1.0}", "{LANGUAGE_MODEL: 2.0}", SEQUENCE_RMIA),
         (ROWS, "    a: float = 0.3", "    a: float = 0.5", OPTIONS),
         (TRUTH, "FEW_MODELS, FEW_RECORDS = 32, 1000", "FEW_MODELS, FEW_RECORDS = 30, 1000", SIZE),
         (TRUTH, "FEW_MODELS, FEW_RECORDS = 32, 1000", "FEW_MODELS, FEW_RECORDS = 32, 998", SIZE),
@@ -330,6 +335,9 @@ MUTANTS = tuple(
         ("_audit/language.py", "tokens, duplicate_evidence(duplicates), *traces", "tokens, *traces", COPIES),
         ("_audit/language.py", ' | {"near": near_sequence_facts(duplicates)}', "", COPIES),
         ("_audit/language.py", "told, *others_told, *exposed)", "told, *others_told)", SEQUENCE_SOURCES),
+        ("_audit/own_gains.py", "else None, SHARE)", "else None, 1.0)", OWN_GAIN),
+        ("_audit/language.py", "below, unseen, gained)", "below, unseen)", OWN_ABSENT),
+        ("storage/pretrained_folders.py", "        require_shards(folder)\n", "        pass\n", SHARDED),
         ("_audit/sequence_sources.py", "(Evidence(SOURCE, absent=dict.fromkeys(_SIZES, BASE_ALONE)),)", "()", BASE_RANKS),
         (
             "cli/contents.py",

@@ -18,35 +18,25 @@ from language_base_models import (
     chains,
     facts_by_hand,
     fine_tuned,
-    pretrained,
     scores_by_hand,
     t5,
     trained,
     with_lora,
 )
+from language_fixtures import TRAIN, base_fixture, entry, model_fixture  # noqa: F401 - fixtures by their names
 from noshadow._audit.sequence_evidence import base_columns
-from noshadow._known import DECLARED, best_known
+from noshadow._known import best_known
 from noshadow.cli import app
 from noshadow.metrics import auc, tpr_at_fpr
 from noshadow.scores.token_scores import error_zone, min_k, window_votes, zlib_ratio
 from noshadow.views import SequenceLosses, TokenStatistics, sequence_losses
 from tiny_language_models import gpt2, ragged
 
-TRAIN, TEST = chains(60, seed=2), chains(200, seed=3)
+TEST = chains(200, seed=3)
 LONG = ragged((40, 2, 3), seed=5)  # beyond the context of 16, and as short as can be
 BASE_COLUMNS = ("base_loss", "base_gain", "error_zone", "window_votes")
 # Both sides sum the same float32 logits in float64; a batch pads rows, and attention then sums in another order.
 CLOSE = {"rtol": 0, "atol": 2e-5}
-
-
-@pytest.fixture(scope="module")
-def base():
-    return pretrained()
-
-
-@pytest.fixture(scope="module")
-def model(base):
-    return fine_tuned(base, TRAIN)
 
 
 @pytest.fixture(scope="module")
@@ -57,10 +47,6 @@ def lora(base):
 @pytest.fixture(scope="module")
 def audited(model, base):
     return ns.audit(model, TRAIN, TEST, base=base, tokenizer=Letters(), progress=False)
-
-
-def entry(audit, source):
-    return next(one for one in audit.evidence if one.source == source)
 
 
 def finding(audit, code):
@@ -172,9 +158,9 @@ def test_the_gain_over_the_base_ranks_nothing(audited):
 
 def test_every_column_is_an_attack_with_intervals(model, base, audited):
     found = {row.attack: row for row in audited.sequence_attacks}
-    assert set(found) == {"loss", "base_gain", "error_zone", "window_votes", "min_k", "min_k_plus", "zlib_ratio"}
+    assert set(found) == {"loss", "base_gain", "own_gain", "error_zone", "window_votes", "min_k", "min_k_plus", "zlib_ratio"}
     gains = [sequence_losses(base, s, progress=False).loss - sequence_losses(model, s, progress=False).loss for s in (TRAIN, TEST)]
-    row = found[DECLARED]
+    row = found["base_gain"]
     assert row.auc == pytest.approx(auc(*gains), abs=1e-12) and row.auc_interval[0] < row.auc < row.auc_interval[1]
     assert [rate.fpr for rate in row.rates] == [audited.model_risk.fpr, 0.01]  # 200 test sequences do not resolve 0.001
     for rate in row.rates:
@@ -187,7 +173,7 @@ def test_every_column_is_an_attack_with_intervals(model, base, audited):
 
 def test_the_declared_attack_is_the_answer_and_no_other(audited):
     known = best_known(audited)
-    row = next(row for row in audited.sequence_attacks if row.attack == "base_gain")
+    row = next(row for row in audited.sequence_attacks if row.attack == "own_gain")
     assert (known.source, known.rate, known.attacked, known.trainings) == ("compared", row.rates[0].tpr, "target", 0)
     assert "declared before it was measured" in known.reason
     best = max(row.rates[0].tpr for row in audited.sequence_attacks)
@@ -441,6 +427,74 @@ def test_a_folder_is_a_base(model, base, audited, tmp_path):
         ns.audit(model, TRAIN, TEST, base=tmp_path / "base", progress=False)
 
 
+SHARDS = {"max_shard_size": "10KB"}
+
+
+def test_a_base_in_several_files_is_read_whole(model, base, audited, tmp_path):
+    base.save_pretrained(tmp_path, **SHARDS)
+    assert len(list(tmp_path.glob("model-0*.safetensors"))) > 2 and not (tmp_path / "model.safetensors").exists()
+    found = ns.audit(model, TRAIN, TEST, base=tmp_path, progress=False)
+    np.testing.assert_allclose(found.records["base_gain"], audited.records["base_gain"], **CLOSE)
+
+
+def without_a_file(folder, index):
+    (folder / sorted(set(index["weight_map"].values()))[1]).unlink()
+
+
+def without_bytes(folder, index):
+    path = folder / sorted(set(index["weight_map"].values()))[1]
+    path.write_bytes(path.read_bytes()[:-8])
+
+
+def another_file(folder, index):
+    files = sorted(set(index["weight_map"].values()))
+    name = next(name for name, file in index["weight_map"].items() if file == files[0])
+    index["weight_map"][name] = files[1]
+
+
+def elsewhere(folder, index):
+    name, file = next(iter(index["weight_map"].items()))
+    (folder.parent / "away.safetensors").write_bytes((folder / file).read_bytes())
+    index["weight_map"][name] = "../away.safetensors"
+
+
+def unnamed_file(folder, index):
+    lost = sorted(set(index["weight_map"].values()))[1]
+    index["weight_map"] = {name: file for name, file in index["weight_map"].items() if file != lost}
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        (without_a_file, "which is not there"),
+        (without_bytes, "model-00002"),
+        (another_file, "and it does not"),
+        (elsewhere, "no .safetensors file beside it"),
+        (unnamed_file, "of the model's weights are in none of its files"),
+        (lambda folder, index: index.clear(), "without a weight_map"),
+    ],
+)
+def test_files_that_are_not_what_their_index_says_are_refused(broken, words, model, base, tmp_path):
+    folder = tmp_path / "base"
+    base.save_pretrained(folder, **SHARDS)
+    index = json.loads((folder / "model.safetensors.index.json").read_text())
+    broken(folder, index)
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ns.InputError, match="base must be a folder of a language model; got") as caught:
+        ns.audit(model, TRAIN, TEST, base=folder, progress=False)
+    assert words in str(caught.value)
+
+
+def test_one_file_without_some_of_the_weights_is_refused(model, base, tmp_path):
+    saved(base, tmp_path)
+    safetensors = extra("safetensors.torch")
+    held = safetensors.load_file(tmp_path / "model.safetensors")
+    held.pop("transformer.ln_f.weight")
+    safetensors.save_file(held, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ns.InputError, match=r"1 of the model's weights are in none of its files: transformer.ln_f.weight"):
+        ns.audit(model, TRAIN, TEST, base=tmp_path, progress=False)
+
+
 def test_a_folder_of_objects_or_of_adapters_is_no_base(model, lora, tmp_path):
     saved(model, tmp_path / "objects")
     (tmp_path / "objects" / "model.safetensors").unlink()
@@ -496,7 +550,7 @@ def test_the_command_line_takes_a_folder(model, base, tmp_path, monkeypatch):
     for number, given in enumerate(("base", "lm_target:base")):
         told = CliRunner().invoke(app, ["audit", "lm_target:target", "--base", given, "--out", f"out{number}", "--quiet", "--json"])
         assert told.exit_code == 0, told.output
-        assert json.loads(told.stdout)["best_known"]["source"] == "compared" and len(json.loads(told.stdout)["sequence_attacks"]) == 7
+        assert json.loads(told.stdout)["best_known"]["source"] == "compared" and len(json.loads(told.stdout)["sequence_attacks"]) == 8
         tables.append(ns.load(tmp_path / f"out{number}").records)
     assert tables[0].equals(tables[1]) and "zlib_ratio" in tables[0]
     told = CliRunner().invoke(app, ["audit", "lm_target:target", "--base", "base", "--out", "loud"])

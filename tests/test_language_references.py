@@ -9,31 +9,23 @@ from typer.testing import CliRunner
 
 import noshadow as ns
 from extras import extra
-from language_base_models import chains, fine_tuned, pretrained, t5, trained, with_lora
+from language_base_models import chains, fine_tuned, t5, trained, with_lora
+from language_fixtures import TRAIN, base_fixture, entry, model_fixture  # noqa: F401 - fixtures by their names
 from noshadow import InputError
 from noshadow._audit import with_references
 from noshadow._exposure import Source, weighed
 from noshadow.attacks import attack_success
 from noshadow.cli import app
-from noshadow.reference import load_references, train_references
+from noshadow.metrics import auc
+from noshadow.reference import AttackOptions, ground_truth, load_references, train_references
 from noshadow.views import sequence_losses
 
-TRAIN, TEST = chains(60, seed=2), chains(60, seed=3)
+TEST = chains(60, seed=3)
 POOL = [*TRAIN, *TEST]
 HERE = {"workers": 1}
 CALLS = []  # seeds of the models that were trained
 # Losses of one model in other batches: attention sums padded rows in another order.
 CLOSE = {"rtol": 0, "atol": 2e-5}
-
-
-@pytest.fixture(scope="module")
-def base():
-    return pretrained()
-
-
-@pytest.fixture(scope="module")
-def model(base):
-    return fine_tuned(base, TRAIN)
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +51,6 @@ def audited(model, base, train_fn, work):
 @pytest.fixture(scope="module")
 def references(audited, work):
     return load_references(work / "references-4")
-
-
-def entry(audit, source):
-    return next(found for found in audit.evidence if found.source == source)
 
 
 def losses(model, texts):
@@ -137,14 +125,40 @@ def test_reference_models_measure_the_target_and_are_weighed_into_a_saved_audit(
     found = with_references(plain, references, progress=False)
     truth = attack_success(references.statistic, references.membership, attack="lira", variance="global")
     np.testing.assert_allclose(found.records["lira_d"], truth.d_prime[:60], rtol=1e-9)
-    assert {attack.attack for attack in found.ground_truth.attacks} == {"LiRA", "LOSS"}
-    for name in ("rmia_success", "shokri_success", "memorization"):
+    assert {attack.attack for attack in found.ground_truth.attacks} == {"LiRA", "RMIA", "LOSS"}
+    for name in ("shokri_success", "memorization"):
         assert "not applicable" in found.ground_truth.not_applicable[name]
     assert found.ranked_by == "exposure_score" and "few references" not in entry(found, "exposure").stamp["trainings"]
     plain.save(tmp_path / "audit")
     ran = CliRunner().invoke(app, ["reference", "score", str(references.folder), "--audit", str(tmp_path / "audit")])
     assert ran.exit_code == 0, ran.output
     assert "lira_d" in ns.load(tmp_path / "audit").records
+
+
+def rmia_by_hand(own, own_member, others, members, gamma):
+    """Pairwise RMIA with p = the geometric mean of the tokens' probabilities, record by record."""
+    p, q = np.exp(-own), np.exp(-others)
+    ratios = np.array([p[i] / (0.5 * (q[members[:, i], i].mean() + q[~members[:, i], i].mean())) for i in range(len(p))])
+    return np.array([np.mean([ratio / other > gamma for other in ratios[~own_member]]) for ratio in ratios])
+
+
+@pytest.mark.parametrize(("asked", "gamma"), [({}, 1.0), ({"gamma": 1.05}, 1.05)])
+def test_rmia_of_sequences_compares_mean_likelihoods(audited, references, asked, gamma):
+    found, table = ground_truth(references, options=AttackOptions(**asked), progress=False)
+    loss, members = np.array(references.loss), np.array(references.membership)
+    row = next(one for one in found.attacks if one.attack == "RMIA" and one.attacked == "target")
+    own = rmia_by_hand(references.target.loss, references.member, loss, members, gamma)
+    assert row.auc == pytest.approx(auc(own[:60], own[60:]), abs=1e-12)
+    assert 0 < own.mean() < 1 and len(np.unique(own)) > 10  # not all on one side of the bar
+    scores = []
+    for number in range(4):  # each model attacked with the others
+        rest = np.arange(4) != number
+        scores.append(rmia_by_hand(loss[number], members[number], loss[rest], members[rest], gamma))
+    mean = np.mean([auc(score[member], score[~member]) for score, member in zip(scores, members, strict=True)])
+    row = next(one for one in found.attacks if one.attack == "RMIA" and one.attacked == "reference models")
+    assert row.auc == pytest.approx(mean, abs=1e-12) and "rmia_success" in table
+    assert found.variants["RMIA"]["gamma"] == gamma
+    assert "exp(−loss)" in found.variants["RMIA"]["probability"]
 
 
 def test_adapters_and_answers_have_reference_models_too(base, tmp_path):

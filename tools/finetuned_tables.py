@@ -20,11 +20,11 @@ WEIGHED = (
 )
 
 
-def _table(head, rows):
+def table(head, rows):
     return ["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *("| " + " | ".join(row) + " |" for row in rows), ""]
 
 
-def _named(case):
+def named(case):
     return f"{WORDS[case['pool']]}, {WORDS[case['kind']]}, {case['epochs']}"
 
 
@@ -41,22 +41,22 @@ def finetuned_section(found):
         "",
     ]
     rows = [
-        [_named(case), *(f"{case['attacks'][name]['tpr_0.01']:.3f} ({case['attacks'][name]['tpr_0.001']:.3f})" for name in RATED)]
+        [named(case), *(f"{case['attacks'][name]['tpr_0.01']:.3f} ({case['attacks'][name]['tpr_0.001']:.3f})" for name in RATED)]
         for case in cases.values()
     ]
-    lines += _table(["configuration", *RATED], rows)
+    lines += table(["configuration", *RATED], rows)
     lines += [
         "**Which sequences.** Rank correlation of each column with d′ over members; in brackets how many of the exposed 5 % are in its top 25 %.",
         "",
     ]
-    rows = [[_named(case), *(_ranked(case, name) for name in RANKED)] for case in cases.values()]
-    lines += _table(["configuration", *RANKED], rows)
+    rows = [[named(case), *(_ranked(case, name) for name in RANKED)] for case in cases.values()]
+    lines += table(["configuration", *RANKED], rows)
     lines += ["**With references**, recall of the same; a second LiRA is one half of the truth models against the other.", ""]
     rows = [
-        [_named(case), *(f"{case['records'][name]['recall']['mean']:.2f}" for name in WEIGHED), f"{case['second_lira']['mean']:.2f}"]
+        [named(case), *(f"{case['records'][name]['recall']['mean']:.2f}" for name in WEIGHED), f"{case['second_lira']['mean']:.2f}"]
         for case in cases.values()
     ]
-    return lines + _table(["configuration", *WEIGHED, "second LiRA"], rows) + _why(found) + _goals(found) + _predictors(found)
+    return lines + table(["configuration", *WEIGHED, "second LiRA"], rows) + _why(found) + _goals(found) + _predictors(found)
 
 
 def _why(found):
@@ -113,7 +113,7 @@ def cost_section(found):
     # A billion parameters, a million tokens, one core; what is beyond the bare pass does not grow with the layers.
     hours = per["forward"] * BILLION * MILLION / 3600
     beyond = (last["seconds"]["statistics"] - last["seconds"]["forward"]) / last["tokens"] / setting["vocabulary"]
-    table = [
+    costs = [
         [
             f"{row['parameters'] / MILLION:.1f} million",
             *(f"{row['seconds'][name] / row['tokens'] * 1000:.2f}" for name in ("forward", "losses", "statistics", "head_scores")),
@@ -125,7 +125,7 @@ def cost_section(found):
     return [
         f"Processor milliseconds per token, one thread, GPT-2 of {setting['layers']} layers, {setting['vocabulary']:,} tokens and random weights:",
         "",
-        *_table(["parameters", "bare forward pass", "losses", "losses and what tokens are told", "scores of the output head"], table),
+        *table(["parameters", "bare forward pass", "losses", "losses and what tokens are told", "scores of the output head"], costs),
         f"The bare pass of the largest took {per['forward'] * BILLION * 1000:.0f} ms per token and billion parameters on one such core: a million tokens through",
         f"a model of a billion parameters take {hours:.0f} core hours, and a base as many again. A GPU or more cores divide that. What is added to the",
         f"pass grows with the vocabulary and not with the layers: {beyond * vocabulary * MILLION / 3600:.1f} core hours for a million tokens of {vocabulary:,} kinds.",

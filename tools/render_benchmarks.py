@@ -22,6 +22,7 @@ from largest_tables import largest_section
 from layer_tables import network_section, record_tpr_section, which_layers_section
 from lood_pictures import lood_pictures
 from lood_tables import lood_section, measured_section
+from own_gain_tables import intervals_section, own_gain_section, predictors_section
 from papers_inventory import inventory_lines
 from papers_peers_picture import peers_picture
 from papers_pictures import papers_pictures
@@ -38,6 +39,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "benchmarks.md"
 SCALING = ROOT / "docs" / "scaling.md"
 LANGUAGE = ROOT / "docs" / "language_models.md"
+CANARIES = ROOT / "docs" / "how-to" / "canaries.md"
 LOOD = ROOT / "docs" / "lood.md"
 CHARTS = ROOT / "docs" / "images" / "lood"
 CALIBRATION = ROOT / "docs" / "calibration.md"
@@ -322,7 +324,14 @@ def with_part(path, name, lines, text=None):
 def language():
     text = with_part(LANGUAGE, "language", where_stored("language_models", language_section))
     text = with_part(LANGUAGE, "cost", where_stored("language_cost", cost_section), text)
-    return with_part(LANGUAGE, "finetuned", where_stored("finetuned", finetuned_section), text)
+    text = with_part(LANGUAGE, "finetuned", where_stored("finetuned", finetuned_section), text)
+    own = where_stored("own_gain", lambda found: own_gain_section(found, stored("finetuned")))
+    text = with_part(LANGUAGE, "own_gain", own, text)
+    return with_part(LANGUAGE, "predictors", where_stored("language_predictors", predictors_section), text)
+
+
+def canaries():
+    return with_part(CANARIES, "canary_intervals", where_stored("canary_intervals", intervals_section))
 
 
 def calibration():
@@ -390,6 +399,7 @@ def main():
         (PAGE, page()),
         (SCALING, scaling()),
         (LANGUAGE, language()),
+        (CANARIES, canaries()),
         (CALIBRATION, calibration()),
         (TREES, trees()),
         (LOOD, distinguishability()),

@@ -115,12 +115,18 @@ def scored(model, tokens):
     return {name: getattr(found, name) for name in ("influence", "leverage", "gradient_norm")}
 
 
+def learnt(model, kind):
+    """The tensors that fine-tuning changed: all of them, or the adapters'."""
+    return {name: tensor.clone() for name, tensor in model.state_dict().items() if kind == "full" or "lora_" in name}
+
+
 def one(path, base, kind, tokens, below, tokenizer, number, inside):
     """Train one model and write what its snapshots say."""
     started, kept, training = time.process_time(), {"inside": inside}, 0.0
     for epoch, model in fine_tuned(base, kind, torch.from_numpy(tokens[inside]), number):
         training = time.process_time() - started - kept.get("reading", 0.0)
         since = time.process_time()
+        torch.save(learnt(model, kind), path.with_name(f"{path.stem}-{epoch}.pt"))
         kept |= {f"{epoch}/{name}": values for name, values in read(model, tokens, below, tokenizer).items()}
         if number in SCORED and epoch == max(KINDS[kind]["epochs"]):
             kept |= {f"{epoch}/head/{name}": values for name, values in scored(model, tokens[inside]).items()}

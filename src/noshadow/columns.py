@@ -316,6 +316,17 @@ COLUMNS = (
         page=19,
     ),
     Column(
+        "own_gain",
+        "gain from itself",
+        "the part of the gain over the base that the other sequences do not explain, by the gradients of all of them, in nats: near 0 "
+        "where training on others would have done the same",
+        "base model",
+        unit="nats",
+        tasks=_SEQUENCES,
+        score=True,
+        page=20,
+    ),
+    Column(
         "error_zone",
         "error zone",
         "where the model puts another token first: which share of all moves of the token's log-probability away from the base goes up "
@@ -325,7 +336,7 @@ COLUMNS = (
         tasks=_SEQUENCES,
         kind="share",
         score=True,
-        page=20,
+        page=21,
     ),
     Column(
         "window_votes",
@@ -336,7 +347,7 @@ COLUMNS = (
         tasks=_SEQUENCES,
         kind="share",
         score=True,
-        page=21,
+        page=22,
     ),
     Column(
         "min_k",

@@ -4,12 +4,12 @@ from noshadow._answer.next_action import NextAction, next_action
 from noshadow._answer.offers import Offer, evidence_changes, offers
 from noshadow._answer.verdict import LEVELS, Verdict, verdict
 from noshadow._known import (
-    DECLARED,
     Accusation,
     KnownRate,
     WorstRecord,
     accusations,
     best_known,
+    declared_attack,
     largest_rate,
     per_thousand,
     per_thousand_between,
@@ -18,7 +18,6 @@ from noshadow._known import (
 )
 
 __all__ = [
-    "DECLARED",
     "LEVELS",
     "Accusation",
     "KnownRate",
@@ -28,6 +27,7 @@ __all__ = [
     "WorstRecord",
     "accusations",
     "best_known",
+    "declared_attack",
     "evidence_changes",
     "largest_rate",
     "next_action",

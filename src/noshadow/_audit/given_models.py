@@ -8,13 +8,13 @@ from torch import Tensor, nn
 
 from noshadow.checks import InputError, refuse, said
 from noshadow.storage.reasons import reason_of
+from noshadow.storage.sharded_weights import holds_weights, weights_of_folder
 from noshadow.storage.weight_files import SUFFIXES, state_of, weights_in
 from noshadow.views import AdaptersOff, adapters_of, model_inside, readable_models, reader_of, trained_beside
 
 # What wrappers put before every name: data-parallel training, torch.compile, Lightning modules.
 WRAPPERS = ("module.", "_orig_mod.", "model.")
 MOST_NAMED = 3
-IN_FOLDER = "model.safetensors"  # what save_pretrained writes
 OWN_HEAD = "Give {}= an earlier checkpoint or fine-tune with a trained head for the same labels."
 SEQUENCES = "classifiers and regressions have one so far."
 
@@ -82,13 +82,13 @@ def _head_of(model: object) -> str:
 
 
 def _weights(path: Path, argument: str) -> dict[str, Tensor]:
-    path = path / IN_FOLDER if path.is_dir() and (path / IN_FOLDER).is_file() else path
-    if path.suffix not in SUFFIXES:
+    in_folder = path.is_dir() and holds_weights(path)
+    if not in_folder and path.suffix not in SUFFIXES:
         refuse(argument, f"end in {', '.join(SUFFIXES)}", f"'{path}'", "Estimators are handed over as objects.")
-    if not path.is_file():
+    if not in_folder and not path.is_file():
         refuse(argument, "be a file that exists", f"'{path}'")
     try:
-        return weights_in(path)
+        return weights_of_folder(path) if in_folder else weights_in(path)
     except (ValueError, OSError) as error:
         hint = "Save it with torch.save(model.state_dict(), path)."
         raise InputError(said(f"{argument} must be a file of weights; got '{path}' ({reason_of(error)}). {hint}")) from error

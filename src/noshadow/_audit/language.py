@@ -18,6 +18,7 @@ from noshadow._audit.near_sequences import duplicate_evidence, duplicate_sequenc
 from noshadow._audit.notes import risk_notes
 from noshadow._audit.options import GivenColumns, Options
 from noshadow._audit.other_models import BASE
+from noshadow._audit.own_gains import own_gains
 from noshadow._audit.risks import EMPTY, ONE, Pair, risks_by_group, without_findings
 from noshadow._audit.sequence_evidence import (
     attacks_absent,
@@ -33,6 +34,7 @@ from noshadow._audit.settled import group_names
 from noshadow._audit.splits import copies_among
 from noshadow._audit.stamps import PACKAGES, asked, score_stamp, timings
 from noshadow._audit.tracing import trace_evidence, traced_facts
+from noshadow.arguments import MAX_MEMORY
 from noshadow.checks import Array, NotApplicable, refuse
 from noshadow.columns import named
 from noshadow.outcomes import Absent, not_applicable, uncoded
@@ -94,6 +96,10 @@ def audit_language_model(
     below = origin if isinstance(origin, NotApplicable) else read_base(origin, model, members, others, reading)
     beside = (None, None) if isinstance(below, NotApplicable) else (below.train, below.test)
     seen, unseen = (_columns(split, base_split, tokenizer) for split, base_split in zip((members, others), beside, strict=True))
+    memory_for = float(memory.get("max_memory", MAX_MEMORY))
+    gained = own_gains(model, origin, below, (members, others), reading, memory_for)
+    if not isinstance(gained, NotApplicable):
+        seen["own_gain"], unseen["own_gain"] = gained
     losses = (members.loss, np.empty(0) if others is None else others.loss)
     identity = _identity(members, given)
     test_names = group_names(given.test_groups, len(losses[1]), "test_groups").get("group")
@@ -123,7 +129,7 @@ def audit_language_model(
         sequence_attacks=attacks,
     )
     tokens = token_evidence({name: seen[name] for name in named(source="tokens") if name in seen})
-    told = base_evidence({name: seen[name] for name in named(source=BASE) if name in seen}, below, unseen)
+    told = base_evidence({name: seen[name] for name in named(source=BASE) if name in seen}, below, unseen, gained)
     everything = Sequences(members, others, identity, stamp["hashes"]["weights"], reading)
     # Those that train come last, when all else has worked.
     known = [source(everything) for source in sources]

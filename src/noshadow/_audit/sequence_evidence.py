@@ -52,16 +52,21 @@ def token_evidence(columns: dict[str, Array]) -> Evidence:
     return Evidence(TOKENS, columns, absent={} if "zlib_ratio" in columns else {"zlib_ratio": NO_TOKENIZER})
 
 
-def base_evidence(columns: Mapping[str, Array], base: ReadBase | NotApplicable, test_columns: Mapping[str, Array]) -> Evidence:
+def base_evidence(
+    columns: Mapping[str, Array], base: ReadBase | NotApplicable, test_columns: Mapping[str, Array], own: object = None
+) -> Evidence:
     """Evidence of the base: its losses, and how the model moved away from it.
 
     Args:
-        columns, test_columns: of both splits. base: what was read, or why nothing was.
+        columns, test_columns: of both splits. base: what was read, or why nothing was. own: why
+            `own_gain` is not among the columns, where it is not.
     """
     if isinstance(base, NotApplicable):
         return Evidence(BASE, absent=dict.fromkeys(named(source=BASE), not_applicable(base)))
     stamp = base.stamp | _base_as_attack(columns, test_columns)
-    return Evidence(BASE, dict(columns), notes=(*base.notes, *_silent(columns["error_zone"])), stamp=stamp, seconds=base.seconds)
+    absent: dict[str, str] = {"own_gain": not_applicable(own)} if isinstance(own, NotApplicable) else {}
+    notes = (*base.notes, *_silent(columns["error_zone"]))
+    return Evidence(BASE, dict(columns), absent=absent, notes=notes, stamp=stamp, seconds=base.seconds)
 
 
 def sequence_attacks(

@@ -4,10 +4,10 @@ import textwrap
 from dataclasses import dataclass
 
 from noshadow._answer import (
-    DECLARED,
     Verdict,
     WorstRecord,
     best_known,
+    declared_attack,
     evidence_changes,
     next_action,
     offers,
@@ -163,7 +163,8 @@ def _risk_lines(audit: Told) -> list[Line]:
         _rate(f"Loss-tail TNR at level {number(risk.fpr)}", risk.tnr, risk.tnr_interval, risk.interval_level),
         f"Loss AUC: {number(risk.auc, padded=True)}  ({_level(risk.interval_level)} interval {_between(risk.auc_interval)})",
     ]
-    told += [_of_sequences(row) for row in audit.sequence_attacks if row.attack == DECLARED]
+    counts = declared_attack(audit.sequence_attacks)
+    told += [] if counts is None else [_of_sequences(counts)]
     # What was measured goes before a prediction, and the verdict has said it.
     if risk.predicted_tpr is not None and best_known(audit).source != "measured":
         told.insert(0, _predicted(risk, risk.predicted_tpr))
@@ -171,10 +172,11 @@ def _risk_lines(audit: Told) -> list[Line]:
 
 
 def _of_sequences(row: MeasuredAttack) -> str:
-    """What a language model's gain over its base finds."""
+    """What a language model's gain over its base finds, or the sequence's own part of it."""
+    title = "Gain over the base" if row.attack == "base_gain" else "Gain over the base from each sequence itself"
     rates = [f"{per_thousand(rate.tpr)} at FPR {number(rate.fpr)} ({per_thousand_between((rate.low, rate.high))})" for rate in row.rates]
     around = f"({_level(INTERVAL_OF_MEASURED)} interval {_between(row.auc_interval)})"
-    return f"Gain over the base: AUC {number(row.auc, padded=True)}  {around}, {', '.join(rates) or 'no rate resolved'}"
+    return f"{title}: AUC {number(row.auc, padded=True)}  {around}, {', '.join(rates) or 'no rate resolved'}"
 
 
 def _predicted(risk: ModelRisk, rate: float) -> str:

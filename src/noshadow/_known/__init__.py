@@ -2,7 +2,7 @@
 
 from noshadow._known.accusation import PRIORS, Accusation, accusations
 from noshadow._known.circular import circular_columns, exposure_rests_on
-from noshadow._known.rate import DECLARED, SOURCES, KnownRate, best_known, is_level, own_fpr, trained_models
+from noshadow._known.rate import DECLARED, SOURCES, KnownRate, best_known, declared_attack, is_level, own_fpr, trained_models
 from noshadow._known.together import largest_rate, retraining
 from noshadow._known.words import per_thousand, per_thousand_between, per_thousand_more
 from noshadow._known.worst import WorstRecord, worst_record
@@ -17,6 +17,7 @@ __all__ = [
     "accusations",
     "best_known",
     "circular_columns",
+    "declared_attack",
     "exposure_rests_on",
     "is_level",
     "largest_rate",

@@ -18,9 +18,13 @@ SOURCES = ("measured", "exposure", "compared", "predicted", "losses", "unknown")
 # The attacks that a careful attacker would run; others are beside them for comparison.
 STRONGEST = ("LiRA", "RMIA")
 TARGET = "target"
-# The column of sequences whose rate counts. It was chosen before any audit: the largest of several
-# rates on the same records would be too large by chance.
-DECLARED = "base_gain"
+# The column of sequences whose rate counts: the first of these that an audit has. They were chosen
+# before any audit: the largest of several rates on the same records would be too large by chance.
+DECLARED = ("own_gain", "base_gain")
+_GAINS = {
+    "own_gain": "its gain over the base model beyond what other sequences explain",
+    "base_gain": "its gain over the base model",
+}
 INTERVAL_OF_MEASURED = 0.95
 # An audit that has neither risk, exposure nor measured attacks is asked about the usual rate.
 USUAL_FPR = 1e-3
@@ -73,9 +77,10 @@ def best_known(audit: Audited, fpr: float | None = None) -> KnownRate:
     2. Exposure: the mean over records of `attack_rate`, where models were trained for it. Its
        interval is the mean of the records' interval ends: wide on purpose, since what records share
        errs in the same direction for all of them.
-    3. Compared: what the gain over the base (`DECLARED`) finds when sequences of the audited
-       language model are attacked with it. A measurement, by one attack that needs no training: a
-       stronger one may find more.
+    3. Compared: what the gain over the base, where it can be had the part of it that other
+       sequences do not explain (`DECLARED`), finds when sequences of the audited language model are
+       attacked with it. A measurement, by one attack that needs no training: a stronger one may
+       find more.
     4. Predicted by a calibration, where the model resembles its setups. 5. The tail of the losses.
 
     Args:
@@ -166,12 +171,18 @@ def trained_models(audit: Audited) -> int:
     return sum(int(held.stamp.get("models", 0)) for held in audit.evidence if held.source in trained)
 
 
+def declared_attack(attacks: Iterable[MeasuredAttack]) -> MeasuredAttack | None:
+    """The attack on sequences that counts: the first of `DECLARED` that is there."""
+    found = {row.attack: row for row in attacks}
+    return next((found[name] for name in DECLARED if name in found), None)
+
+
 def _compared(audit: Audited, fpr: float) -> KnownRate | None:
-    row = next((row for row in audit.sequence_attacks if row.attack == DECLARED and row.rates), None)
-    if row is None:
+    row = declared_attack(audit.sequence_attacks)
+    if row is None or not row.rates:
         return None
     rate = min(row.rates, key=lambda held: abs(math.log(held.fpr / fpr)))
-    told = "Measured on this model by its gain over the base model, a comparison that was declared before it was measured"
+    told = f"Measured on this model by {_GAINS[row.attack]}, a comparison that was declared before it was measured"
     told += "" if is_level(rate.fpr, fpr) else f"; at a false-positive rate of {rate.fpr:.3g}, the measured one nearest to {fpr:.3g}"
     reason = f"{told}. Attacks with reference models may find more."
     return KnownRate(rate.fpr, rate.tpr, (rate.low, rate.high), "compared", None, 0, reason, TARGET, INTERVAL_OF_MEASURED)

@@ -178,7 +178,9 @@ def score(
     floor: Annotated[
         float, typer.Option("--floor", min=0.0, help="LiRA: least standard deviation, for models with few distinct outputs.")
     ] = 0.0,
-    gamma: Annotated[float, typer.Option("--gamma", help="RMIA: factor by which a record must beat others.")] = 2.0,
+    gamma: Annotated[
+        float | None, typer.Option("--gamma", help="RMIA: factor by which a record must beat others; default 2, and 1 for sequences.")
+    ] = None,
     shokri: Annotated[bool, typer.Option("--shokri/--no-shokri", help="Also train Shokri's attack classifiers.")] = True,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of intervals and of Shokri's classifiers.")] = 0,
     quiet: Quiet = False,

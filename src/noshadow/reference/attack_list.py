@@ -16,23 +16,31 @@ from noshadow.checks import Array, InputError, unnamed
 from noshadow.columns import LANGUAGE_MODEL
 from noshadow.outcomes import Absent, not_applicable
 from noshadow.reference.rmia_probabilities import probabilities_of, reference_probabilities
-from noshadow.reference.sequences import NO_OUTPUTS, NO_PROBABILITY
+from noshadow.reference.sequences import NO_OUTPUTS
 from noshadow.reference.store import References
 from noshadow.votes import one_vote
 
 EVERY_MODEL = slice(None)
 _STATISTICS = {"regression": "signed residual", LANGUAGE_MODEL: "−loss, the mean log-likelihood of a sequence's tokens"}
+_PROBABILITIES = {LANGUAGE_MODEL: "exp(−loss), the geometric mean over a sequence's tokens"}
+# The paper's γ. Of sequences p is a mean over tokens, whose ratios are near 1: a factor of 2 would
+# be ln 2 nats for every token. The authors' tool takes the same p, and 1.
+_GAMMA, _GAMMAS = 2.0, {LANGUAGE_MODEL: 1.0}
 
 
 @dataclass(frozen=True)
 class AttackOptions:
-    """The named choices behind the attacks, as recorded in the result."""
+    """The named choices behind the attacks, as recorded in the result.
+
+    Attributes:
+        gamma: RMIA's γ; None = 2, and 1 for sequences.
+    """
 
     variant: str = "online"
     variance: str = "auto"
     center: str = "mean"
     floor: float = 0.0
-    gamma: float = 2.0
+    gamma: float | None = None
     a: float = 0.3
     shokri: bool = True
     seed: int = 0
@@ -141,9 +149,7 @@ def _lira_choices(scene: Scene) -> dict[str, Any]:
     return {"statistic": statistic, "queries": ", ".join(references.queries)} | _lira_settings(scene)
 
 
-def _rmia_over_models(scene: Scene, rows: slice) -> OverModels | Absent:
-    if scene.references.task == LANGUAGE_MODEL:
-        return NO_PROBABILITY
+def _rmia_over_models(scene: Scene, rows: slice) -> OverModels:
     found = attack_success(
         scene.probabilities[0][rows],
         scene.references.membership[rows],
@@ -156,7 +162,8 @@ def _rmia_over_models(scene: Scene, rows: slice) -> OverModels | Absent:
 
 
 def _rmia_settings(scene: Scene) -> dict[str, Any]:
-    return {name: getattr(scene.options, name) for name in ("variant", "gamma", "a")}
+    chosen = {name: getattr(scene.options, name) for name in ("variant", "gamma", "a")}
+    return chosen if chosen["gamma"] is not None else chosen | {"gamma": _GAMMAS.get(scene.references.task, _GAMMA)}
 
 
 def _rmia_on_target(scene: Scene) -> Array:
@@ -171,8 +178,9 @@ def _rmia_on_target(scene: Scene) -> Array:
 
 
 def _rmia_choices(scene: Scene) -> dict[str, Any]:
-    chosen = _rmia_settings(scene)
-    return chosen if scene.options.variant == "offline" else {name: chosen[name] for name in ("variant", "gamma")}
+    chosen, probability = _rmia_settings(scene), _PROBABILITIES.get(scene.references.task)
+    stated = {} if probability is None else {"probability": probability}
+    return stated | (chosen if scene.options.variant == "offline" else {name: chosen[name] for name in ("variant", "gamma")})
 
 
 def _loss_over_models(scene: Scene, rows: slice) -> OverModels:

@@ -6,6 +6,7 @@ import numpy as np
 from scipy.special import expit
 
 from noshadow.checks import Array
+from noshadow.columns import LANGUAGE_MODEL
 from noshadow.reference.store import References
 
 # Probabilities are raised to this, so that a residual of 37 standard deviations or a margin of −710
@@ -20,7 +21,9 @@ def reference_probabilities(references: References) -> tuple[Array, int]:
 
     Classification: the probability of the true class, 1/(1 + e^{−φ}). Regression: the Gaussian
     density N(y; f(x), σ̂²) with σ̂² the model's mean squared error on the records it was not
-    trained on.
+    trained on. Sequences of a language model: exp(−loss) = Π p(x_t | x_<t)^(1/T), the geometric
+    mean of the probabilities of their T tokens, so that long and short sequences have ratios of one
+    size; the paper has no language models, and its authors' tool (Privacy Meter) takes this mean.
 
     Cost: O(rn); memory O(n).
     """
@@ -40,11 +43,13 @@ def probabilities_of(statistic: Array, member: Array, task: str, residuals: int 
     """p(x | θ) of the records under one model, (n,), and how many were raised to 1e-300.
 
     Args:
-        statistic: (n,) or (n, queries) margins, of which the plain record's is used; or (n, q)
-            signed residuals.
+        statistic: (n,) or (n, queries) margins, of which the plain record's is used; (n, q) signed
+            residuals; or (n,) −losses of sequences.
         member: (n,) whether the model was trained on the record.
         task: of the model. residuals: number q of outputs of a regression.
     """
+    if task == LANGUAGE_MODEL:
+        return _raised(np.exp(np.asarray(statistic, dtype=np.float64).reshape(len(statistic))))
     if task != "regression":
         margins = statistic if statistic.ndim == 1 else statistic[:, 0]
         return _raised(expit(np.asarray(margins, dtype=np.float64)))

@@ -12,9 +12,6 @@ from noshadow.views import is_language_model, sequence_losses, sequences_of
 from noshadow.views.row_names import repeats_among
 
 RETURNED = "return a language model of transformers, or the losses of all sequences in nats per token"
-# RMIA compares p(x | θ): the product over tokens is next to 0 for every sequence, and their mean
-# keeps ratios near 1. The paper has no language models, so that neither is settled.
-NO_PROBABILITY = not_applicable("RMIA compares the probabilities of single answers, and a sequence has one per token")
 NO_CLASS = not_applicable("a sequence has no correct class")
 NO_OUTPUTS = not_applicable("a language model has one output per token, and no attack model is trained on them")
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from noshadow._known import DECLARED
+from noshadow._known import declared_attack
 from noshadow.columns import column, meaning
 from noshadow.report.formats import figure, interval, number, people, people_between, sentence
 from noshadow.results import Audit, MeasuredAttack
@@ -12,23 +12,24 @@ def sequence_attacks_section(audit: Audit) -> dict[str, Any] | None:
     """The table of attacks on sequences, the declared one first; None where there is none."""
     if not audit.sequence_attacks:
         return None
-    rows = sorted(audit.sequence_attacks, key=lambda row: (row.attack != DECLARED, -row.auc))
+    counts = declared_attack(audit.sequence_attacks)
+    rows = sorted(audit.sequence_attacks, key=lambda row: (row is not counts, -row.auc))
     levels = sorted({rate.fpr for row in rows for rate in row.rates}, reverse=True)
     return {
-        "rows": [_row(row, audit.task) for row in rows],
+        "rows": [_row(row, audit.task, row is counts) for row in rows],
         "levels": [{"fpr": level, "text": number(level), "people": people(level)["text"]} for level in levels],
-        "declared": any(row.attack == DECLARED for row in rows),
-        "title": _title(DECLARED),
+        "declared": counts is not None,
+        "title": "" if counts is None else _title(counts.attack),
     }
 
 
-def _row(measured: MeasuredAttack, task: str) -> dict[str, Any]:
+def _row(measured: MeasuredAttack, task: str, declared: bool) -> dict[str, Any]:
     words = meaning(measured.attack, task)
     return {
         "name": _title(measured.attack),
         "column": measured.attack,
         "meaning": "" if words is None else sentence(words[:1].upper() + words[1:]),
-        "declared": measured.attack == DECLARED,
+        "declared": declared,
         "auc": figure(measured.auc) | {"interval": interval(measured.auc_interval)},
         "rates": {rate.fpr: people(rate.tpr) | {"interval": people_between((rate.low, rate.high))} for rate in measured.rates},
     }

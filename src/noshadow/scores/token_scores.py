@@ -24,13 +24,21 @@ def error_zone(own: TokenStatistics, base: TokenStatistics) -> Array:
 
     Errors E are the tokens that the audited model does not put first. With Δ_t = log p(x_t) −
     log q(x_t), P = Σ_{t∈E} max(Δ_t, 0) and N = Σ_{t∈E} max(−Δ_t, 0) the score is P/(P + N), in
-    [0, 1]. The paper's score is P/N (its §3.3–3.4), which orders sequences alike. Where N = 0 the
-    score is 1, the ratio's limit; the paper's appendix ranks such a sequence highest, too, and its
-    public code gives it 0, the least risk. With fewer than two errors, or none that moved, the
-    score is ½: nothing is said (appendix: highest; public code: 0). A token that shares the first
-    place is no error. All scored tokens count; public code leaves out the first. What the paper
-    says is known here from its abstract, its authors' code, and another public implementation
-    that quotes its sections; the whole text was not at hand.
+    [0, 1]. The paper's score is P/N (its §3.3–3.4), which orders sequences alike; P/(P + N) is
+    among the alternatives of its appendix E.3, within 0.01 of AUC. Where sources differ:
+
+    - N = 0 after two errors or more: 1, the ratio's limit. Appendix E.6 ranks such a sequence
+      highest, too; the authors' code gives it 0, the least.
+    - No error at all: ½, nothing is said. Appendix E.5 ranks it above all others, the code gives 0.
+      A short text is often without errors under both models, and would lead by its length.
+    - One error, or errors that did not move: ½. The appendix has no rule for these; the code gives
+      0 below two errors.
+    - A token that shares the first place is no error; the code takes one of the equals.
+    - All scored tokens count; the code leaves out the first. Another implementation measured both
+      on GPT-2: the AUC changed by 0.0001, the TPR at FPR 0.01 by 0.007 at most.
+
+    The paper is known here from its abstract and introduction, its authors' code, and another
+    public implementation (LeakPro's) that quotes its sections; the whole text was not at hand.
 
     Cost: O(N) in the number of tokens.
     Reference: Ilić et al. 2026.
@@ -52,8 +60,9 @@ def window_votes(own: TokenStatistics, base: TokenStatistics) -> Array:
     the mean of V_w over w in WINDOW_LENGTHS. A length beyond T is taken as T, as public code of the
     attack does, so that short sequences are judged by their whole more often. Equal sums are no
     vote. The paper's equation for lengths, round(2 · 20^((k − 1)/9)) for k = 1 … 10, gives 2, 3, 4,
-    5, 8, 11, 15, 21, 29 and 40; its authors' code lists those that are taken here. The paper is
-    known from its abstract, that code, and another public implementation that quotes its sections.
+    5, 8, 11, 15, 21, 29 and 40 (eq. 12); no rounding of it gives the list of its authors' code,
+    which is taken here and which appendix C.1.5 repeats. The paper is known from its abstract, its
+    authors' page about it, and two other public implementations that quote its sections.
 
     Cost: O(N · number of lengths).
     Reference: Chen et al. 2026.

@@ -9,6 +9,7 @@ from typing import Any
 from noshadow.storage.json_text import parsed_json
 from noshadow.storage.reasons import one_kind_of_error
 from noshadow.storage.safetensors_files import layout
+from noshadow.storage.sharded_weights import INDEX, WHOLE, require_shards
 
 CONFIG, ADAPTERS, ADAPTER_WEIGHTS = "config.json", "adapter_config.json", "adapter_model.safetensors"
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json")
@@ -60,14 +61,24 @@ def pretrained(folder: Path, kind: str) -> Any:
     """The whole model of a folder, in evaluation mode.
 
     Args:
-        folder: with config.json and weights in .safetensors. kind: of transformers' AutoModelFor….
+        folder: with config.json and weights in .safetensors, in one file or in several with an
+            index. kind: of transformers' AutoModelFor….
 
     Raises:
-        ValueError, OSError: a folder that cannot be read. ImportError: a package that it needs.
+        ValueError, OSError: a folder that cannot be read, or without some of the model's weights.
+        ImportError: a package that it needs.
     """
     transformers = importlib.import_module("transformers")
+    if (folder / INDEX).is_file() and not (folder / WHOLE).is_file():
+        require_shards(folder)
     with one_kind_of_error(), _without_bars():
-        return getattr(transformers, kind).from_pretrained(folder, use_safetensors=True, **_LOCAL).eval()
+        read = getattr(transformers, kind).from_pretrained
+        made, told = read(folder, use_safetensors=True, output_loading_info=True, **_LOCAL)
+    # transformers draws at random what a folder lacks, and only says so.
+    lost = sorted(told["missing_keys"])
+    if lost:
+        raise ValueError(f"{len(lost)} of the model's weights are in none of its files: {', '.join(lost[:MOST_NAMED])}")
+    return made.eval()
 
 
 @contextmanager

@@ -17,11 +17,13 @@ from noshadow.views.estimators import estimator_reader
 from noshadow.views.reader import LeftOut, OtherRecords, OutOfBag, Reader, Transform
 from noshadow.views.readers import model_family, readable_models, reader_of, register_reader, voting_parts, weights_sha256
 from noshadow.views.seq2seq_lm import is_language_model, is_seq2seq_lm
+from noshadow.views.sequence_gradients import gradient_kernel
 from noshadow.views.token_features import TokenHead
 from noshadow.views.token_logits import context_of, vocabulary_of
 from noshadow.views.token_statistics import TokenStatistics
 from noshadow.views.transformers import SequenceLosses, sequence_features, sequence_losses, sequences_of
 from noshadow.views.view import Settings, View
+from noshadow.views.weights_between import ModelBetween, model_between
 
 __all__ = [
     "MERGED",
@@ -29,6 +31,7 @@ __all__ = [
     "AdaptersOff",
     "EstimatorFamily",
     "LeftOut",
+    "ModelBetween",
     "OtherRecords",
     "OutOfBag",
     "Reader",
@@ -42,10 +45,12 @@ __all__ = [
     "collect_signals",
     "context_of",
     "estimator_reader",
+    "gradient_kernel",
     "is_causal_lm",
     "is_language_model",
     "is_seq2seq_lm",
     "left_out_outputs",
+    "model_between",
     "model_family",
     "model_inside",
     "out_of_bag_outputs",

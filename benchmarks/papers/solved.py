@@ -1,7 +1,8 @@
 """The leverage score by the algorithm that [GLS] publishes, on some records of one network, at every depth.
 
-`python -m benchmarks.papers.solved --data DIR --work DIR [--setting NAME]` needs that setting's audited model and reference models in the
-work folder, goes on with the depth it stopped at, and writes benchmarks/results/papers_solved.json after each.
+`python -m benchmarks.papers.solved --data DIR --work DIR [--setting NAME]` trains that setting's audited model and reference models where
+the work folder has none (without scoring any of them), goes on with the solves it stopped at, and writes
+benchmarks/results/papers_solved.json after each.
 """
 
 import argparse
@@ -16,23 +17,24 @@ import noshadow as ns
 from benchmarks.environment import environment
 from benchmarks.papers.columns import whole_network
 from benchmarks.papers.gls import audited_metrics, last_layer_leverage
-from benchmarks.papers.run import RESULTS, audited_model
+from benchmarks.papers.run import RESULTS, Clock, audited_model
 from benchmarks.papers.settings import SETTINGS, members, recipe, records
 from noshadow.metrics import spearman
-from noshadow.reference import load_references
+from noshadow.reference import train_references
 
 RESULT = RESULTS.parent / "papers_solved.json"
-# [GLS] Section 6.1: λ from 1e-4 to 1e-2, beside the Hessian of the mean loss; 100 steps at most, to 1e-3.
-DAMPING, STEPS, TOLERANCE = 1e-2, 100, 1e-3
+# [GLS] Section 6.1: λ from 1e-4 to 1e-2, beside the Hessian of the mean loss; 100 steps at most, to 1e-3. The last one is ours, beyond
+# that range, at which solves over several layers can end.
+DAMPINGS, STEPS, TOLERANCE = (1e-2, 1e-3, 1e-4, 1e-1), 100, 1e-3
 
 
-def solved_traces(module, train, points, depth):
+def solved_traces(module, train, points, depth, damping):
     """Trace of the published score of each point, by the Hessian; our preconditioner changes when a solve ends, not where."""
     return ns.generalized_leverage(
         module,
         train,
         points,
-        damping=DAMPING,
+        damping=damping,
         damping_scale="mean",
         layers=depth,
         curvature="hessian",
@@ -54,27 +56,45 @@ def compared(traces, ours, truths):
     }
 
 
-def depth_entry(setting, trained, module, references, depth):
-    """One depth: agreement, how the solves ended, and the seconds."""
+def depth_entry(setting, trained, module, references, depth, damping):
+    """One depth at one damping: agreement, how the solves ended, and the seconds."""
     count = members(setting, len(trained.x))
     train = (trained.x[:count], trained.y[:count].numpy())
     points = tuple(part[: setting.solved] for part in train)
     truths = {name: values[: setting.solved] for name, values in audited_metrics(references).items()}
     processor = time.process_time()
-    solved = solved_traces(module, train, points, depth)
+    solved = solved_traces(module, train, points, depth, damping)
     spent = time.process_time() - processor
     if depth == "last":
         ours = last_layer_leverage(trained, module, train)
     else:
         ours = whole_network(trained, module, train, depth, "projected", outputs="all")
     return compared(np.asarray(solved.trace), np.asarray(ours.leverage)[: setting.solved], truths) | {
-        "damping": DAMPING,
+        "damping": damping,
         "converged": int(np.sum(solved.converged)),
         "negative_curvature": int(np.sum(solved.negative_curvature)),
         "steps": round(float(np.mean(solved.iterations)), 1),
         "processor_seconds": round(spent, 1),
         "notes": list(map(str, solved.notes)),
     }
+
+
+def plain_references(setting, trained, module, folder):
+    """The setting's reference models without scores of any of them; trained again only where they are not there."""
+    count, x, y = members(setting, len(trained.x)), trained.x.numpy(), trained.y.numpy()
+    return train_references(
+        folder / "references_plain",
+        trained,
+        (x[:count], y[:count]),
+        (x[count:], y[count:]),
+        model=module,
+        models=setting.references,
+        fraction=setting.fraction,
+        engine=setting.engine,
+        workers=1,
+        keep_outputs=False,
+        progress=False,
+    )
 
 
 def main():
@@ -87,16 +107,19 @@ def main():
     setting, folder = SETTINGS[arguments.setting], arguments.work / arguments.setting
     x, y, _ = records(setting, arguments.data, arguments.work)
     trained = recipe(setting, x, y)
-    module = audited_model(trained, folder, None, members(setting, len(x)))
-    references, path = load_references(folder / "references"), folder / "solved.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    module = audited_model(trained, folder, Clock(folder / "seconds.json"), members(setting, len(x)))
+    references, path = plain_references(setting, trained, module, folder), folder / "solved.json"
     found = json.loads(path.read_text()) if path.exists() else {}
-    for depth in ("last", *setting.depths):
-        if str(depth) not in found:
-            found[str(depth)] = depth_entry(setting, trained, module, references, depth)
-            path.write_text(json.dumps(found))
-            print(depth, found[str(depth)], flush=True)
-        entry = {"setting": setting.name, "title": setting.title, "depths": found, "environment": environment()}
-        RESULT.write_text(json.dumps(entry, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    for damping in DAMPINGS:
+        for depth in ("last", *setting.depths):
+            entries = found.setdefault(f"{damping:g}", {})
+            if str(depth) not in entries:
+                entries[str(depth)] = depth_entry(setting, trained, module, references, depth, damping)
+                path.write_text(json.dumps(found))
+                print(damping, depth, entries[str(depth)], flush=True)
+            entry = {"setting": setting.name, "title": setting.title, "dampings": found, "environment": environment()}
+            RESULT.write_text(json.dumps(entry, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

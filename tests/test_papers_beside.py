@@ -8,7 +8,7 @@ import pytest
 import torch
 from benchmarks.canaries import CANARIES, chosen_rows, mislabelled, power
 from benchmarks.papers.counts import by_count, disjoint_draws
-from benchmarks.papers.dampings import squared_gradients, ways
+from benchmarks.papers.dampings import chosen_records, squared_gradients, top_shares, ways, weighted_recall
 from benchmarks.papers.ridge import fitted
 from benchmarks.papers.run import told_notes
 from benchmarks.papers.settings import SETTINGS, members, quick
@@ -166,3 +166,24 @@ def test_each_record_is_clipped_at_its_own_bound():
     p = np.exp(outputs) / np.exp(outputs).sum(2, keepdims=True)
     own = np.take_along_axis(p, np.broadcast_to(labels[None, :, None], (2, 5, 1)), 2)[..., 0]
     np.testing.assert_allclose(margins(outputs, labels), np.log(own / (1 - own)), rtol=1e-10)
+
+
+def test_recall_from_some_records_is_that_of_all_when_all_are_chosen():
+    rng = np.random.default_rng(0)
+    truth, score = np.round(rng.normal(size=700), 1), rng.normal(size=700)
+    rows, weights = chosen_records([truth], None, 0)
+    found = weighted_recall(top_shares(truth)[rows], score[rows], weights, 700)
+    assert found == pytest.approx(top_recall(truth, score, top=0.01, keep=0.05), abs=1e-12)
+
+
+def test_recall_from_some_records_tends_to_that_of_all():
+    rng = np.random.default_rng(1)
+    truth = rng.normal(size=4_000)
+    score = truth + 1.2 * rng.normal(size=4_000)
+    found = []
+    for seed in range(200):
+        rows, weights = chosen_records([truth], 300, seed)
+        assert weights.sum() == pytest.approx(4_000) and set(np.argsort(-truth)[:40]) <= set(rows)
+        found.append(weighted_recall(top_shares(truth)[rows], score[rows], weights, 4_000))
+    # The mean of 200 draws, whose standard error is well below a point.
+    assert np.mean(found) == pytest.approx(top_recall(truth, score, top=0.01, keep=0.05), abs=0.02)

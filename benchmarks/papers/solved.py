@@ -17,10 +17,10 @@ import noshadow as ns
 from benchmarks.environment import environment
 from benchmarks.papers.columns import whole_network
 from benchmarks.papers.gls import audited_metrics, last_layer_leverage
+from benchmarks.papers.plain import plain_references
 from benchmarks.papers.run import RESULTS, Clock, audited_model
 from benchmarks.papers.settings import SETTINGS, members, recipe, records
 from noshadow.metrics import spearman
-from noshadow.reference import train_references
 
 RESULT = RESULTS.parent / "papers_solved.json"
 # [GLS] Section 6.1: λ from 1e-4 to 1e-2, beside the Hessian of the mean loss; 100 steps at most, to 1e-3. The last one is ours, beyond
@@ -79,24 +79,6 @@ def depth_entry(setting, trained, module, references, depth, damping):
     }
 
 
-def plain_references(setting, trained, module, folder):
-    """The setting's reference models without scores of any of them; trained again only where they are not there."""
-    count, x, y = members(setting, len(trained.x)), trained.x.numpy(), trained.y.numpy()
-    return train_references(
-        folder / "references_plain",
-        trained,
-        (x[:count], y[:count]),
-        (x[count:], y[count:]),
-        model=module,
-        models=setting.references,
-        fraction=setting.fraction,
-        engine=setting.engine,
-        workers=1,
-        keep_outputs=False,
-        progress=False,
-    )
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder of the real data sets")
@@ -109,7 +91,7 @@ def main():
     trained = recipe(setting, x, y)
     folder.mkdir(parents=True, exist_ok=True)
     module = audited_model(trained, folder, Clock(folder / "seconds.json"), members(setting, len(x)))
-    references, path = plain_references(setting, trained, module, folder), folder / "solved.json"
+    references, path = plain_references(setting, trained, folder, module=module), folder / "solved.json"
     found = json.loads(path.read_text()) if path.exists() else {}
     for damping in DAMPINGS:
         for depth in ("last", *setting.depths):

@@ -51,7 +51,7 @@ class Compared:
 
 COMPARED = {
     "energy_mlp": Compared(models=None, targets=6),
-    "california_mlp": Compared(models=32, targets=2, others=200, attacks=("lira_d",)),
+    "california_mlp": Compared(models=32, targets=4, others=400, attacks=("lira_d",)),
 }
 
 

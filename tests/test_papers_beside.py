@@ -1,6 +1,8 @@
 """Pieces of benchmarks/papers and of the two uses of scores, each against a slow and obvious computation."""
 
+import importlib
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,6 +18,8 @@ from benchmarks.papers.truth import lira_truth
 
 from noshadow.metrics import top_recall
 from noshadow.reference import plan
+
+ROOT = Path(__file__).parents[1]
 
 
 class Fake(SimpleNamespace):
@@ -187,3 +191,15 @@ def test_recall_from_some_records_tends_to_that_of_all():
         found.append(weighted_recall(top_shares(truth)[rows], score[rows], weights, 4_000))
     # The mean of 200 draws, whose standard error is well below a point.
     assert np.mean(found) == pytest.approx(top_recall(truth, score, top=0.01, keep=0.05), abs=0.02)
+
+
+def test_costs_at_the_published_size_are_those_measured_where_nothing_differs(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    costs = importlib.import_module("papers_costs")
+    seconds = {
+        part: {"processor": spent} for part, spent in (("references", 100.0), ("scores", 1.0), ("ground_truth", 8.0), ("audit", 3.0))
+    }
+    entry = {"records": 500, "references": 200, "targets": 4, "task": "classification", "agreement": [], "seconds": seconds}
+    assert costs.at_size(entry, 500) == {"references": 100.0, "attacks": 8.0, "score": 3.0}
+    # Twice the records with four times the models: trainings and attacks go by both, a score by its own model's records.
+    assert costs.at_size(entry | {"references": 50}, 1_000) == {"references": 800.0, "attacks": 64.0, "score": 6.0}

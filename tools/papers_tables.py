@@ -8,7 +8,7 @@ from papers_costs import equal_cost_lines, time_lines
 from papers_depths import depth_lines
 from papers_disclosed import count_lines, crowding_lines, damping_lines, epoch_lines, note_lines, replaced_lines, statistic_lines
 from papers_extras import early_stop_lines, figure_lines, peer_lines, percent, sentence_lines
-from papers_stored import DIFFERS, ORDER, cell, default_score, fit, judged, published_row, ratio, recall, row_of, runs, with_spread
+from papers_stored import DIFFERS, ORDER, begun, cell, default_score, fit, judged, published_row, ratio, recall, row_of, runs, with_spread
 from papers_uses import use_lines
 from scipy import stats
 
@@ -161,7 +161,7 @@ def _table_1(entries, missing):
     if missing:
         lines += [
             "",
-            "Not run yet: " + ", ".join(f"`{name}`" for name in missing) + ". `python -m benchmarks.papers.run --only NAME` runs them.",
+            "Not run yet: " + ", ".join(begun(name) for name in missing) + ". `python -m benchmarks.papers.run --only NAME` runs them.",
         ]
     return [*lines, ""]
 

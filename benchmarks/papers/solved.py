@@ -1,8 +1,8 @@
 """The leverage score by the algorithm that [GLS] publishes, on some records of one network, at every depth.
 
-`python -m benchmarks.papers.solved --data DIR --work DIR [--setting NAME]` trains that setting's audited model and reference models where
-the work folder has none (without scoring any of them), goes on with the solves it stopped at, and writes
-benchmarks/results/papers_solved.json after each.
+`python -m benchmarks.papers.solved --data DIR --work DIR [--setting NAME] [--references]` trains that setting's audited model where the
+work folder has none, goes on with the solves that benchmarks/results/papers_solved.json lacks, and writes it after each. Only with
+--references are the setting's reference models trained too (without scoring any of them), and the scores held against what they say.
 """
 
 import argparse
@@ -48,12 +48,10 @@ def solved_traces(module, train, points, depth, damping):
 def compared(traces, ours, truths):
     """Spearman of the published score and of ours, on the records that could be solved, with each other and with each shadow metric."""
     kept = np.isfinite(traces)
-    return {
-        "records": int(kept.sum()),
-        "ours": round(spearman(traces[kept], ours[kept]), 4),
-        "spearman": {name: round(spearman(truth[kept], traces[kept]), 4) for name, truth in truths.items()},
-        "spearman_ours": {name: round(spearman(truth[kept], ours[kept]), 4) for name, truth in truths.items()},
-    }
+    found = {"records": int(kept.sum()), "ours": round(spearman(traces[kept], ours[kept]), 4)}
+    for name, column in (("spearman", traces), ("spearman_ours", ours)) if truths else ():
+        found[name] = {metric: round(spearman(truth[kept], column[kept]), 4) for metric, truth in truths.items()}
+    return found
 
 
 def depth_entry(setting, trained, module, references, depth, damping):
@@ -61,7 +59,8 @@ def depth_entry(setting, trained, module, references, depth, damping):
     count = members(setting, len(trained.x))
     train = (trained.x[:count], trained.y[:count].numpy())
     points = tuple(part[: setting.solved] for part in train)
-    truths = {name: values[: setting.solved] for name, values in audited_metrics(references).items()}
+    metrics = {} if references is None else audited_metrics(references)
+    truths = {name: values[: setting.solved] for name, values in metrics.items()}
     processor = time.process_time()
     solved = solved_traces(module, train, points, depth, damping)
     spent = time.process_time() - processor
@@ -84,6 +83,7 @@ def main():
     parser.add_argument("--data", type=Path, required=True, help="folder of the real data sets")
     parser.add_argument("--work", type=Path, required=True, help="work folder of benchmarks.papers.run")
     parser.add_argument("--setting", choices=SETTINGS, default="fashion_depths")
+    parser.add_argument("--references", action="store_true", help="train the reference models too")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     setting, folder = SETTINGS[arguments.setting], arguments.work / arguments.setting
@@ -91,17 +91,18 @@ def main():
     trained = recipe(setting, x, y)
     folder.mkdir(parents=True, exist_ok=True)
     module = audited_model(trained, folder, Clock(folder / "seconds.json"), members(setting, len(x)))
-    references, path = plain_references(setting, trained, folder, module=module), folder / "solved.json"
-    found = json.loads(path.read_text()) if path.exists() else {}
+    references = plain_references(setting, trained, folder, module=module) if arguments.references else None
+    stored = json.loads(RESULT.read_text()) if RESULT.exists() else {}
+    found = stored["dampings"] if stored.get("setting") == setting.name else {}
     for damping in DAMPINGS:
         for depth in ("last", *setting.depths):
             entries = found.setdefault(f"{damping:g}", {})
             if str(depth) not in entries:
                 entries[str(depth)] = depth_entry(setting, trained, module, references, depth, damping)
-                path.write_text(json.dumps(found))
+                entries[str(depth)]["environment"] = environment()
                 print(damping, depth, entries[str(depth)], flush=True)
-            entry = {"setting": setting.name, "title": setting.title, "dampings": found, "environment": environment()}
-            RESULT.write_text(json.dumps(entry, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+                entry = {"setting": setting.name, "title": setting.title, "dampings": found}
+                RESULT.write_text(json.dumps(entry, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -78,6 +78,12 @@ def depth_entry(setting, trained, module, references, depth, damping):
     }
 
 
+def in_order(depths):
+    """(damping, depth) of every solve: few layers and the first dampings first, since a solve over all layers takes the longest."""
+    every = [(i + j, damping, depth) for i, damping in enumerate(DAMPINGS) for j, depth in enumerate(("last", *depths))]
+    return [(damping, depth) for _, damping, depth in sorted(every, key=lambda solve: solve[0])]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder of the real data sets")
@@ -94,15 +100,14 @@ def main():
     references = plain_references(setting, trained, folder, module=module) if arguments.references else None
     stored = json.loads(RESULT.read_text()) if RESULT.exists() else {}
     found = stored["dampings"] if stored.get("setting") == setting.name else {}
-    for damping in DAMPINGS:
-        for depth in ("last", *setting.depths):
-            entries = found.setdefault(f"{damping:g}", {})
-            if str(depth) not in entries:
-                entries[str(depth)] = depth_entry(setting, trained, module, references, depth, damping)
-                entries[str(depth)]["environment"] = environment()
-                print(damping, depth, entries[str(depth)], flush=True)
-                entry = {"setting": setting.name, "title": setting.title, "dampings": found}
-                RESULT.write_text(json.dumps(entry, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    for damping, depth in in_order(setting.depths):
+        entries = found.setdefault(f"{damping:g}", {})
+        if str(depth) not in entries:
+            entries[str(depth)] = depth_entry(setting, trained, module, references, depth, damping)
+            entries[str(depth)]["environment"] = environment()
+            print(damping, depth, entries[str(depth)], flush=True)
+            entry = {"setting": setting.name, "title": setting.title, "dampings": found}
+            RESULT.write_text(json.dumps(entry, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

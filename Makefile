@@ -87,7 +87,7 @@ ifndef QUICK
 	$(BIN)/python -m benchmarks.papers.early_stop --data $(DATA) --work $(WORK)
 	$(BIN)/python -m benchmarks.papers.sides --work $(WORK)
 	$(BIN)/python -m benchmarks.papers.dampings --data $(DATA) --work $(WORK)
-	$(BIN)/python -m benchmarks.papers.solved --data $(DATA) --work $(WORK)
+	$(BIN)/python -m benchmarks.papers.solved --data $(DATA) --work $(WORK) --references
 	$(BIN)/python -m benchmarks.papers.crowding --data $(DATA) --work $(WORK)
 	$(BIN)/python -m benchmarks.papers.ridge --data $(DATA)
 	$(BIN)/python -m benchmarks.papers.replaced

@@ -1,6 +1,8 @@
 """Pieces of benchmarks/papers and of the two uses of scores, each against a slow and obvious computation."""
 
+import importlib
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 import torch
 from benchmarks.canaries import CANARIES, chosen_rows, mislabelled, power
 from benchmarks.papers.counts import by_count, disjoint_draws
-from benchmarks.papers.dampings import squared_gradients, ways
+from benchmarks.papers.dampings import chosen_records, squared_gradients, top_shares, ways, weighted_recall
 from benchmarks.papers.ridge import fitted
 from benchmarks.papers.run import told_notes
 from benchmarks.papers.settings import SETTINGS, members, quick
@@ -16,6 +18,8 @@ from benchmarks.papers.truth import lira_truth
 
 from noshadow.metrics import top_recall
 from noshadow.reference import plan
+
+ROOT = Path(__file__).parents[1]
 
 
 class Fake(SimpleNamespace):
@@ -166,3 +170,36 @@ def test_each_record_is_clipped_at_its_own_bound():
     p = np.exp(outputs) / np.exp(outputs).sum(2, keepdims=True)
     own = np.take_along_axis(p, np.broadcast_to(labels[None, :, None], (2, 5, 1)), 2)[..., 0]
     np.testing.assert_allclose(margins(outputs, labels), np.log(own / (1 - own)), rtol=1e-10)
+
+
+def test_recall_from_some_records_is_that_of_all_when_all_are_chosen():
+    rng = np.random.default_rng(0)
+    truth, score = np.round(rng.normal(size=700), 1), rng.normal(size=700)
+    rows, weights = chosen_records([truth], None, 0)
+    found = weighted_recall(top_shares(truth)[rows], score[rows], weights, 700)
+    assert found == pytest.approx(top_recall(truth, score, top=0.01, keep=0.05), abs=1e-12)
+
+
+def test_recall_from_some_records_tends_to_that_of_all():
+    rng = np.random.default_rng(1)
+    truth = rng.normal(size=4_000)
+    score = truth + 1.2 * rng.normal(size=4_000)
+    found = []
+    for seed in range(200):
+        rows, weights = chosen_records([truth], 300, seed)
+        assert weights.sum() == pytest.approx(4_000) and set(np.argsort(-truth)[:40]) <= set(rows)
+        found.append(weighted_recall(top_shares(truth)[rows], score[rows], weights, 4_000))
+    # The mean of 200 draws, whose standard error is well below a point.
+    assert np.mean(found) == pytest.approx(top_recall(truth, score, top=0.01, keep=0.05), abs=0.02)
+
+
+def test_costs_at_the_published_size_are_those_measured_where_nothing_differs(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    costs = importlib.import_module("papers_costs")
+    seconds = {
+        part: {"processor": spent} for part, spent in (("references", 100.0), ("scores", 1.0), ("ground_truth", 8.0), ("audit", 3.0))
+    }
+    entry = {"records": 500, "references": 200, "targets": 4, "task": "classification", "agreement": [], "seconds": seconds}
+    assert costs.at_size(entry, 500) == {"references": 100.0, "attacks": 8.0, "score": 3.0}
+    # Twice the records with four times the models: trainings and attacks go by both, a score by its own model's records.
+    assert costs.at_size(entry | {"references": 50}, 1_000) == {"references": 800.0, "attacks": 64.0, "score": 6.0}

@@ -41,6 +41,26 @@ def replaced_lines(found):
     return [*lines, ""]
 
 
+def epoch_lines(found):
+    """How well one model of a setting fits after some of its epochs."""
+    if not found:
+        return []
+    lines = [
+        "## Epochs",
+        "",
+        "[RET] prints no accuracies, so that its numbers of epochs are kept where its data are at hand whole. One model of such a setting, trained on half of the records before any reference",
+        "model was, with a seed of its own: accuracy on members and on others.",
+        "",
+    ]
+    for entry in found.values():
+        every = entry["epochs"][-1]["epoch"] // 5
+        shown = [row for row in entry["epochs"] if row["epoch"] % every == 0 and row["epoch"]]
+        heads = " | ".join(f"epoch {row['epoch']}" for row in shown)
+        rows = [f"| {side} | " + " | ".join(f"{row[side]:.3f}" for row in shown) + " |" for side in ("members", "others")]
+        lines += [f"| {entry['title']} | {heads} |", "|---|" + "---|" * len(shown), *rows, ""]
+    return lines
+
+
 def _training(how):
     inputs = " × ".join(map(str, how["input_shape"]))
     return (
@@ -50,26 +70,34 @@ def _training(how):
 
 
 def damping_lines(found):
-    """Influence over the whole network: curvature and damping."""
+    """Influence over the whole network: curvature and damping, setting by setting."""
     if not found:
         return []
     lines = [
         "## Influence over the whole network: which damping?",
         "",
         "[RET] takes the Hessian with a damping of 10, without which its conjugate gradients did not converge (Appendix D.1); our columns take Gauss–Newton with the training's own λ.",
-        f"Both curvatures at both dampings on one setting, {found['title']} (the paper's two settings cost hours of reference models), on {found['targets']} targets trained again from their seeds; per cent of LiRA's top 1 % in the",
-        "top 5 %, mean and 95 % interval. At a damping of 10 the curvature hardly counts and the influence is close to the squared gradient norm divided by the damping, which the",
-        "last column shows.",
+        "Both curvatures at both dampings, on targets trained again from their seeds; per cent of LiRA's top 1 % in the top 5 %, mean and 95 % interval over targets. At a damping of 10 the curvature hardly",
+        "counts and the influence is close to the squared gradient norm divided by the damping, which the last column shows.",
         "",
-        "| influence | LiRA's d′ | LiRA's success | solves that ended within 10⁻² | Spearman with the squared gradient |",
-        "|---|---|---|---|---|",
     ]
-    for name, label in WAYS.items():
-        cells = [with_spread(row_of(found, name, "recall", attack, 0.01, 0.05)) for attack in reversed(ATTACKS)]
-        ended, close = found["ended"].get(name), found["spearman_with_squared_gradient"].get(name)
-        cells += ["–" if ended is None else f"{100 * ended['converged']:.0f} %", "–" if close is None else f"{close:.3f}"]
-        lines.append(f"| {label} | {' | '.join(cells)} |")
-    return [*lines, ""]
+    for entry in found.values():
+        scored = f"{entry['scored']:,} of a target's {entry['members']:,} records are scored"
+        if entry["scored"] < entry["members"]:
+            scored += ": LiRA's top 1 % by d′, and random others that stand for all others"
+        lines += [
+            f"**{entry['title']}**: {entry['models']} reference models, {entry['targets']} targets; {scored}.",
+            "",
+            "| influence | LiRA's d′ | LiRA's success | solves that ended within 10⁻² | Spearman with the squared gradient |",
+            "|---|---|---|---|---|",
+        ]
+        for name, label in WAYS.items():
+            cells = [with_spread(row_of(entry, name, "recall", attack, 0.01, 0.05)) for attack in reversed(ATTACKS)]
+            ended, close = entry["ended"].get(name), entry["spearman_with_squared_gradient"].get(name)
+            cells += ["–" if ended is None else f"{100 * ended['converged']:.0f} %", "–" if close is None else f"{close:.3f}"]
+            lines.append(f"| {label} | {' | '.join(cells)} |")
+        lines.append("")
+    return lines
 
 
 def crowding_lines(found):

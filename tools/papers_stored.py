@@ -9,6 +9,7 @@ ROOT = Path(__file__).parents[1]
 PUBLISHED = json.loads((ROOT / "benchmarks" / "papers" / "published.json").read_text())
 DIFFERS = json.loads((ROOT / "benchmarks" / "papers" / "differs.json").read_text())
 RUNS = ROOT / "benchmarks" / "results" / "papers"
+MARGINS = ROOT / "benchmarks" / "margins"
 # Settings that stand in for one of the paper's, under whose name the published figures are.
 PUBLISHED_AS = {
     "fashion_probe": "pneumonia_probe",
@@ -28,6 +29,15 @@ DEFAULT = {"classification": "shift", "regression": "network_shift"}
 def runs():
     """Name → stored results of every setting of [RET] that is complete, in the paper's order."""
     return {name: json.loads((RUNS / f"{name}.json").read_text()) for name in ORDER if (RUNS / f"{name}.json").exists()}
+
+
+def begun(name):
+    """A setting that is not complete, with how many of its models are kept for a later run to go on from."""
+    plan = MARGINS / name / "plan.json"
+    if not plan.exists():
+        return f"`{name}`"
+    models = json.loads(plan.read_text())["plan"]["models"]
+    return f"`{name}` ({len(list((MARGINS / name / 'models').glob('*.npz')))} of {models} models trained and kept in `benchmarks/margins`)"
 
 
 def row_of(entry, score, metric, attack="lira_success", top=None, keep=None, table="agreement"):

@@ -4,11 +4,11 @@ import math
 import statistics
 
 from exposure_tables import cheapest_evidence, evidence_lines
-from papers_costs import time_lines
+from papers_costs import equal_cost_lines, time_lines
 from papers_depths import depth_lines
-from papers_disclosed import count_lines, crowding_lines, damping_lines, note_lines, replaced_lines, statistic_lines
+from papers_disclosed import count_lines, crowding_lines, damping_lines, epoch_lines, note_lines, replaced_lines, statistic_lines
 from papers_extras import early_stop_lines, figure_lines, peer_lines, percent, sentence_lines
-from papers_stored import DIFFERS, ORDER, cell, default_score, fit, judged, published_row, ratio, recall, row_of, runs, with_spread
+from papers_stored import DIFFERS, ORDER, begun, cell, default_score, fit, judged, published_row, ratio, recall, row_of, runs, with_spread
 from papers_uses import use_lines
 from scipy import stats
 
@@ -19,6 +19,7 @@ BESIDE_THE_SETTINGS = (
     "papers_early_stop",
     "papers_sides",
     "papers_replaced",
+    "papers_epochs",
     "papers_dampings",
     "papers_solved",
     "papers_ridge",
@@ -65,11 +66,13 @@ def papers_section(beside):
         *damping_lines(beside["papers_dampings"]),
         *crowding_lines(beside["papers_crowding"]),
         *time_lines(entries),
+        *equal_cost_lines(entries),
         *depth_lines(beside["papers_solved"]),
         *_side_lines(beside["papers_sides"], entries),
         *early_stop_lines(beside["papers_early_stop"]),
         *use_lines(beside["canaries"], beside["private_training"]),
         *replaced_lines(beside["papers_replaced"]),
+        *epoch_lines(beside["papers_epochs"]),
         *note_lines(entries),
         *sentence_lines(beside["papers_pictures"]),
         *peer_lines(beside["papers_peers"]),
@@ -158,7 +161,7 @@ def _table_1(entries, missing):
     if missing:
         lines += [
             "",
-            "Not run yet: " + ", ".join(f"`{name}`" for name in missing) + ". `python -m benchmarks.papers.run --only NAME` runs them.",
+            "Not run yet: " + ", ".join(begun(name) for name in missing) + ". `python -m benchmarks.papers.run --only NAME` runs them.",
         ]
     return [*lines, ""]
 

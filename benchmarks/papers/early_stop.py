@@ -1,8 +1,9 @@
-"""Why the scores miss some records of a head that was stopped early: dampings and the path of training, on one setting.
+"""Why the scores miss some records of a head that was stopped early: dampings and the path of training, on the probes.
 
-`python -m benchmarks.papers.early_stop --data DIR --work DIR` trains the scored models of the probe on frozen features again, from their
-own seeds, follows their losses, and scores them at the training's λ and at the λ that stopping early amounts to. Needs that setting's
-reference models in the work folder. Writes benchmarks/results/papers_early_stop.json.
+`python -m benchmarks.papers.early_stop --data DIR --work DIR` trains the scored models of the probes on frozen features again, from their
+own seeds, and scores them at the training's λ and at the λ that stopping early amounts to; of two classes it follows the losses too. Needs
+the setting's reference models in the work folder. Writes benchmarks/results/papers_early_stop.json, an entry a setting; entries of settings
+that are not in the work folder stay.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from benchmarks.papers.settings import SETTINGS, recipe, records
 from benchmarks.papers.truth import agreement, measured_truth
 from noshadow.reference import load_references
 
-SETTING = "pneumonia_probe"
+STOPPED = ("pneumonia_probe", "fashion_probe")
 RESULT = RESULTS.parent / "papers_early_stop.json"
 COLUMNS = ("shift", "newton", "loo", "influence")
 
@@ -51,8 +52,9 @@ def path_separation(signals, losses, damping):
 
 
 def target_columns(trained, rows, seed):
-    """Scores of one model's own records at both dampings and along the path."""
-    model, losses = trained.train_one(rows, seed, traces=rows)
+    """Scores of one model's own records at both dampings, and along the path where there are two classes."""
+    two = trained.outputs == 2
+    model, losses = trained.train_one(rows, seed, traces=rows) if two else (trained.train_one(rows, seed), None)
     signals = ns.collect_signals(model, (trained.x[rows], trained.y[rows].numpy()))
     # A head of two logits with λ is one of one logit with λ/2.
     decays = {"training": trained.weight_decay, "stopping": trained.weight_decay + stopping_decay(trained, len(rows))}
@@ -61,15 +63,15 @@ def target_columns(trained, rows, seed):
         damping = len(rows) * decay
         scores = ns.record_scores(signals.features, signals.outputs, signals.targets, task=trained.task, damping=damping)
         found |= {f"{name}_{column}": getattr(scores, column) for column in COLUMNS}
-        found[f"{name}_path"] = path_separation(signals, losses, damping / 2)
+        if two:
+            found[f"{name}_path"] = path_separation(signals, losses, damping / 2)
     return found
 
 
-def measured(data, work):
+def measured(setting, data, work):
     """Agreement of each column with LiRA over the setting's targets."""
-    setting = SETTINGS[SETTING]
     x, y, _ = records(setting, data, work)
-    trained, references = recipe(setting, x, y), load_references(work / SETTING / "references")
+    trained, references = recipe(setting, x, y), load_references(work / setting.name / "references")
     numbers = np.arange(references.plan.models)
     truths, scores = [], []
     for target in range(setting.targets):
@@ -79,7 +81,8 @@ def measured(data, work):
         scores.append(target_columns(trained, rows, int(references.plan.seeds[target])))
         print(f"target {target + 1} of {setting.targets}", flush=True)
     return {
-        "setting": SETTING,
+        "title": setting.title,
+        "classes": trained.outputs,
         "targets": setting.targets,
         "training_decay": trained.weight_decay,
         "stopping_decay": round(stopping_decay(trained, len(rows)), 5),
@@ -91,13 +94,19 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder of the real data sets")
     parser.add_argument("--work", type=Path, required=True, help="work folder of benchmarks.papers.run")
+    parser.add_argument("--only", nargs="+", choices=STOPPED, help="some of the probes")
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    started = time.process_time()
-    entry = measured(arguments.data, arguments.work)
-    entry |= {"processor_seconds": round(time.process_time() - started, 1), "environment": environment()}
-    RESULT.write_text(json.dumps(entry, separators=(",", ":"), sort_keys=True).replace("},{", "},\n{") + "\n")
+    for name in arguments.only or STOPPED:
+        if not (arguments.work / name / "references").exists():
+            print(name, "has no reference models here", flush=True)
+            continue
+        started = time.process_time()
+        entry = measured(SETTINGS[name], arguments.data, arguments.work)
+        entry |= {"processor_seconds": round(time.process_time() - started, 1), "environment": environment()}
+        held = json.loads(RESULT.read_text()) if RESULT.exists() else {}
+        RESULT.write_text(json.dumps(held | {name: entry}, separators=(",", ":"), sort_keys=True).replace("},{", "},\n{") + "\n")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """What the pictures of docs/papers.md show, from the audits and reference models in the work folder.
 
 `python -m benchmarks.papers.pictures --data DIR --work DIR` writes benchmarks/results/papers_pictures.json and the galleries of images;
-settings that are not complete are left out, and what an earlier run stored of them is kept.
+settings that are not complete are left out, and what an earlier run stored of them is kept. Galleries of the probes on images need an
+audited model alone, which takes seconds: it is trained where it is not there.
 """
 
 import argparse
@@ -13,9 +14,9 @@ from PIL import Image
 
 import noshadow as ns
 from benchmarks.papers.gls import frogs, high_and_low
-from benchmarks.papers.pools import sentences
-from benchmarks.papers.run import audited_model
-from benchmarks.papers.settings import SETTINGS, recipe, records
+from benchmarks.papers.pools import garments, radiographs, sentences
+from benchmarks.papers.run import Clock, audited, audited_model
+from benchmarks.papers.settings import SETTINGS, members, recipe, records
 from noshadow import theory
 from noshadow.reference import load_references
 
@@ -25,6 +26,8 @@ POINTS = 1200
 SHOWN = 10
 CUT = 70
 ENLARGED, GAP = 2, 3
+# Settings of frozen features, whose records are images.
+FROZEN = {"fashion_probe": garments, "pneumonia_probe": radiographs}
 
 
 def scatter(table):
@@ -92,6 +95,20 @@ def pixels(x):
     return np.clip((x * 0.25 + 0.473) * 255.0 + 0.5, 0, 255).astype(np.uint8)
 
 
+def frozen_gallery(setting, data, work):
+    """The gallery of a probe on images: its audited model's records by influence and Newton, without any reference model."""
+    folder = work / setting.name
+    folder.mkdir(parents=True, exist_ok=True)
+    x, y, rows = records(setting, data, work)
+    trained, count = recipe(setting, x, y), members(setting, len(x))
+    clock = Clock(folder / "seconds.json")
+    module = audited_model(trained, folder, clock, count)
+    table = audited(module, trained, (x[:count], y[:count]), (x[count:], y[count:]), folder, clock).records
+    grey, _ = FROZEN[setting.name](data)
+    images = grey[rows[: len(table)], None].repeat(3, axis=1)
+    return gallery(table, images, ("influence", "newton"), GALLERIES / f"{setting.name}.png")
+
+
 def shown(setting, data, work):
     """The pictures of one complete setting."""
     folder = work / setting.name
@@ -123,10 +140,12 @@ def main():
     held = json.loads(STORED.read_text()) if STORED.exists() else {}
     held["theory"] = theory_curves()
     for name in arguments.only or SETTINGS:
+        if name in FROZEN:
+            held[name] = held.get(name, {}) | {"gallery": frozen_gallery(SETTINGS[name], arguments.data, arguments.work)}
         if not (arguments.work / name / "report.html").exists():
             print(name, "is not complete", flush=True)
             continue
-        held[name] = shown(SETTINGS[name], arguments.data, arguments.work)
+        held[name] = held.get(name, {}) | shown(SETTINGS[name], arguments.data, arguments.work)
         print(name, flush=True)
     STORED.write_text(json.dumps(held, separators=(",", ":"), sort_keys=True, ensure_ascii=False).replace("},", "},\n") + "\n")
 

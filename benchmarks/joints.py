@@ -276,8 +276,8 @@ MUTANTS = tuple(
         ),
         (
             "_audit/four_references.py",
-            "evidence=evidence, reference_tpr=None",
-            "evidence=evidence",
+            "return [entry if entry.reference_tpr is None else not_predicting(entry, why) for entry in known], None",
+            "return known, None",
             f"{FOUR}::test_forests_keep_their_own_calibration",
         ),
         ("reference/four_models.py", "FPR = 0.01", "FPR = 0.02", IN_FOURS),

@@ -24,15 +24,14 @@ def with_attack(known: Known, references: References, rows: Array, unseen: Array
     """
     found = OF_CLASSIFIERS if task in ("regression", "language-model") else rate_with_four(references, rows, unseen)
     if isinstance(found, Absent):
-        return without_attack(known, found)
+        return not_predicting(known, found)
     evidence = replace(known.evidence, stamp=dict(known.evidence.stamp) | {"lira": found})
     return replace(known, evidence=evidence, reference_tpr=float(found["tpr"]))
 
 
-def without_attack(known: Known, why: Absent) -> Known:
-    """The source without LiRA's rate, and why no prediction is made from it."""
-    evidence = replace(known.evidence, absent=dict(known.evidence.absent) | {NAME: why})
-    return replace(known, evidence=evidence, reference_tpr=None)
+def not_predicting(known: Known, why: Absent) -> Known:
+    """The source, and why no prediction is made from LiRA's rate with four of its models."""
+    return replace(known, evidence=replace(known.evidence, absent=dict(known.evidence.absent) | {NAME: why}))
 
 
 def calibrated(known: list[Known], family: str) -> tuple[list[Known], float | None]:
@@ -45,5 +44,5 @@ def calibrated(known: list[Known], family: str) -> tuple[list[Known], float | No
         why = not_applicable(
             f"the calibration from four reference models was made from linear models and networks; this model is another ({family})"
         )
-        return [entry if entry.reference_tpr is None else without_attack(entry, why) for entry in known], None
+        return [entry if entry.reference_tpr is None else not_predicting(entry, why) for entry in known], None
     return known, next((entry.reference_tpr for entry in known if entry.reference_tpr is not None), None)

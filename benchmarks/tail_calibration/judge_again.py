@@ -37,7 +37,7 @@ def ways(fixed):
     anywhere = replace(shipped["references"], domain=domain)
     return {
         "leverage": lambda entry: of_setup(shipped["leverage"], entry),
-        "skewness": lambda entry: by_skewness(fixed, entry["targets"]),
+        "with skewness": lambda entry: by_skewness(fixed, entry["targets"]),
         "references": lambda entry: of_setup(shipped["references"], entry),
         "references, any skewness": lambda entry: of_setup(anywhere, entry),
     }
@@ -68,9 +68,8 @@ def summary(rows, name):
 def _quality(rows, name):
     rates, predicted = np.array([row["rate"] for row in rows]), np.array([row[name]["predicted"] for row in rows])
     ratios = log_rate(predicted) - log_rate(rates)
-    return rounded(
+    return {"setups": len(rows)} | rounded(
         {
-            "setups": len(rows),
             "rmse": np.sqrt(np.mean((predicted - rates) ** 2)),
             "bias": np.mean(predicted - rates),
             "factor": np.exp(np.sqrt(np.mean(ratios**2))),

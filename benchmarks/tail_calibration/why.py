@@ -124,10 +124,11 @@ def lines(calibration, judging):
 
 
 def best(found):
-    """The lines with the smallest errors: chosen on the calibration, and with hindsight on the judging setups."""
+    """The lines with the smallest errors: chosen on the calibration, and with hindsight; and that of the shipped figures."""
     picks = {
         f"{part}, {error}": min(found, key=lambda row: row[part][error]) for part in ("left_out", "judging") for error in ("rmse", "factor")
     }
+    picks["same figures"] = next(row for row in found if row["figures"] == ["TNR", "mean h"])
     return {"tried": len(found), "picked": picks}
 
 

@@ -72,6 +72,10 @@ EARLIER = "tests/test_audit_other_models.py::test_the_columns_of_a_checkpoint_ar
 ORIGIN = "tests/test_audit_other_models.py::test_the_base_is_a_model_without_the_records"
 SOURCES = "tests/test_cli_sources.py::test_sources_reach_the_audit_of_a_function"
 TRAINED = "tests/test_trained_sources.py"
+FOUR = "tests/test_four_references.py"
+BY_FOUR = f"{FOUR}::test_an_audit_predicts_from_four_and_says_so"
+IN_FOURS = f"{FOUR}::test_larger_sets_attack_in_disjoint_fours"
+OTHERWISE = f"{FOUR}::test_where_the_calibration_does_not_hold_the_audit_says_why"
 BEST_EPOCH = "test_an_audit_stops_short_references_at_the_best_epoch_of_its_traces"
 SHARED = "tests/test_findings.py::test_limits_agree_with_those_that_functions_warn_by"
 DOCS = "tests/test_findings.py::test_codes_and_docs_name_each_other"
@@ -266,6 +270,37 @@ MUTANTS = tuple(
             f"{TRAINED}::test_short_and_whole_references_do_not_share_their_draw",
         ),
         ("_audit/known_references.py", "early=stop is not None", "early=False", f"{TRAINED}::{BEST_EPOCH}"),
+        ("_audit/trained_sources.py", "references, audited, words, attack=True", "references, audited, words", BY_FOUR),
+        (
+            "_audit/trained_sources.py",
+            "load_references(asked.reference_models), audited, words, attack=True",
+            "load_references(asked.reference_models), audited, words",
+            f"{FOUR}::test_a_folder_of_such_a_set_serves_as_well",
+        ),
+        ("_audit/gather.py", "_model_risk(found, options, held, reference_tpr)", "_model_risk(found, options, held)", BY_FOUR),
+        ("_audit/gather.py", '"reference_tpr": reference_tpr}', '"reference_tpr": None}', BY_FOUR),
+        ("_audit/risks.py", "        reference_tpr=reference_tpr,\n", "", BY_FOUR),
+        (
+            "_audit/four_references.py",
+            "if made is None or FOUR_REFERENCES not in made.predictors:",
+            "if made is None:",
+            f"{FOUR}::test_forests_keep_their_own_calibration",
+        ),
+        (
+            "_audit/four_references.py",
+            "return [entry if entry.reference_tpr is None else not_predicting(entry, why) for entry in known], None",
+            "return known, None",
+            f"{FOUR}::test_forests_keep_their_own_calibration",
+        ),
+        ("reference/four_models.py", "FPR = 0.01", "FPR = 0.02", IN_FOURS),
+        ("reference/four_models.py", "ON_A_SIDE = 2", "ON_A_SIDE = 1", IN_FOURS),
+        ("reference/four_models.py", 'variance="global"', 'variance="record"', IN_FOURS),
+        (
+            "reference/four_models.py",
+            "rates.append(tpr_at_fpr(scores[:members], scores[members:], FPR))",
+            "rates[:] = [tpr_at_fpr(scores[:members], scores[members:], FPR)]",
+            IN_FOURS,
+        ),
         (
             "_audit/known_references.py",
             "np.where(np.asarray(references.membership)[:, unseen], np.nan, statistic[:, unseen])",

@@ -32,16 +32,17 @@ from lood_queries import (
 from lood_rates import rates
 
 PICTURES = Path(__file__).parents[1] / "docs" / "images" / "lood"
-# [LOOD] Figure 5's depth. Ten layers with weight variance 2 diverge at the rate of two, 0.01. At one rate gelu networks fit less
-# than relu ones, so they are also trained for longer and faster, to about the same loss.
+# [LOOD] Figure 5's depth. Ten layers with weight variance 2 diverge at the rate of two, 0.01. After as many epochs gelu networks
+# fit less than relu ones, so they are also trained for as many as lead to about the same loss.
 DEEP = {"depth": 10, "lr": 0.0025, "epochs": 40, "chosen": 20, "seeds": 12, "seeds_with": 40}
-FITTED = DEEP | {"lr": 0.005, "epochs": 60}
+FITTED, DEEP_FITTED = {"epochs": 44}, DEEP | {"epochs": 96}
 NETWORKS = {
     "networks_relu": {"activation": "relu"},
     "networks_gelu": {"activation": "gelu"},
+    "networks_gelu_fitted": FITTED | {"activation": "gelu"},
     "networks_relu_deep": DEEP | {"activation": "relu"},
     "networks_gelu_deep": DEEP | {"activation": "gelu"},
-    "networks_gelu_deep_fitted": FITTED | {"activation": "gelu"},
+    "networks_gelu_deep_fitted": DEEP_FITTED | {"activation": "gelu"},
 }
 
 

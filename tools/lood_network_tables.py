@@ -15,6 +15,7 @@ NOISES = ("0.01", "0.1", "1")
 TITLES = {
     "networks_relu": "relu, 2 layers",
     "networks_gelu": "gelu, 2 layers",
+    "networks_gelu_fitted": "gelu, 2 layers, same loss",
     "networks_relu_deep": "relu, 10 layers",
     "networks_gelu_deep": "gelu, 10 layers, same training",
     "networks_gelu_deep_fitted": "gelu, 10 layers, same loss",
@@ -30,7 +31,8 @@ def network_lines(figures):
         return []
     shallow = {name: entry for name, entry in networks.items() if entry["plan"]["depth"] == 2}
     deep = {name: entry for name, entry in networks.items() if entry["plan"]["depth"] != 2}
-    lines = agreement_lines(shallow) if shallow else []
+    fitted = shallow.pop("networks_gelu_fitted", None)
+    lines = agreement_lines(shallow, fitted) if shallow else []
     lines += deep_lines(deep) if deep else []
     perturbed = {name: entry for name, entry in networks.items() if "perturbed" in entry}
     lines += perturbed_lines(perturbed) if perturbed else []
@@ -38,7 +40,7 @@ def network_lines(figures):
     return [*lines, *(speed_lines(timed) if timed else [])]
 
 
-def agreement_lines(networks):
+def agreement_lines(networks, fitted=None):
     plan = next(iter(networks.values()))["plan"]
     lines = [
         "### Does it predict trained networks?",
@@ -65,10 +67,12 @@ def agreement_lines(networks):
             "",
         ]
     pair = [networks.get(name) for name in ("networks_relu", "networks_gelu")]
-    return [
-        *lines,
-        *(activation_difference(*pair, "The attack on trained gelu networks against relu ones, same records") if all(pair) else []),
-    ]
+    if all(pair):
+        lines += activation_difference(*pair, "The attack on trained gelu networks against relu ones, same records")
+    if fitted is not None and pair[0]:
+        same = f"The same with gelu networks trained for {fitted['plan']['epochs']} epochs, to a training loss of {fitted['training_loss']:.3f}"
+        lines += activation_difference(pair[0], fitted, same)
+    return lines
 
 
 def _agreement_row(title, label, entry, key):

@@ -32,6 +32,7 @@ from tail_judged_tables import judged_section
 from tail_pictures import tail_pictures
 from tail_published_tables import published_section
 from tail_tables import calibration_section
+from tail_why_tables import again_figures, again_section, demo_figures, demo_section, why_section
 from tree_tables import leaves_section, ranking_section, tree_calibration_section, tried_section
 
 ROOT = Path(__file__).parents[1]
@@ -256,6 +257,8 @@ def quoted_figures():
     return (
         coverage
         | {"judged_setups": f"{judged['setups']}", "judged_rmse": f"{judged['rmse']:.2f}", "judged_spread": f"{judged['spread']:.2f}"}
+        | demo_figures(stored("demo_truth"))
+        | again_figures(stored("tail_judged_again"), stored("record_rates_again"))
         | compare_figures(stored("compare_coverage")["rows"])
         | {"report_words": words_figure()}
         | {
@@ -340,6 +343,9 @@ def calibration():
         "calibration",
         [
             *judged_section(*map(stored, ("tail_judged", "tail_few", "tail_shipped"))),
+            *why_section(stored("tail_why")),
+            *again_section(*map(stored, ("tail_fixed_again", "tail_judged_again", "record_rates_again"))),
+            *demo_section(stored("demo_truth")),
             *calibration_section(
                 *map(stored, ("tail_fits", "tail_shipped", "record_rates", "tail_extrapolation")), RESULTS / "tail_calibration"
             ),

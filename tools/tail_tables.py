@@ -41,7 +41,8 @@ def calibration_section(fits, shipped, records, below, folder):
 
 
 def _records(records):
-    lines = ["### Rates of records", ""]
+    told = "Judged when models' rates were predicted from losses alone, the predictor before the one that ships; the runs that would tell it anew are gone."
+    lines = ["### Rates of records", "", told, ""]
     for fpr, level in records["levels"].items():
         lines += [
             f"At FPR {fpr}: data sets left out, the model's rate predicted too. Tenths of the records by rank miss their measured rates by {level['rms_miss']:.3f} (root mean square over tenths and",

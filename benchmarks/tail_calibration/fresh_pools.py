@@ -18,7 +18,7 @@ WORDS = 600
 CLASSES = 5
 
 
-def _text(data, name):
+def whole_text(data, name):
     with lzma.open(data / f"text/{name}.txt.xz", "rt", encoding="utf8") as file:
         return file.read()
 
@@ -34,14 +34,14 @@ def _next_letters(text):
 
 
 def shakespeare_next(data, _):
-    return _next_letters(_text(data, "tinyshakespeare"))
+    return _next_letters(whole_text(data, "tinyshakespeare"))
 
 
 def wikitext_next(data, _):
-    return _next_letters(_text(data, "wikitext2_test").replace("<unk>", ""))
+    return _next_letters(whole_text(data, "wikitext2_test").replace("<unk>", ""))
 
 
-def _bag(texts):
+def bag(texts):
     """(n, WORDS): square roots of the counts of the commonest words, near unit variance over all entries."""
     split = [re.findall(r"[a-z']+", text.lower()) for text in texts]
     common = [word for word, _ in Counter(word for words in split for word in words).most_common(WORDS)]
@@ -58,21 +58,21 @@ def _bag(texts):
 def shakespeare_speaker(data, _):
     """Who speaks, of the ten who speak most lines, from the words of one line of at least four."""
     speaker, lines = None, []
-    for line in _text(data, "tinyshakespeare").splitlines():
+    for line in whole_text(data, "tinyshakespeare").splitlines():
         if re.fullmatch(r"[A-Z][A-Za-z ]+:", line):
             speaker = line[:-1]
         elif speaker and len(line.split()) >= 4:
             lines.append((speaker, line))
     names = [name for name, _ in Counter(name for name, _ in lines).most_common(SPEAKERS)]
     kept = [(names.index(name), line) for name, line in lines if name in names]
-    return _bag([line for _, line in kept]), np.array([name for name, _ in kept])
+    return bag([line for _, line in kept]), np.array([name for name, _ in kept])
 
 
 def source_letters(data, _):
     """Shakespeare (1) or Wikipedia (0), from the counts of letter pairs in passages of forty letters."""
     found, labels = [], []
     for label, name in enumerate(("wikitext2_valid", "tinyshakespeare")):
-        letters = re.sub(r"[^a-z ]", "", re.sub(r"\s+", " ", _text(data, name).replace("<unk>", "").lower()))
+        letters = re.sub(r"[^a-z ]", "", re.sub(r"\s+", " ", whole_text(data, name).replace("<unk>", "").lower()))
         numbers = np.array([" abcdefghijklmnopqrstuvwxyz".index(letter) for letter in letters])
         passages = numbers[: len(numbers) // PASSAGE * PASSAGE].reshape(-1, PASSAGE)
         pairs = passages[:, :-1] * 27 + passages[:, 1:]
@@ -88,7 +88,7 @@ def sst2_words(data, _):
     with gzip.open(data / "sst2/train.tsv.gz", "rt", encoding="utf8") as file:
         lines = [line.rstrip("\n").rsplit("\t", 1) for line in file][1:]
     chosen = [lines[i] for i in np.random.default_rng(0).permutation(len(lines))[:20_000]]
-    return _bag([text for text, _ in chosen]), np.array([int(label) for _, label in chosen])
+    return bag([text for text, _ in chosen]), np.array([int(label) for _, label in chosen])
 
 
 def digits(_data, _):
@@ -97,7 +97,7 @@ def digits(_data, _):
     return (x - x.mean()) / x.std(), y
 
 
-def _standardised(table):
+def standardised(table):
     x = table.to_numpy(dtype=np.float64)
     return (x - x.mean(0)) / x.std(0)
 
@@ -106,13 +106,13 @@ def visits_health(_data, _):
     """RAND Health Insurance Experiment (statsmodels): visits to a doctor in five classes, from insurance and health."""
     table = randhie.load_pandas().data
     visits = table["mdvis"].to_numpy()
-    return _standardised(table.drop(columns="mdvis")), np.searchsorted([1, 2, 4, 7], visits, side="right")
+    return standardised(table.drop(columns="mdvis")), np.searchsorted([1, 2, 4, 7], visits, side="right")
 
 
 def marriage_survey(_data, _):
     """A survey of 6,366 marriages (Fair 1978, statsmodels): how it is rated, from age, years, children, work and the like."""
     table = fair.load_pandas().data
-    return _standardised(table.drop(columns="rate_marriage")), table["rate_marriage"].to_numpy().astype(int) - 1
+    return standardised(table.drop(columns="rate_marriage")), table["rate_marriage"].to_numpy().astype(int) - 1
 
 
 def energy_load(data, _):

@@ -66,7 +66,8 @@ def _with_references(audit: Audit, name: str, does: str) -> dict[str, Any]:
         within = (
             "the model resembles its setups" if audit.model_risk.in_calibration_domain else "the model is unlike its setups: a hint only"
         )
-        return _row(name, MEMBERSHIP, PREDICTED, does, f"not run on this model, but predicted by a calibration; {within}; {_MEASURE}")
+        read = "" if audit.model_risk.predicted_from is None else f" from {audit.model_risk.predicted_from}"
+        return _row(name, MEMBERSHIP, PREDICTED, does, f"not run on this model, but predicted{read} by a calibration; {within}; {_MEASURE}")
     return _row(name, MEMBERSHIP, NOT_RUN, does, _why_not(audit, name))
 
 

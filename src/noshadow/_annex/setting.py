@@ -10,7 +10,21 @@ from noshadow.storage.digests import sha256
 LONGEST_TEXT = 200
 MOST_ENTRIES = 20
 # Facts of a stamp that are told. Others may hold what a training function was called with.
-_STAMPED = ("models", "trainings", "seed", "method", "layers", "recordings", "parts", "fpr", "level", "order_only", "rule", "matched_by")
+_STAMPED = (
+    "models",
+    "trainings",
+    "seed",
+    "method",
+    "layers",
+    "recordings",
+    "parts",
+    "fpr",
+    "level",
+    "order_only",
+    "rule",
+    "matched_by",
+    "lira",
+)
 
 
 def data_and_dates(audit: Audit) -> dict[str, Any]:

@@ -131,6 +131,7 @@ def audit(
         reference_models: K ≥ 1: K models are trained on random halves of train and test (two and
             three independently of each other, more balanced); or such a set, or its folder, made by
             `train_references` for this model, with any number of models. Price: about K trainings.
+            With four models or more, LiRA's rate is predicted from what it finds with four.
         short_references: K ≥ 1: K models on random halves, each stopped early (`stop`). Price: that
             share of K trainings. With any source from checkpoint to here, all evidence is weighed
             by `exposure` and `exposure_score` ranks the records.

@@ -50,11 +50,14 @@ class Known:
         evidence: its columns, notes and stamp in the audit, and the seconds it took. The stamp
             holds "trainings", what it cost in trainings of the audited model.
         votes: the number of parts whose votes its margins are; 0 where they are log-odds.
+        reference_tpr: what LiRA with four of its models finds at a false-positive rate of 0.01;
+            None where it was not asked for or does not exist.
     """
 
     source: Source
     evidence: Evidence
     votes: int = 0
+    reference_tpr: float | None = None
 
 
 SourceOf = Callable[[Settled], Known]

@@ -9,6 +9,7 @@ import pandas as pd
 
 from noshadow._audit.evidence import Contradicted, LayeredScores, Scores, loss_evidence, rate_evidence, score_evidence, scored
 from noshadow._audit.exposing import Known, SourceOf, exposure_evidence, with_traces
+from noshadow._audit.four_references import calibrated
 from noshadow._audit.known_references import audited_of
 from noshadow._audit.leaves import leaf_evidence, leaf_facts
 from noshadow._audit.near_twins import near_facts
@@ -119,6 +120,12 @@ def audit_view(
     facts = dict(found.seen.inputs) | {"family": family} | traced_facts(traces) | without.facts | leaf_facts(counted)
     facts |= {"other_records": scores.reason} if isinstance(scores, Contradicted) else {}
     found = replace(found, seen=replace(found.seen, inputs=facts))
+    measuring = time.perf_counter() - started - scoring
+    # Everything else has worked: now models are trained.
+    known += [source(audited_of(found)) for source in trained]
+    known, reference_tpr = calibrated(known, family)
+    if reference_tpr is not None:
+        risk, absent, _ = _model_risk(found, options, held, reference_tpr)
     rates = rate_evidence(found, options, scores, risk)
     if found.task == "regression" and rates.columns:
         risk, absent = naming_record_rates(risk, absent)
@@ -131,10 +138,9 @@ def audit_view(
         absent=absent | borne_absent,
         notes=uncoded((*seen.notes, *risk_notes(risk))),
         provenance=provenance(found, options, held) | {"splits": counts},
-        timings=timings(signal_seconds, scoring, time.perf_counter() - started - scoring),
+        timings=timings(signal_seconds, scoring, measuring),
     )
     evidence = (loss_evidence(found), formula_evidence(score_evidence(scores), without), rates, *leaf_evidence(counted, yielding), *traces)
-    known += [source(audited_of(found)) for source in trained]
     # Trees order records by themselves; beside other sources what they say is weighed with them.
     own = (*without.known, *own)
     told = () if known else tuple(entry.evidence for entry in own)
@@ -176,15 +182,19 @@ def score_columns(
     return {name: held[name] for name in named(score=True) if name in held}
 
 
-def _model_risk(found: Settled, options: Options, scores: RecordScores | None) -> tuple[ModelRisk | None, dict[str, str], str]:
+def _model_risk(
+    found: Settled, options: Options, scores: RecordScores | None, reference_tpr: float | None = None
+) -> tuple[ModelRisk | None, dict[str, str], str]:
     """Measure the model's risk.
 
-    Beside it stand what of it does not exist, and the family of models that it was predicted for.
+    An attack's rate is predicted from what LiRA with four reference models finds, where that is
+    known. Beside it stand what of the risk does not exist, and the family of models that it was
+    predicted for.
     """
     seen = found.seen
     correct = correct_of(found.train, found.targets, seen.test, found.unseen, found.task)
     margins = margins_of(found.train, found.targets, seen.test, found.unseen, found.task, soft=found.soft)
     family = shown_family(seen, scores, found.task)
-    how = options.resampling
-    risk, absent = measured_risk(found.losses, correct, found.task, scores, how, margins=margins, family=family, soft=found.soft)
+    how: dict[str, Any] = {"margins": margins, "family": family, "soft": found.soft, "reference_tpr": reference_tpr}
+    risk, absent = measured_risk(found.losses, correct, found.task, scores, options.resampling, **how)
     return risk, absent, family

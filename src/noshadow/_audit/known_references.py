@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from noshadow._audit.exposing import Known
+from noshadow._audit.four_references import with_attack
 from noshadow._audit.settled import Settled
 from noshadow._exposure import Source
 from noshadow.checks import Array, refuse
@@ -70,7 +71,13 @@ def audited_of(found: Settled) -> Audited:
 
 
 def known_references(
-    references: References, audited: Audited, words: Words, *, stop: float | None = None, columns: tuple[str, ...] = ()
+    references: References,
+    audited: Audited,
+    words: Words,
+    *,
+    stop: float | None = None,
+    columns: tuple[str, ...] = (),
+    attack: bool = False,
 ) -> Known:
     """Margins of a set's models on the audit's records, and whose records each was trained on.
 
@@ -80,12 +87,13 @@ def known_references(
         stop: the share of a training after which these models stopped; None for whole trainings.
         columns: record columns to write: "fold_loss", the loss under the first model that was not
             trained on the record.
+        attack: attack the audited model with four of them at a time (`with_attack`).
 
     Returns:
         Known: margins (K, n) and membership (K, n) in the order of the audit's records, margins of
         its test records (K, t) with NaN where a model was trained on one; evidence with the stamp
         models, trainings (in trainings of the audited model, by records and epochs), seconds (mean
-        per training, of one worker), seed and plan.
+        per training, of one worker), seed and plan; "lira" where it attacked, or why it did not.
 
     Raises:
         InputError: a set of another model, task or other records; models that do not depend on the
@@ -118,7 +126,8 @@ def known_references(
     # Models that stop early have learnt nothing by heart, and need not know their records better.
     notes += () if stop is not None else _unmoved(references, audited, rows, membership)
     held = {"fold_loss": _loss_without(references, rows, membership)} if "fold_loss" in columns else {}
-    return Known(source, Evidence(words.source, held, notes=notes, stamp=stamp), votes=references.votes)
+    known = Known(source, Evidence(words.source, held, notes=notes, stamp=stamp), votes=references.votes)
+    return with_attack(known, references, rows, unseen, audited.task) if attack else known
 
 
 def _rows(references: References, audited: Audited, words: Words) -> tuple[Array, tuple[str, ...]]:

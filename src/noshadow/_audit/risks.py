@@ -120,11 +120,12 @@ def measured_risk(
     margins: Pair | None = None,
     family: str | None = None,
     soft: bool = False,
+    reference_tpr: float | None = None,
 ) -> tuple[ModelRisk | None, dict[str, str]]:
     """Measure model risk from the losses and margins of members and non-members.
 
     What is not applicable is returned with the reason. `soft` says whether targets are soft, and
-    `family` is that of the model.
+    `family` is that of the model. `reference_tpr` is what LiRA with four reference models finds.
     """
     if len(losses[1]) < 2:
         return None, {"model_risk": EMPTY if len(losses[1]) == 0 else ONE}
@@ -137,6 +138,7 @@ def measured_risk(
         nonmember_margins=None if margins is None else margins[1],
         family=family,
         not_predicted=REGRESSION if task == "regression" else SOFT if soft else None,
+        reference_tpr=reference_tpr,
         **how,
     )
     risk = without_findings(risk)

@@ -72,10 +72,10 @@ def few_references_known(asked: Trainings, subject: Subject, options: Options, a
     if audited.has_several_residuals:
         return _nothing(words)
     if isinstance(asked.reference_models, Path):
-        return known_references(load_references(asked.reference_models), audited, words)
+        return known_references(load_references(asked.reference_models), audited, words, attack=True)
     plan = {"models": asked.reference_models, "seed": options.seed}
     with _trained(asked, subject, options, audited, asked.train_fn, plan, f"references-{asked.reference_models}") as (references, notes):
-        return _noted(known_references(references, audited, words), notes)
+        return _noted(known_references(references, audited, words, attack=True), notes)
 
 
 def short_references_known(asked: Trainings, subject: Subject, options: Options, audited: Audited) -> Known:

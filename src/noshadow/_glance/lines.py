@@ -180,7 +180,8 @@ def _of_sequences(row: MeasuredAttack) -> str:
 
 
 def _predicted(risk: ModelRisk, rate: float) -> str:
-    named = "" if risk.predicted_attack is None else f" ({risk.predicted_attack})"
+    told = [risk.predicted_attack, None if risk.predicted_from is None else f"from {risk.predicted_from}"]
+    named = f" ({', '.join(word for word in told if word)})" if any(told) else ""
     level = risk.prediction_level or risk.interval_level  # older folders have one level for all
     return _rate(f"Predicted attack TPR at FPR {number(risk.fpr)}{named}", rate, risk.predicted_tpr_interval, level)
 

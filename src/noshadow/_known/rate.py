@@ -194,7 +194,8 @@ def _predicted(audit: Audited, fpr: float) -> KnownRate | None:
         return None
     of = "" if risk.reference_models is None else f" with {risk.reference_models} reference models"
     attack = risk.predicted_attack or "LiRA"
-    reason = f"Predicted for {attack}{of} by a calibration on models like this one; no attack on this model was measured."
+    read = "" if risk.predicted_from is None else f" from {risk.predicted_from}"
+    reason = f"Predicted for {attack}{of}{read} by a calibration on models like this one; that attack was not run on this model."
     level = risk.prediction_level or risk.interval_level  # older folders have one level for all
     return KnownRate(risk.fpr, risk.predicted_tpr, risk.predicted_tpr_interval, "predicted", None, 0, reason, None, level)
 

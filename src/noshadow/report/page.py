@@ -191,6 +191,7 @@ def _risk(risk: ModelRisk, members: Array, nonmembers: Array) -> dict[str, Any]:
         "reason": sentence(risk.reason),
         "outside_calibration": risk.in_calibration_domain is False,
         "attack": risk.predicted_attack or "LiRA",
+        "predicted_from": risk.predicted_from,
         "references": None if risk.reference_models is None else number(risk.reference_models),
         "prediction_level": "prediction" if risk.prediction_level is None else f"{100 * risk.prediction_level:g}\u202f% prediction",
         "has_extrapolated": risk.extrapolated is not None,

@@ -28,7 +28,7 @@ SPOKEN = {
     "accuracy_gap": "accuracy gap",
     "tnr": "loss-tail TNR",
     "margin_leverage_mean": "mean margin leverage of the last layer",
-    "lira_k4_tpr_0.01": "rate that LiRA with four reference models has at FPR 0.01",
+    "lira_k4_tpr_0.01": "the rate that LiRA with four reference models has at FPR 0.01",
 }
 FAMILIES = {"linear": "linear models", "network": "networks"}
 # A file of the package and what its setups are, in words. The first speaks for callers who name no

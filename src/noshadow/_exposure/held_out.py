@@ -40,7 +40,7 @@ class Tail:
     @property
     def refused(self) -> bool:
         """Whether it is too far from 1 for rates."""
-        return abs(np.log(max(self.ratio, 1e-12))) > np.log(FARTHER) + 2 * self.error
+        return bool(abs(np.log(max(self.ratio, 1e-12))) > np.log(FARTHER) + 2 * self.error)
 
 
 def tail_of(outside: Array, either: bool) -> Tail:

@@ -73,13 +73,13 @@ calibration: $(STAMP)
 	$(BIN)/python -m benchmarks.tail_calibration.why
 	$(BIN)/python -m benchmarks.tail_calibration.fixed_again
 	$(BIN)/python -m benchmarks.tail_calibration.judging_again --data $(DATA) --work $(WORK)
-	$(BIN)/python -m benchmarks.tail_calibration.judge_again
-	$(BIN)/python -m benchmarks.tail_calibration.records_again --work $(WORK)
-	$(BIN)/python -m benchmarks.demo_truth --work $(WORK)
 	$(BIN)/python -m benchmarks.tail_calibration.fit
 	$(BIN)/python -m benchmarks.tail_calibration.ship
 	$(BIN)/python -m benchmarks.tail_calibration.published
 	$(BIN)/python -m benchmarks.tail_calibration.records --work $(WORK) --ship
+	$(BIN)/python -m benchmarks.tail_calibration.judge_again
+	$(BIN)/python -m benchmarks.tail_calibration.records_again --work $(WORK)
+	$(BIN)/python -m benchmarks.demo_truth --work $(WORK)
 	$(BIN)/python benchmarks/tail_extrapolation.py --work $(WORK)
 	$(BIN)/python tools/render_benchmarks.py
 

@@ -32,14 +32,24 @@ def reliability(found, truth, members, direction):
     Cover takes the truth's own noise into account: the true d′ is itself measured with a standard error e, so an honest interval of
     half-width h holds the measured one within √(h² + (z e)²) of its middle as often as it holds the true one.
     """
-    rates = {f"{fpr:g}": tenths(predicted_rates(found, truth.outside[members], fpr), truth.rates[k][members]) for k, fpr in enumerate(FPRS)}
+    told = truth.told[members]
+    rates = {
+        f"{fpr:g}": tenths(predicted_rates(found, truth.outside[members], fpr)[told], truth.rates[k][members][told])
+        for k, fpr in enumerate(FPRS)
+    }
     low, high = found.interval.T
     z = -ndtri((1 - found.level) / 2)
     widened = np.sqrt(((high - low) / 2) ** 2 + (z * truth.error[members]) ** 2)
     real, middle = sized(truth.d_prime, members, direction), (low + high) / 2
     inside = np.abs(real - middle) <= widened
     top = np.argsort(-found.score)[: max(len(inside) // 20, 1)]
-    return {"rates": rates, "cover": float(inside.mean()), "cover_top": float(inside[top].mean()), "width": float(np.mean(high - low))}
+    top = top[told[top]]
+    return {
+        "rates": rates,
+        "cover": float(inside[told].mean()),
+        "cover_top": float(inside[top].mean()),
+        "width": float(np.mean(high - low)),
+    }
 
 
 def beside_truth(found, pool, members, real):
@@ -47,7 +57,9 @@ def beside_truth(found, pool, members, real):
 
     It says why a rank fails: a spread that is far too large for the riskiest takes their separation for noise.
     """
-    inside, outside = (np.where(side, pool.truth, np.nan)[:, members] for side in (pool.truth_membership, ~pool.truth_membership))
+    # A record with fewer than two truth models on a side has no spread there, and no ratio.
+    enough = np.minimum(pool.truth_membership.sum(0), (~pool.truth_membership).sum(0)) >= 2
+    inside, outside = (np.where(side & enough, pool.truth, np.nan)[:, members] for side in (pool.truth_membership, ~pool.truth_membership))
     apart = np.abs(np.nanmean(inside, 0) - np.nanmean(outside, 0))
     ratios = {
         "spread_in": found.spread_in / np.nanstd(inside, axis=0, ddof=1),
@@ -55,7 +67,7 @@ def beside_truth(found, pool, members, real):
         "separation": np.abs(found.separation) / apart,
     }
     top = np.argsort(-real)[: max(len(real) // 100, 1)]
-    return {name: {"all": float(np.median(values)), "top": float(np.median(values[top]))} for name, values in ratios.items()}
+    return {name: {"all": float(np.nanmedian(values)), "top": float(np.nanmedian(values[top]))} for name, values in ratios.items()}
 
 
 def tenths(predicted, measured):

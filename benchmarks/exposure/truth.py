@@ -9,6 +9,7 @@ from scipy.stats import t as student
 from noshadow.attacks import attack_success
 
 FPRS = (0.05, 0.01, 0.001)
+LEAST_TOLD = 3  # truth models on a side
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,6 +22,7 @@ class Truth:
         success: (n,) of LiRA, each truth model attacked with the others.
         outside: (n,) number of truth models without the record.
         rates: (fprs, n) share of the models with the record that lie beyond the record's threshold.
+        told: (n,) whether three truth models or more are on either side, so that there is a threshold and a spread.
     """
 
     d_prime: np.ndarray
@@ -29,15 +31,24 @@ class Truth:
     success: np.ndarray
     outside: np.ndarray
     rates: np.ndarray
+    told: np.ndarray
 
 
 def truth_of(pool):
     """Truth of all records of a pool."""
     d_prime, error = separation(pool.truth, pool.truth_membership)
     halves = tuple(separation(pool.truth[part], pool.truth_membership[part])[0] for part in np.array_split(np.arange(len(pool.truth)), 2))
-    success = attack_success(pool.truth, pool.truth_membership, direction=pool.direction, variance="global").success
+    inside = pool.truth_membership.sum(0)
+    # Of few truth models a record may have had one alone: the attack cannot be tried on it, and it ranks as a coin.
+    known = (inside >= 2) & (len(pool.truth) - inside >= 2)
+    success = np.full(len(inside), 0.5)
+    told = attack_success(pool.truth[:, known], pool.truth_membership[:, known], direction=pool.direction, variance="global")
+    success[known] = told.success
     outside = (~pool.truth_membership).sum(0)
-    return Truth(d_prime, error, halves, success, outside, measured_rates(pool.truth, pool.truth_membership, pool.direction))
+    told = np.minimum(inside, outside) >= LEAST_TOLD
+    rates = np.full((len(FPRS), len(inside)), np.nan)
+    rates[:, told] = measured_rates(pool.truth[:, told], pool.truth_membership[:, told], pool.direction)
+    return Truth(d_prime, error, halves, success, outside, rates, told)
 
 
 def moments(margins, inside):
@@ -92,6 +103,7 @@ def predicted_rates(found, count, fpr):
     `Exposure.tpr`.
     """
     both = found.direction == "either"
+    count = np.maximum(count, 2)  # a record with fewer has no threshold, and is not judged
     bar = student.isf(fpr / 2 if both else fpr, count - 1) * np.sqrt(1 + 1 / count)
     places, weights = np.polynomial.hermite_e.hermegauss(7)
     rate = 0.0

@@ -57,6 +57,8 @@ NEVER = {
     ("noshadow._exposure.inputs", "audit"): {"margins"},  # hands on margins of its own making
     ("noshadow._exposure.inputs", "audit_signals"): {"margins"},
     ("noshadow._exposure.inputs", "reference score"): {"margins"},  # reads margins that the set recorded
+    ("noshadow.attacks.lira", "audit"): {"floor", "variance", "variant"},  # attacks with four models by one spread; what fails is a reason
+    ("noshadow.attacks.moments", "audit"): {"floor", "variance"},
     ("noshadow.reference.pool", "audit"): {"pool"},  # takes the pool "train" itself where there are no test records
     ("noshadow.reference.queries", "audit"): {"queries"},  # asks none
     ("noshadow.reference.recipe", "audit"): {"betas", "momentum"},  # stops a Recipe that was checked when it was made

@@ -40,7 +40,9 @@ WORDS = {
     "fnr": word("false-negative rate of an attack, in (0, 1)", "float NoneType"),
     "fprs": word("several false-positive rates", "Sequence", ()),
     "references": word("what reference models say: a `References`, or their margins (K, n)", "References object", None),
-    "reference_models": word("number K of reference models of an attack, or the folder of a set", "int str Path NoneType", 64, None),
+    "reference_models": word(
+        "number K of reference models of an attack, or the folder of a set", "int str Path References NoneType", 64, None
+    ),
     "models": word("number of reference models in a set", "int", 64),
     "progress": word("draw bars in a terminal or notebook", "bool", PROGRESS),
     "batch_size": word("records that go through a model at once", "int", BATCH_SIZE),

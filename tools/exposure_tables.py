@@ -366,7 +366,7 @@ def held_out_lines():
         "",
         f"On {len(found['setups'])} of the calibration setups, means over up to four audited models. *Reach*: how far margins of left-out models",
         "without a record reach, over how far their spread says (smallest to largest). *Refused*: share of the audited models whose rates are",
-        f"refused, as the reach is off by more than a factor of {limits['farther']:g} beyond twice its standard error. *Error*: mean distance of the rates, told or",
+        f"refused, as the reach is short by more than a factor of {limits['farther']:g} beyond twice its standard error. *Error*: mean distance of the rates, told or",
         "not, from those of models that no method sees.",
         "",
         "| setup | references | reach | refused | error at 0.05 | 0.01 | 0.001 |",

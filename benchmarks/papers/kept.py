@@ -62,7 +62,9 @@ def restore(kept, folder, first=None):
             shutil.copyfile(kept / name, folder / name)
     target = _whole(kept / "target.npz")
     references = folder / "references"
-    stamped = create_folder(references, manifest, drawn, records, (target[0], target[1]["task"]))
+    stamped = create_folder(
+        references, manifest, drawn, records, (target[0], {name: text for name, text in target[1].items() if name != "plan"})
+    )
     for path in sorted((kept / "models").glob("*.npz")):
         if int(path.stem) < drawn.models:
             arrays, metadata = _whole(path)

@@ -179,7 +179,7 @@ COLUMNS = (
         tasks=_CLASSIFIERS,
         score=True,
         ranks=4,
-        page=22,
+        page=23,
     ),
     Column(
         "predicted_tpr",

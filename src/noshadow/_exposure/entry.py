@@ -66,7 +66,7 @@ def exposure(
         of models with them, or 200 have eight: a spread is not told from a record's own level then.
         Order only, too, where more than one in a hundred margins is tied at an end, as clipped
         probabilities are, and where margins of left-out references without a record reach less far
-        or farther than the others' spread says (`state.tail`), so that rates would be off.
+        than the others' spread says (`state.tail`), so that rates would be off.
         Without references the score is `shift` where the covariates have it, else −margin. Order
         only with references: where the covariates have `shift`, `checkpoint_shift`, `early_loss` or
         `lt_iqr`, the mean rank of these together, of the separation and of the level without the

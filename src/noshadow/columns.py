@@ -548,9 +548,9 @@ def ranking_order(held: Container[str] = ()) -> tuple[str, ...]:
     `shift` (benchmarks/forests.py). Boosted classifiers have `yielding_shift`, chosen and judged on
     the data sets of the order of forests. Otherwise `shift` ranks best against measured attacks
     (benchmarks/which_layers.py); sequences have none, and there `influence` does
-    (benchmarks/language_models.py), or with a base model the loss's fall from it, which their
-    `exposure_score` then is: a default that no benchmark has settled yet. The loss ranks where
-    nothing else is known, and a finding says how little that is.
+    (benchmarks/language_models.py), with a base model too: the gain over it orders members against
+    what attacks find (benchmarks/finetuned). The loss ranks where nothing else is known, and a
+    finding says how little that is.
     """
     return tuple(c.name for c in sorted(COLUMNS, key=lambda c: c.ranks) if c.ranks and (not c.ranks_beside or c.ranks_beside in held))
 

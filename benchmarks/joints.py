@@ -382,8 +382,8 @@ MUTANTS = tuple(
         ),
         (
             "_exposure/held_out.py",
-            "FARTHER = 1.1",
             "FARTHER = 1.2",
+            "FARTHER = 1.1",
             "tests/test_exposure_held_out.py::test_margins_that_end_too_early_are_refused",
         ),
         (

@@ -240,8 +240,8 @@ def test_a_picture_that_is_not_the_one_of_its_json_is_noticed(tools, tmp_path):
     (tmp_path / "report" / "after-clean.png").write_bytes(b"another")
     assert "others are after-clean.png. Run make screenshot." in shown.checked(tmp_path / "report")
     now = shown.stored(PICTURES, "after")["forest"]
-    grown = [re.sub(r"\b28 in", "40 in", line) for line in now["lines"]]
-    assert shown.differences(now, now) == [] and "28 became 40" in shown.differences(now, now | {"lines": grown})[0]
+    grown = [re.sub(r"\b173 in", "240 in", line) for line in now["lines"]]
+    assert shown.differences(now, now) == [] and "173 became 240" in shown.differences(now, now | {"lines": grown})[0]
     assert shown.differences(now, now | {"style": ""}) and shown.differences(now, now | {"lines": now["lines"][1:]})
 
 

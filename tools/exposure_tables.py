@@ -377,7 +377,7 @@ def held_out_lines():
         errors = " | ".join(f"{row[f'error_{fpr}']:.3f}" for fpr in ("0.05", "0.01", "0.001"))
         lines.append(f"| {name} | {count} | {row['least']:.2f} to {row['most']:.2f} | {row['refused']:.2f} | {errors} |")
     told = max(row["error_0.05"] for _, _, row in rows if row["refused"] < 0.5)
-    lines += ["", f"The largest mean error of rates that are told: {told:.3f}.", ""]
+    lines += ["", f"The largest mean error where fewer than half are refused: {told:.3f}.", ""]
     if found["not_trained"]:
         lines += [f"Not measured here, as their models were not trained again: {', '.join(found['not_trained'])}.", ""]
     return lines

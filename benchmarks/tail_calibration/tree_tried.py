@@ -23,7 +23,7 @@ from benchmarks.tail_calibration.tree_measure import (
     statistic,
 )
 from benchmarks.tail_calibration.tree_setups import SETUPS
-from noshadow._exposure import Source, entry, weighed
+from noshadow._exposure import Source, sizes, weighed
 from noshadow._exposure.basis import normal_scores
 from noshadow.metrics import top_recall
 
@@ -160,7 +160,7 @@ def covered(setup, work):
         unseen = np.where(membership[rows], np.nan, margins[rows])[:, ~member]
         source = Source("references", margins=margins[rows][:, member], membership=membership[rows][:, member], test_margins=unseen)
         for name, sources in zip(found, ([source], [*free_sources(columns, own, test), source]), strict=True):
-            with mock.patch.object(entry, "TIED", 2.0):
+            with mock.patch.object(sizes, "TIED", 2.0):
                 low, high = weighed(own, test, sources, free=free).interval.T
             inside, known = (low <= d) & (d <= high), np.isfinite(d)
             top = known & (d >= np.quantile(d[known], 0.95))

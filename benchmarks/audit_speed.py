@@ -22,7 +22,7 @@ from last_layer import DAMPING, head, ideal_seconds, memory_bytes, seconds
 import noshadow as ns
 from noshadow._audit import gather
 from noshadow.results import audit_record
-from noshadow.scores.last_layer import entry, softmax_solver
+from noshadow.scores.last_layer import damping, entry, softmax_solver
 
 RESULTS = Path(__file__).parent / "results" / "audit_speed.json"
 SIZE = (300_000, 50_000, 101, 10)  # training and test records, features with the bias, classes
@@ -32,7 +32,7 @@ THREADS = 2
 PARTS = {
     "margin leverage": (softmax_solver, "margin_leverages"),
     "curvature and the other columns": (softmax_solver, "_at_precision"),
-    "whitening": (entry, "whitened_design"),
+    "whitening": (damping, "whitened_design"),
     "fit of the head": (entry, "head_fit"),
     "model risk (tail)": (gather, "measured_risk"),
     "risk by class": (gather, "risks_by_group"),

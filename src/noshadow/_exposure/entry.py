@@ -118,7 +118,7 @@ def answered(arguments: Given, rules: Rules = CHOSEN) -> Exposure:
     """The answer of `exposure` to checked arguments with references, under given rules."""
     sizes = sizes_of(arguments)
     near, drawn_in = within_reach(arguments, rules.reach)
-    given_rows, _, _ = _observed(arguments.turned)
+    given_rows, _, _ = _observed(arguments.turned)  # none of them drawn in
     arguments = near.turned
     rows, inside, columns = _observed(arguments)
     sides, basis = sides_of(rows, inside), basis_of(columns, len(arguments.margins))

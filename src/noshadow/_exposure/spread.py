@@ -16,7 +16,7 @@ from noshadow._exposure.sufficient import Sides
 from noshadow.checks import Array
 
 STEPS = 50
-LEAST_RECORDS = 200
+FITTED_RECORDS = 200  # with two margins on a side, from which the side's spread is fitted
 # Share of its level's variance below which a record's margins are equal but for rounding, as those
 # of votes may be, and the logarithm of the largest ratio of a record's variances.
 EQUAL, LARGEST_RATIO = 1e-6, float(np.log(100.0))
@@ -64,7 +64,7 @@ def spreads_of(sides: Sides, levels: Array, variances: Array, rules: Rules = CHO
     if rules.bent and rules.clip > 0:
         scaled = np.vstack([scaled, scaled**2 - 1])
     free = np.maximum(sides.counts - 1, 0)
-    told = [side for side in (0, 1) if (free[side] > 0).sum() >= LEAST_RECORDS]
+    told = [side for side in (0, 1) if (free[side] > 0).sum() >= FITTED_RECORDS]
     constants, slopes = np.log(variances), np.zeros((2, len(scaled)))
     if told:
         constants, slopes = _gamma_fit(sides.squares, free, scaled, told, constants, rules.side_slopes)

@@ -16,8 +16,8 @@ from unittest import mock
 
 import numpy as np
 import torch
-from environment import environment
-from last_layer import DAMPING, head, ideal_seconds, memory_bytes, seconds
+from cases import run_cases, seconds
+from last_layer import DAMPING, head, ideal_seconds, memory_bytes
 
 import noshadow as ns
 from noshadow._audit import gather
@@ -154,13 +154,7 @@ def main():
         "all_columns": lambda: against_the_ideal(*size, repeats=repeats, columns="all"),
         "wide": lambda: wide(sizes),
     }
-    stored = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    for name, case in cases.items():
-        if arguments.only in (None, name):
-            stored[name] = case() | {"environment": environment()}
-            print(name, json.dumps(stored[name], indent=1))
-            if not arguments.quick:
-                RESULTS.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
+    run_cases(cases, RESULTS, only=arguments.only, quick=arguments.quick)
 
 
 if __name__ == "__main__":

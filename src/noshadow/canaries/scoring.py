@@ -119,24 +119,34 @@ def score(
     groups = _groups(canaries)
     run = _Run(model, canaries, chosen, wanted, seed, reading)
     others = [_compared(run, group, number, len(groups), progress) for number, group in enumerate(groups)]
-    standings: dict[int, Standing] = {}
-    fits = []
-    for group, held in zip(groups, others, strict=True):
-        space = canaries.space - len(group) + 1
-        if chosen == "extrapolated":
-            found, fit = extrapolated_standings(own[group], held, space, share, resamples, seed)
-            fits.append(fit)
-        else:
-            found = [_counted(own[row], held, space, None if chosen == "exact" else share) for row in group]
-        standings |= dict(zip(group, found, strict=True))
-    ordered = [standings[row] for row in range(len(canaries))]
+    ordered, doubt = _standings(own, groups, others, run, level=share, resamples=resamples)
     table = _table(own, ordered)
     # Of a uniform rank log(|R|/rank) is below an exponential variable, their sum below a Gamma one.
     in_nats = math.log(2) * float(table["exposure_bits"].sum())
     p_value = None if chosen == "extrapolated" else float(stats.gamma.sf(in_nats, len(table)))
-    doubt = min(fits, default=None)
     notes = _notes(ordered, doubt, chosen, wanted, canaries.space)
     return CanaryScores(table, chosen, canaries.space, len(others[0]), share, chance_bits(canaries.space), p_value, doubt, notes)
+
+
+def _standings(
+    own: Array, groups: list[list[int]], others: list[Array], run: "_Run", *, level: float, resamples: int
+) -> tuple[list[Standing], float | None]:
+    """The standing of every canary among the fillings that its group is compared with.
+
+    Beside it stands the least p-value of the fits, None where nothing is fitted.
+    """
+    standings: dict[int, Standing] = {}
+    fits = []
+    for group, held in zip(groups, others, strict=True):
+        # The other canaries of the group may have been trained on, and are no fillings.
+        space = run.canaries.space - len(group) + 1
+        if run.method == "extrapolated":
+            found, fit = extrapolated_standings(own[group], held, space, level, resamples, run.seed)
+            fits.append(fit)
+        else:
+            found = [_counted(own[row], held, space, None if run.method == "exact" else level) for row in group]
+        standings |= dict(zip(group, found, strict=True))
+    return [standings[row] for row in range(len(own))], min(fits, default=None)
 
 
 def _counted(value: float, others: Array, space: int, level: float | None) -> Standing:

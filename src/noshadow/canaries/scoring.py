@@ -90,7 +90,8 @@ def score(
         CanaryScores. The unit is bits, as in the definition; losses are in nats.
 
     Raises:
-        InputError: not such a model or canaries; tokens that the model does not have.
+        InputError: not such a model or canaries; tokens that the model does not have; every
+            possible secret is a canary.
 
     Exact when: "exact". "sampled" cannot exceed log₂(draws + 1) bits: its interval reaches to
         log₂|R| where no draw was better. Approximates: "extrapolated", which takes the
@@ -115,8 +116,10 @@ def score(
     if chosen == "exact" and canaries.space > MOST_ENUMERATED:
         refuse("method", f"be 'sampled' or 'extrapolated' for more than {MOST_ENUMERATED:,} secrets", f"'exact' for {canaries.space:,}")
     reading: dict[str, Any] = {"batch_size": batch_size, "device": device}
-    own = _perplexities(model, list(canaries.sequences), "canaries", reading)
     groups = _groups(canaries)
+    if max(map(len, groups)) >= canaries.space:
+        refuse("canaries", "leave possible secrets to compare them with", f"all {canaries.space} as canaries", "Make fewer of them.")
+    own = _perplexities(model, list(canaries.sequences), "canaries", reading)
     run = _Run(model, canaries, chosen, wanted, seed, reading)
     others = [_compared(run, group, number, len(groups), progress) for number, group in enumerate(groups)]
     ordered, doubt = _standings(own, groups, others, run, level=share, resamples=resamples)

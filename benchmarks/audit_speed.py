@@ -16,13 +16,13 @@ from unittest import mock
 
 import numpy as np
 import torch
-from environment import environment
-from last_layer import DAMPING, head, ideal_seconds, memory_bytes, seconds
+from cases import run_cases, seconds
+from last_layer import DAMPING, head, ideal_seconds, memory_bytes
 
 import noshadow as ns
 from noshadow._audit import gather
 from noshadow.results import audit_record
-from noshadow.scores.last_layer import entry, softmax_solver
+from noshadow.scores.last_layer import damping, entry, softmax_solver
 
 RESULTS = Path(__file__).parent / "results" / "audit_speed.json"
 SIZE = (300_000, 50_000, 101, 10)  # training and test records, features with the bias, classes
@@ -32,7 +32,7 @@ THREADS = 2
 PARTS = {
     "margin leverage": (softmax_solver, "margin_leverages"),
     "curvature and the other columns": (softmax_solver, "_at_precision"),
-    "whitening": (entry, "whitened_design"),
+    "whitening": (damping, "whitened_design"),
     "fit of the head": (entry, "head_fit"),
     "model risk (tail)": (gather, "measured_risk"),
     "risk by class": (gather, "risks_by_group"),
@@ -154,13 +154,7 @@ def main():
         "all_columns": lambda: against_the_ideal(*size, repeats=repeats, columns="all"),
         "wide": lambda: wide(sizes),
     }
-    stored = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    for name, case in cases.items():
-        if arguments.only in (None, name):
-            stored[name] = case() | {"environment": environment()}
-            print(name, json.dumps(stored[name], indent=1))
-            if not arguments.quick:
-                RESULTS.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
+    run_cases(cases, RESULTS, only=arguments.only, quick=arguments.quick)
 
 
 if __name__ == "__main__":

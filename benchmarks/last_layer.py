@@ -8,12 +8,11 @@ import argparse
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import torch
-from environment import environment
+from cases import run_cases, seconds
 
 import noshadow as ns
 
@@ -32,16 +31,6 @@ def head(n, d, m, *, seed=0, scale=3.0):
     logits = features @ theta[:-1] + theta[-1]
     labels = (logits + rng.gumbel(size=logits.shape)).argmax(1)
     return features, logits, labels
-
-
-def seconds(action, repeats=1):
-    """Shortest wall time of a few runs, and the last result."""
-    best, result = float("inf"), None
-    for _ in range(repeats):
-        started = time.perf_counter()
-        result = action()
-        best = min(best, time.perf_counter() - started)
-    return best, result
 
 
 def ideal_seconds(n, d, m, *, align=1, block=1024):
@@ -199,13 +188,7 @@ def main():
     }
     cases["streaming"] = lambda: streaming([n // shrink for n in STREAM_SIZES])
     cases["peers"] = lambda: against_peers(*((200, 9, 4) if arguments.quick else (3000, 65, 10)))
-    stored = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    for name, case in cases.items():
-        if arguments.only in (None, name):
-            stored[name] = case() | {"environment": environment()}
-            print(name, json.dumps(stored[name], indent=1))
-            if not arguments.quick:
-                RESULTS.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
+    run_cases(cases, RESULTS, only=arguments.only, quick=arguments.quick)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from environment import environment
+from cases import run_cases, seconds
 from scipy.linalg import cho_factor, cho_solve
 
 from noshadow._lood import lood, lood_bounds, lood_scores, optimal_query, posterior_of, rbf_kernel
@@ -30,16 +30,6 @@ def data(n, d=32, seed=0):
     rng = np.random.default_rng(seed)
     labels = np.arange(n) % CLASSES
     return rng.normal(size=(CLASSES, d))[labels] + rng.normal(size=(n, d)), labels
-
-
-def seconds(action, repeats=1):
-    """Shortest wall time of a few runs, and the last result."""
-    best, result = float("inf"), None
-    for _ in range(repeats):
-        started = time.perf_counter()
-        result = action()
-        best = min(best, time.perf_counter() - started)
-    return best, result
 
 
 def two_solves(matrix, y, i):
@@ -153,13 +143,7 @@ def main():
         "ten_thousand": lambda: in_a_process("ten_thousand", 500 if quick else 10_000),
         "fifty_thousand": lambda: in_a_process("fifty_thousand", 1500 if quick else 50_000),
     }
-    stored = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    for name, case in cases.items():
-        if arguments.only in (None, name):
-            stored[name] = case() | {"environment": environment()}
-            print(name, json.dumps(stored[name], indent=1))
-            if not quick:
-                RESULTS.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
+    run_cases(cases, RESULTS, only=arguments.only, quick=quick)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from cases import seconds
 
 import noshadow as ns
 from noshadow.linalg import spd_inverse
@@ -37,15 +38,6 @@ def chunk(number, n, d, m):
     if m == 1:
         return features, logits, (rng.random(n) < 1 / (1 + np.exp(-logits[:, 0]))).astype(np.int64)
     return features, logits, (logits + rng.gumbel(size=logits.shape)).argmax(1)
-
-
-def seconds(action, repeats=1, clock=time.perf_counter):
-    best, result = float("inf"), None
-    for _ in range(repeats):
-        started = clock()
-        result = action()
-        best = min(best, clock() - started)
-    return best, result
 
 
 def cpu_seconds(action, repeats=2):

@@ -3,6 +3,9 @@
 import os
 from pathlib import Path
 
+# 127.0.0.1 as the kernel prints it, alone and mapped into IPv6: nobody else could have sent us a task
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
+
 
 def listening():
     """Addresses, in hexadecimal, on which this process and those it started listen for others (state 0A)."""

@@ -283,3 +283,13 @@ def test_wrong_labels_are_uniform():
         ns.canaries.mislabel([0, 1], [0, 0])
     with pytest.raises(InputError, match="classes must be"):
         ns.canaries.mislabel([0, 3], [0], classes=3)
+
+
+@pytest.mark.parametrize("method", ["auto", "exact", "sampled", "extrapolated"])
+def test_canaries_need_other_secrets_beside_them(model, method):
+    """Draws of fillings that are no canary would never end where there is none."""
+    everything = ns.canaries.make([1, 2, range(4)], 4)
+    with pytest.raises(InputError, match=r"score: canaries must leave possible secrets to compare them with; got all 4 as canaries\."):
+        ns.canaries.score(model, everything, method=method, progress=False)
+    most = ns.canaries.score(model, ns.canaries.make([1, 2, range(4)], 3), method=method, draws=50, progress=False)
+    assert most.compared == (50 if method in ("sampled", "extrapolated") else 1)

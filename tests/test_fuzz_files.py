@@ -16,6 +16,7 @@ import pytest
 from safetensors.numpy import save
 
 import noshadow as ns
+from damaged_bytes import flipped, truncated
 from noshadow import InputError
 from noshadow._compare import compare
 from noshadow._findings import findings
@@ -37,19 +38,6 @@ VALUES = [None, True, 0, -1, 1, 0.5, 10**13, 2**63, -2.5, 1e308, 1e-308, "", "x"
 
 def test_the_numbers_of_mutations_add_up():
     assert sum(COUNTS.values()) == 2000
-
-
-def flipped(rng, content):
-    """A few bits or bytes changed."""
-    made = bytearray(content)
-    for _ in range(rng.choice((1, 1, 2, 8))):
-        place = rng.randrange(len(made))
-        made[place] = made[place] ^ (1 << rng.randrange(8)) if rng.random() < 0.5 else rng.randrange(256)
-    return bytes(made)
-
-
-def truncated(rng, content):
-    return content[: rng.randrange(len(content))]
 
 
 def swapped(rng, value):

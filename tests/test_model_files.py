@@ -27,6 +27,7 @@ from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
 import noshadow as ns
+from damaged_bytes import flipped, truncated
 from extras import extra
 from file_models import MIXED, NUMBERS, TRAIN, categorical
 from noshadow import InputError
@@ -339,19 +340,6 @@ FORMATS = {
     "m.safetensors": safetensors,
 }
 MUTATIONS = 150
-
-
-def flipped(rng, content):
-    """A few bits or bytes changed."""
-    made = bytearray(content)
-    for _ in range(rng.choice((1, 1, 2, 8))):
-        place = rng.randrange(len(made))
-        made[place] = made[place] ^ (1 << rng.randrange(8)) if rng.random() < 0.5 else rng.randrange(256)
-    return bytes(made)
-
-
-def truncated(rng, content):
-    return content[: rng.randrange(len(content))]
 
 
 def renumbered(rng, content):

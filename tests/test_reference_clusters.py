@@ -13,16 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cluster_scripts import HERE, seen_by
 from extras import extra
+from listening import LOOPBACK
 from noshadow import InputError
 from noshadow.reference import load_references, train_references
 from reference_training import LOG, PAUSE, fit, splits
 
-HERE = Path(__file__).parent
 TRAIN, TEST = splits()
 OPTIONS = {"models": 12, "progress": False}
-# 127.0.0.1 as the kernel prints it, alone and mapped into IPv6: nobody else could have sent us a task
-LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
 
 
 def arrays_of(folder):
@@ -80,17 +79,10 @@ def end_workers(log):
 def test_ray_nodes_may_die(tmp_path, alone):
     extra("ray")
     folder = tmp_path / "r"
-    environment = os.environ | {"PYTHONPATH": str(HERE), PAUSE: "0.3", LOG: str(tmp_path / "log"), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(HERE / "ray_cluster.py"), str(folder)]
-    process = subprocess.Popen(command, env=environment, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        output, errors = process.communicate(timeout=240)
+        seen = seen_by("ray_cluster.py", folder, **{PAUSE: "0.3", LOG: str(tmp_path / "log")})
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
         end_workers(tmp_path / "log")
-    assert process.returncode == 0, errors[-3000:]
-    seen = json.loads(output.splitlines()[-1])
     assert seen["models"] == 12 and 2 <= seen["done"] < 12 and not seen["initialised"]
     assert set(seen["listening"]) <= LOOPBACK and seen["listening"]
     assert arrays_of(folder) == alone

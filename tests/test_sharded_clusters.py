@@ -1,23 +1,13 @@
 """Scores over shards on real clusters of this machine: a worker is killed, and the numbers are those of one process."""
 
-import contextlib
-import json
-import os
-import signal
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import noshadow as ns
+from cluster_scripts import seen_by
 from extras import extra
+from listening import LOOPBACK
 from shard_work import LOG, head, in_files
-
-HERE = Path(__file__).parent
-# 127.0.0.1 as the kernel prints it, alone and mapped into IPv6: nobody else could have sent us a task
-LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
 
 
 def files_and_truth(folder):
@@ -38,16 +28,7 @@ def test_ray_on_two_nodes_survives_a_lost_worker(tmp_path):
     extra("ray")
     _, truth = files_and_truth(tmp_path)
     log = tmp_path / "log"
-    environment = os.environ | {"PYTHONPATH": str(HERE), LOG: str(log), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(HERE / "ray_shards.py"), str(tmp_path)]
-    process = subprocess.Popen(command, env=environment, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        output, errors = process.communicate(timeout=240)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == 0, errors[-3000:]
-    seen = json.loads(output.splitlines()[-1])
+    seen = seen_by("ray_shards.py", tmp_path, **{LOG: str(log)})
     assert seen["died"] and not seen["initialised"]
     assert set(seen["listening"]) <= LOOPBACK and seen["listening"]
     assert_same(dict(np.load(tmp_path / "scores.npz", allow_pickle=False)), seen["notes"], truth)

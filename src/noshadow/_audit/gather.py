@@ -88,25 +88,25 @@ def audit_view(
 
     The table and the stamps are then put together.
 
-    `layered_scores` gives the scores over more layers than the last, or over trees, for the settled
-    task, and stands in for the last layer's. `sources` say what is known beyond the final weights,
-    each a function of the settled records; they are asked first, since they may refuse what they
-    were given. `trained` are further ones that train when they are asked: last, when all else has
-    worked. `stages` gives the loss traces and the checkpoint that a model keeps of itself, where
-    none were given.
-    `beside` asks the model itself what it says of each record without it. `inputs` are what the
-    model was given of its training records, or why they are not known.
+    Args:
+        seen: the model's view of its records. options, given: as the audit was asked for.
+        signal_seconds: that the view took.
+        layered_scores: gives the scores over more layers than the last, or over trees, for the
+            settled task, in place of the last layer's.
+        sources: say what is known beyond the final weights, each a function of the settled records.
+            They are asked first, since they may refuse what they were given.
+        trained: further ones that train when they are asked: last, when all else has worked.
+        stages: gives the loss traces and the checkpoint that a model keeps of itself, where none
+            were given.
+        beside: asks the model itself what it says of each record without it.
+        inputs: what the model was given of its training records, or why they are not known.
     """
     found = settled(seen, options, given)
     known = [source(found) for source in sources]
     without = Without() if beside is None else beside(found)
     found = replace(found, formula=without.columns)
-    traces = trace_evidence(given.loss_traces, found.train.ids, found.losses, found.targets, found.task)
-    own: tuple[Known, ...] = ()
-    if stages is not None and given.loss_traces is None:
-        kept = stages(found)
-        handed = any(entry.evidence.source == CHECKPOINTS for entry in known)
-        traces, own = kept.traces, () if handed else kept.known
+    history = _history(found, given, stages, known)
+    traces = history.traces
     started = time.perf_counter()
     scores = scored(found, options, layered_scores)
     scoring = time.perf_counter() - started
@@ -142,10 +142,22 @@ def audit_view(
     )
     evidence = (loss_evidence(found), formula_evidence(score_evidence(scores), without), rates, *leaf_evidence(counted, yielding), *traces)
     # Trees order records by themselves; beside other sources what they say is weighed with them.
-    own = (*without.known, *own)
+    own = (*without.known, *history.known)
     told = () if known else tuple(entry.evidence for entry in own)
     beyond = [*known, *own] if known else []
     return audit_of(gathered, (*evidence, *told, *weighed_evidence(found, beyond, traces, scores, options)))
+
+
+def _history(found: Settled, given: GivenColumns, stages: Callable[[Settled], Stages] | None, known: Sequence[Known]) -> Stages:
+    """Loss traces as they were given, or those that the model keeps of itself.
+
+    Its best stage comes with these, unless a checkpoint was given (one of `known`).
+    """
+    if stages is None or given.loss_traces is not None:
+        return Stages(trace_evidence(given.loss_traces, found.train.ids, found.losses, found.targets, found.task))
+    kept = stages(found)
+    handed = any(entry.evidence.source == CHECKPOINTS for entry in known)
+    return replace(kept, known=()) if handed else kept
 
 
 def weighed_evidence(

@@ -25,10 +25,9 @@ def split_counts(train: Signals, test: Signals) -> dict[str, Any]:
     whole counts.
 
     Returns:
-        shared_with_test: test records that look like a training record; copies: training records
-            that look like another
-        one (records, groups, largest group and up to ten of its ids); each None where records
-        cannot be told apart, with the reason beside them.
+        shared_with_test: test records that look like a training record. copies: training records
+            that look like another one (records, groups, largest group and up to ten of its ids).
+            Each is None where records cannot be told apart; reason says why.
 
     Cost: O(nd), and O(n log n) for n numbers. Exact: records whose digests agree are compared.
     """

@@ -18,7 +18,7 @@ from noshadow.limits import FEW_MEMBERS
 from noshadow.metrics import error_budget, loss_auc, spearman, tnr_at_fnr
 from noshadow.metrics.inputs import places
 from noshadow.outcomes import Absent, not_applicable
-from noshadow.results import Audit, Interval
+from noshadow.results import Audit, Interval, require_audit
 
 TOP = 0.01
 _WAYS = {
@@ -80,8 +80,7 @@ def compare(before: Audit, after: Audit, *, fpr: float | str = "auto", level: fl
         'No change in model risk beyond noise.'
     """
     for name, audit in (("before", before), ("after", after)):
-        if not isinstance(audit, Audit):
-            refuse(name, "be an Audit", type(audit).__name__, "Read a folder with noshadow.load first.")
+        require_audit(audit, name)
     coverage = require_number(level, "level", low=0, high=1, low_open=True, high_open=True)
     chosen, common = whole_seed(seed), _level(before, after, fpr)
     found = matched(before, after)

@@ -8,10 +8,10 @@ from scipy.special import digamma, ndtr, ndtri, polygamma
 
 from noshadow._exposure.posterior import slope_variance
 from noshadow._exposure.result import Exposure
+from noshadow._exposure.spread import LARGEST_FREEDOM
 from noshadow.checks import Array, NotApplicable, require_number, said
 
 BLOCK = 1 << 16  # records at once: what is drawn of them stays in the caches
-LARGEST = 1e12  # degrees of freedom that stand for infinitely many
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,15 +97,15 @@ def beliefs_of(found: Exposure) -> Beliefs:
     if found.order_only:
         raise NotApplicable(said(f"draws need sizes, and this evidence gives the order only: {found.reason}"))
     state, spreads = found.state, np.stack([found.spread_out, found.spread_in])
-    centre, alone, freedom = found.separation, found.variance, np.full_like(found.variance, LARGEST)
+    centre, alone, freedom = found.separation, found.variance, np.full_like(found.variance, LARGEST_FREEDOM)
     if state is not None:
         centre = found.separation if state.signed is None else state.signed
         # What the estimation of coefficients and variances adds is shared between records.
         alone = np.minimum(slope_variance(state.counts, state.slopes, spreads**2, state.scales), found.variance)
-        freedom = np.minimum(state.freedom.sum(0), LARGEST)
+        freedom = np.minimum(state.freedom.sum(0), LARGEST_FREEDOM)
     # σ² = σ̂² ν/χ²_ν of both sides together
     log_spread = np.log(spreads) - (digamma(freedom / 2) - np.log(freedom / 2)) / 2
-    together = np.where(freedom < LARGEST, np.sqrt(polygamma(1, freedom / 2)) / 2, 0.0)
+    together = np.where(freedom < LARGEST_FREEDOM, np.sqrt(polygamma(1, freedom / 2)) / 2, 0.0)
     # log σ_in − log σ_out is half of the ratio's logarithm, and each side has half of that.
     apart = np.sqrt(found.ratio_variance) / 4
     shared = np.sqrt(np.maximum(found.variance - alone, 0.0))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import ndtr, ndtri, polygamma
+from scipy.special import ndtr, ndtri
 
 from noshadow._exposure.basis import Basis, basis_of, clipped_scores
 from noshadow._exposure.held_out import left_out_margins, tail_of
@@ -15,7 +15,7 @@ from noshadow._exposure.result import Exposure, State, shares
 from noshadow._exposure.rules import CHOSEN, Rules
 from noshadow._exposure.scales import fitted_scales
 from noshadow._exposure.sizes import Sizes, held_against, sizes_of
-from noshadow._exposure.spread import Compared, Spreads, sides_compared, spreads_of, with_own_squares
+from noshadow._exposure.spread import Compared, Spreads, d_prime_error, sides_compared, spreads_of, with_own_squares
 from noshadow._exposure.sufficient import Sides, sides_of, sums_of
 from noshadow.checks import Array, named_in_errors, whole_seed
 
@@ -118,7 +118,7 @@ def answered(arguments: Given, rules: Rules = CHOSEN) -> Exposure:
     """The answer of `exposure` to checked arguments with references, under given rules."""
     sizes = sizes_of(arguments)
     near, drawn_in = within_reach(arguments, rules.reach)
-    given_rows, _, _ = _observed(arguments.turned)
+    given_rows, _, _ = _observed(arguments.turned)  # none of them drawn in
     arguments = near.turned
     rows, inside, columns = _observed(arguments)
     sides, basis = sides_of(rows, inside), basis_of(columns, len(arguments.margins))
@@ -232,16 +232,12 @@ def _answer(
     notes: tuple[str, ...],
     rules: Rules,
 ) -> Exposure:
-    mean_square = compared.record.mean(0)
-    width = np.sqrt(mean_square)
+    width = np.sqrt(compared.record.mean(0))
     separation, variance = posterior.separation, posterior.variance
     if arguments.direction == "either":
         separation = _folded_mean(separation, np.sqrt(variance))
     d_prime = separation / width
-    # To first order: the separation's own variance, and that of the logarithm of the spread.
-    share = compared.record / (2 * mean_square)
-    log_width = (share**2 * polygamma(1, np.minimum(spreads.free, 1e12) / 2)).sum(0) / 4
-    error = np.sqrt(variance / mean_square + d_prime**2 * log_width)
+    error = d_prime_error(d_prime, variance, compared.record, spreads.free)
     centre = posterior.separation / width
     ends = _interval(centre, error, arguments.level, arguments.direction)
     return Exposure(

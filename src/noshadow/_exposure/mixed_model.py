@@ -209,8 +209,9 @@ class _Problem:
 
         The points lie √5 standard deviations along five conjugate directions.
         """
+        # Central differences of the deviance's slope, 1e-4 to either side.
         columns = [(self.objective(numbers + step)[1] - self.objective(numbers - step)[1]) / 2e-4 for step in 1e-4 * np.eye(len(numbers))]
-        # of minus the logarithm of the likelihood: half of the deviance
+        # Halved twice: the symmetric part, and of half the deviance, which is −log likelihood.
         curvature = np.array(columns + np.transpose(columns)) / 4
         values, vectors = np.linalg.eigh(curvature)
         # A direction that the margins say nothing about must not get an infinite variance.

@@ -5,16 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import polygamma
 from scipy.stats import binom
 
 from noshadow._exposure.posterior import slope_variance
 from noshadow._exposure.result import Exposure
 from noshadow._exposure.sources import Source, weighed
+from noshadow._exposure.spread import d_prime_error
 from noshadow.checks import Array
 
 TOP = 0.01
-LARGEST = 1e12  # degrees of freedom that stand for infinitely many
 
 
 @dataclass(frozen=True)
@@ -83,23 +82,14 @@ def width_with(found: Exposure, models: int) -> float | None:
         return None
     state, variances = found.state, np.stack([found.spread_out**2, found.spread_in**2])
     now = slope_variance(state.counts, state.slopes, variances, state.scales)
-    error = _error(found, found.variance, state.freedom)
+    d_prime = found.separation / np.sqrt(variances.mean(0))
+    error = d_prime_error(d_prime, found.variance, variances, state.freedom)
     seen = float(state.counts.sum(0).mean())
     added = (found.variance - now) * seen / (seen + models)
     width = np.zeros(len(now))
     for inside in range(models + 1):
         more = np.array([[models - inside], [inside]])
         variance = slope_variance(state.counts + more, state.slopes, variances, state.scales) + added
-        width += binom.pmf(inside, models, 0.5) * _error(found, variance, state.freedom + more)
+        width += binom.pmf(inside, models, 0.5) * d_prime_error(d_prime, variance, variances, state.freedom + more)
     narrower = np.where(error > 0, width / np.where(error > 0, error, 1.0), 1.0)
     return float((narrower * (found.interval[:, 1] - found.interval[:, 0])).mean())
-
-
-def _error(found: Exposure, variance: Array, freedom: Array) -> Array:
-    """Standard error of d′, as `exposure` takes it: of the separation, and of the spread."""
-    spreads = np.stack([found.spread_out**2, found.spread_in**2])
-    mean_square = spreads.mean(0)
-    log_width = ((spreads / (2 * mean_square)) ** 2 * polygamma(1, np.minimum(freedom, LARGEST) / 2)).sum(0) / 4
-    centre = found.separation / np.sqrt(mean_square)
-    error: Array = np.sqrt(variance / mean_square + centre**2 * log_width)
-    return error

@@ -6,7 +6,7 @@ import numpy as np
 
 from noshadow._exposure.held_out import Tail
 from noshadow._exposure.inputs import Given
-from noshadow._exposure.spread import LEAST_RECORDS
+from noshadow._exposure.spread import FITTED_RECORDS
 from noshadow.checks import Array
 
 # Records with two margins on a side from which sizes are told. A spread fits from 200 on, but on
@@ -38,7 +38,7 @@ def sizes_of(arguments: Given) -> Sizes:
     for words, chosen in (("without", ~arguments.membership), ("with", arguments.membership)):
         margins = (seen & chosen).sum(0)
         twice, often = int((margins >= 2).sum()), int((margins >= MANY_MARGINS).sum())
-        if twice < SIZED_RECORDS and often < LEAST_RECORDS:
+        if twice < SIZED_RECORDS and often < FITTED_RECORDS:
             lacking.append(f"{twice} records have margins of two models trained {words} them")
     tied = _tied_at_an_end(arguments.references)
     if not lacking and tied > TIED:

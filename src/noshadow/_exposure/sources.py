@@ -85,9 +85,12 @@ def weighed(
             records.
         sources: what is known beyond the final weights.
         free: name → (n,) columns of the final weights. direction, level, seed: as in `exposure`.
+        rules: what no formula decides; others than those chosen are for benchmarks.
 
     Returns:
         Exposure; order only where a source could not be put on the audited model's scale.
+
+    Cost: as `exposure`, and a fit of the mixed model for each source that was stopped early.
     """
     known = dict(free or {})
     for source in sources:
@@ -139,6 +142,10 @@ def level_without(source: Source, margins: Array, covariates: Mapping[str, Array
 
     Few margins per record are shrunk to what the audited margin and the covariates predict, by the
     mixed model of `exposure`. The level of a regression is that of the residual's size, negative.
+
+    Args:
+        source: with margins. margins: (n,) of the audited model. covariates: name → (n,).
+        direction: as in `exposure`.
     """
     assert source.margins is not None and source.membership is not None
     near, _ = within_reach(Given(margins, {}, source.margins, source.membership, direction, 0.9, ()), CHOSEN.reach)

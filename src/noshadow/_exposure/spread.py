@@ -16,12 +16,13 @@ from noshadow._exposure.sufficient import Sides
 from noshadow.checks import Array
 
 STEPS = 50
-LEAST_RECORDS = 200
+FITTED_RECORDS = 200  # with two margins on a side, from which the side's spread is fitted
 # Share of its level's variance below which a record's margins are equal but for rounding, as those
 # of votes may be, and the logarithm of the largest ratio of a record's variances.
 EQUAL, LARGEST_RATIO = 1e-6, float(np.log(100.0))
 BENT_PRECISION = 10.0  # prior of the slopes in squared levels: a standard deviation of a third
 WIDEST = 1e6  # prior degrees of freedom from which a record's own spread says nothing
+LARGEST_FREEDOM = 1e12  # degrees of freedom that stand for infinitely many
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +64,7 @@ def spreads_of(sides: Sides, levels: Array, variances: Array, rules: Rules = CHO
     if rules.bent and rules.clip > 0:
         scaled = np.vstack([scaled, scaled**2 - 1])
     free = np.maximum(sides.counts - 1, 0)
-    told = [side for side in (0, 1) if (free[side] > 0).sum() >= LEAST_RECORDS]
+    told = [side for side in (0, 1) if (free[side] > 0).sum() >= FITTED_RECORDS]
     constants, slopes = np.log(variances), np.zeros((2, len(scaled)))
     if told:
         constants, slopes = _gamma_fit(sides.squares, free, scaled, told, constants, rules.side_slopes)
@@ -124,6 +125,22 @@ def sides_compared(spreads: Spreads, sides: Sides) -> Compared:
     mean = (weight * spreads.record / spreads.level).sum(0)
     parts = np.exp(np.stack([-ratio * weight[1], ratio * weight[0]]))
     return Compared(spreads.level * mean * parts / (weight * parts).sum(0), left)
+
+
+def d_prime_error(d_prime: Array, variance: Array, record: Array, freedom: Array) -> Array:
+    """Standard error (n,) of d′, to first order.
+
+    It has two parts: the separation's own variance, and that of the logarithm of the spread.
+
+    Args:
+        d_prime: (n,). variance: (n,) of the separation. record: (2, n) variances of margins, OUT
+            first. freedom: (2, n) degrees of freedom behind them.
+    """
+    mean_square = record.mean(0)
+    share = record / (2 * mean_square)
+    log_width = (share**2 * polygamma(1, np.minimum(freedom, LARGEST_FREEDOM) / 2)).sum(0) / 4
+    error: Array = np.sqrt(variance / mean_square + d_prime**2 * log_width)
+    return error
 
 
 def _gamma_fit(squares: Array, free: Array, scaled: Array, told: list[int], start: Array, apart: bool) -> tuple[Array, Array]:

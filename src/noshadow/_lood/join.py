@@ -12,7 +12,7 @@ import pandas as pd
 from noshadow.checks import Array, named_in_errors, refuse
 from noshadow.joins import MOST_RELABELLED, Join, held_by, join, require_agreement
 from noshadow.metrics import agreement_table
-from noshadow.results import Audit, Evidence, LoodAudit
+from noshadow.results import Audit, Evidence, LoodAudit, require_audit
 
 PREFIX = "audit_"
 OURS = "lood_"
@@ -34,8 +34,7 @@ def joined_with(found: LoodAudit, audit: Audit) -> LoodAudit:
 
     Cost: O(500 · n) a score.
     """
-    if not isinstance(audit, Audit):
-        refuse("audit", "be an Audit", type(audit).__name__, "Read a folder with noshadow.load first.")
+    require_audit(audit)
     found = _unjoined(found)
     theirs = audit.records.set_index(audit.records["id"].astype(str))
     ids = found.records["id"].astype(str)

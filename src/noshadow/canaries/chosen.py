@@ -3,7 +3,7 @@
 import numpy as np
 
 from noshadow.checks import Array, as_array, named_in_errors, refuse, require_choice, require_whole, whole_seed
-from noshadow.results import Audit
+from noshadow.results import Audit, require_audit
 
 RULES = ("exposure", "random")
 
@@ -33,8 +33,7 @@ def choose(audit: Audit, count: int, *, by: str = "exposure", seed: int = 0) -> 
         Traceback (most recent call last):
         noshadow.errors.InputError: choose: audit must be an Audit; got str. Read a folder with noshadow.load first.
     """  # noqa: W505 - doctest compares the message on one line
-    if not isinstance(audit, Audit):
-        refuse("audit", "be an Audit", type(audit).__name__, "Read a folder with noshadow.load first.")
+    require_audit(audit)
     require_choice(by, RULES, "by")
     wanted, n = require_whole(count, "count", low=1), len(audit.records)
     if wanted > n:

@@ -90,7 +90,8 @@ def score(
         CanaryScores. The unit is bits, as in the definition; losses are in nats.
 
     Raises:
-        InputError: not such a model or canaries; tokens that the model does not have.
+        InputError: not such a model or canaries; tokens that the model does not have; every
+            possible secret is a canary.
 
     Exact when: "exact". "sampled" cannot exceed log₂(draws + 1) bits: its interval reaches to
         log₂|R| where no draw was better. Approximates: "extrapolated", which takes the
@@ -115,28 +116,40 @@ def score(
     if chosen == "exact" and canaries.space > MOST_ENUMERATED:
         refuse("method", f"be 'sampled' or 'extrapolated' for more than {MOST_ENUMERATED:,} secrets", f"'exact' for {canaries.space:,}")
     reading: dict[str, Any] = {"batch_size": batch_size, "device": device}
-    own = _perplexities(model, list(canaries.sequences), "canaries", reading)
     groups = _groups(canaries)
+    if max(map(len, groups)) >= canaries.space:
+        refuse("canaries", "leave possible secrets to compare them with", f"all {canaries.space} as canaries", "Make fewer of them.")
+    own = _perplexities(model, list(canaries.sequences), "canaries", reading)
     run = _Run(model, canaries, chosen, wanted, seed, reading)
     others = [_compared(run, group, number, len(groups), progress) for number, group in enumerate(groups)]
-    standings: dict[int, Standing] = {}
-    fits = []
-    for group, held in zip(groups, others, strict=True):
-        space = canaries.space - len(group) + 1
-        if chosen == "extrapolated":
-            found, fit = extrapolated_standings(own[group], held, space, share, resamples, seed)
-            fits.append(fit)
-        else:
-            found = [_counted(own[row], held, space, None if chosen == "exact" else share) for row in group]
-        standings |= dict(zip(group, found, strict=True))
-    ordered = [standings[row] for row in range(len(canaries))]
+    ordered, doubt = _standings(own, groups, others, run, level=share, resamples=resamples)
     table = _table(own, ordered)
     # Of a uniform rank log(|R|/rank) is below an exponential variable, their sum below a Gamma one.
     in_nats = math.log(2) * float(table["exposure_bits"].sum())
     p_value = None if chosen == "extrapolated" else float(stats.gamma.sf(in_nats, len(table)))
-    doubt = min(fits, default=None)
     notes = _notes(ordered, doubt, chosen, wanted, canaries.space)
     return CanaryScores(table, chosen, canaries.space, len(others[0]), share, chance_bits(canaries.space), p_value, doubt, notes)
+
+
+def _standings(
+    own: Array, groups: list[list[int]], others: list[Array], run: "_Run", *, level: float, resamples: int
+) -> tuple[list[Standing], float | None]:
+    """The standing of every canary among the fillings that its group is compared with.
+
+    Beside it stands the least p-value of the fits, None where nothing is fitted.
+    """
+    standings: dict[int, Standing] = {}
+    fits = []
+    for group, held in zip(groups, others, strict=True):
+        # The other canaries of the group may have been trained on, and are no fillings.
+        space = run.canaries.space - len(group) + 1
+        if run.method == "extrapolated":
+            found, fit = extrapolated_standings(own[group], held, space, level, resamples, run.seed)
+            fits.append(fit)
+        else:
+            found = [_counted(own[row], held, space, None if run.method == "exact" else level) for row in group]
+        standings |= dict(zip(group, found, strict=True))
+    return [standings[row] for row in range(len(own))], min(fits, default=None)
 
 
 def _counted(value: float, others: Array, space: int, level: float | None) -> Standing:

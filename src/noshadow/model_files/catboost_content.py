@@ -146,7 +146,7 @@ def _require_sound_values(table: "_Table") -> tuple[int, int]:
     buckets = np.frombuffer(raw.tobytes(), BUCKETS)
     used = buckets["hash"] != EMPTY
     entry = ENTRY[kind] * (classes if kind in BY_CLASS else 1)
-    table.array(2, "<u1")
+    table.array(2, "<u1")  # fails where the counts lead out of the file
     # A search goes on to the next bucket, round and round, until one is empty.
     if len(buckets) & (len(buckets) - 1) or (len(buckets) and used.all()):
         raise ValueError("target statistics that are searched for ever")

@@ -86,6 +86,21 @@ def _require_sound_tree(tree: Mapping[str, Any], features: int) -> None:
         or _counted(tree["tree_param"], "num_deleted", count, rest=0) >= count
     ):
         raise ValueError("other columns than the model's, or only deleted nodes")
+    inner = _inner_nodes(tree, count)
+    # Leaves and nodes that were pruned away ask for no column.
+    columns = _whole_numbers(tree["split_indices"], "split_indices", count, 0, 2**32)[inner]
+    if (columns >= features).any():
+        raise ValueError(f"split_indices outside of 0 … {features - 1}")
+    kinds = _whole_numbers([int(kind) for kind in tree.get("split_type", [0] * count)], "split_type", count, 0, 2)
+    _whole_numbers([int(kind) for kind in tree["default_left"]], "default_left", count, 0, 2)
+    for name in ("split_conditions", "base_weights", "loss_changes", "sum_hessian"):
+        _real_numbers(tree[name], name, count)
+    _whole_numbers([tree.get("id", 0)], "id", 1, 0, 2**31)
+    _require_categories_of(inner[kinds[inner] == 1], tree, count)
+
+
+def _inner_nodes(tree: Mapping[str, Any], count: int) -> Array:
+    """The nodes with children; children that are not there, or not their own, are refused."""
     left, right = (_whole_numbers(tree[f"{side}_children"], f"{side}_children", count, LEAF, count) for side in ("left", "right"))
     parents = _whole_numbers(tree["parents"], "parents", count, LEAF, 2**31)
     inner = np.flatnonzero(left != LEAF)
@@ -99,22 +114,18 @@ def _require_sound_tree(tree: Mapping[str, Any], features: int) -> None:
     )
     if not honest.all() or ((left == LEAF) != (right == LEAF)).any() or 0 <= parents[0] < count:
         raise ValueError("children that are not its own")
-    # Leaves and nodes that were pruned away ask for no column.
-    columns = _whole_numbers(tree["split_indices"], "split_indices", count, 0, 2**32)[inner]
-    if (columns >= features).any():
-        raise ValueError(f"split_indices outside of 0 … {features - 1}")
-    kinds = _whole_numbers([int(kind) for kind in tree.get("split_type", [0] * count)], "split_type", count, 0, 2)
-    _whole_numbers([int(kind) for kind in tree["default_left"]], "default_left", count, 0, 2)
-    for name in ("split_conditions", "base_weights", "loss_changes", "sum_hessian"):
-        _real_numbers(tree[name], name, count)
-    _whole_numbers([tree.get("id", 0)], "id", 1, 0, 2**31)
+    return inner
+
+
+def _require_categories_of(splits: Array, tree: Mapping[str, Any], count: int) -> None:
+    """Categories stand at the nodes that split by them, and within the list of all."""
     categories = _whole_numbers(tree.get("categories", []), "categories", None, 0, MOST_CATEGORIES)
     nodes = _whole_numbers(tree.get("categories_nodes", []), "categories_nodes", None, 0, count)
     starts, sizes = (
         _whole_numbers(tree.get(f"categories_{part}", []), f"categories_{part}", len(nodes), 0, len(categories) + 1)
         for part in ("segments", "sizes")
     )
-    if (starts + sizes > len(categories)).any() or not np.array_equal(nodes, np.flatnonzero((kinds == 1) & (left != LEAF))):
+    if (starts + sizes > len(categories)).any() or not np.array_equal(nodes, splits):
         raise ValueError("categories that are not those of its nodes")
 
 

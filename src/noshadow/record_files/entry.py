@@ -9,7 +9,7 @@ import pandas as pd
 from noshadow.checks import InputError, named_in_errors, refuse, require_choice, require_whole, said
 from noshadow.record_files.described import described
 from noshadow.record_files.formats import WRITERS, write_meanings
-from noshadow.results import Audit
+from noshadow.results import Audit, require_audit
 from noshadow.storage.private_files import written_whole
 
 FORMATS = tuple(WRITERS)
@@ -57,8 +57,7 @@ def write_records(
         Traceback (most recent call last):
         noshadow.errors.InputError: write_records: audit must be an Audit; got str. Read a folder with noshadow.load first.
     """  # noqa: W505 - doctest compares the message on one line
-    if not isinstance(audit, Audit):
-        refuse("audit", "be an Audit", type(audit).__name__, "Read a folder with noshadow.load first.")
+    require_audit(audit)
     target = Path(path)
     kind = _format_of(target, format)
     require_choice(order, ORDERS, "order")

@@ -7,7 +7,7 @@ from noshadow._annex import annex_content
 from noshadow.checks import named_in_errors, refuse
 from noshadow.report.formats import interval, number, people, people_between, sentence, timestamp
 from noshadow.report.rendering import flat_rows, rendered
-from noshadow.results import Audit, files_of, write_file
+from noshadow.results import Audit, files_of, require_audit, write_file
 from noshadow.storage.json_text import parsed_json, strict_json
 
 _SUFFIXES = (".html", ".htm")
@@ -84,8 +84,7 @@ def write_annex(audit: Audit, path: str | Path, *, folder: str | Path | None = N
         Traceback (most recent call last):
         noshadow.errors.InputError: write_annex: audit must be an Audit; got str. Read a folder with noshadow.load first.
     """  # noqa: W505 - doctest compares the message on one line
-    if not isinstance(audit, Audit):
-        refuse("audit", "be an Audit", type(audit).__name__, "Read a folder with noshadow.load first.")
+    require_audit(audit)
     page = Path(path)
     if page.suffix not in _SUFFIXES:
         refuse("path", "end in .html", f"'{page}'", "The JSON is written beside it.")

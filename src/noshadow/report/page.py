@@ -33,7 +33,7 @@ from noshadow.report.sequence_attacks import sequence_attacks_section
 from noshadow.report.tail_chart import tail_section
 from noshadow.report.top_records import ROWS, top_records
 from noshadow.report.trees import model_words, tree_rows
-from noshadow.results import Audit, ModelRisk, write_file
+from noshadow.results import Audit, ModelRisk, require_audit, write_file
 
 _UNITS = {"regression": "squared error"}
 _TASKS = {"binary": "two classes", "language-model": "language model"}
@@ -81,8 +81,7 @@ def write_report(audit: Audit, path: str | Path, *, show_records: object = None,
         Traceback (most recent call last):
         noshadow.errors.InputError: write_report: audit must be an Audit; got str. Read a folder with noshadow.load first.
     """  # noqa: W505 - doctest compares the message on one line
-    if not isinstance(audit, Audit):
-        refuse("audit", "be an Audit", type(audit).__name__, "Read a folder with noshadow.load first.")
+    require_audit(audit)
     asked = show_records is not None and show_records is not False
     if show_ids is not None and not asked:
         refuse("show_ids", "come with show_records", "ids alone")

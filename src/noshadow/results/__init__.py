@@ -13,7 +13,7 @@ from noshadow.figures import (
     TnrCurve,
     TokenGains,
 )
-from noshadow.results.audit_record import Audit
+from noshadow.results.audit_record import Audit, require_audit
 from noshadow.results.calibration import Calibration, CalibrationCell
 from noshadow.results.folder import ANNEX, files_of, require_writable_folder, write_file
 from noshadow.results.lood_record import LOOD, LoodAudit, load_lood
@@ -40,6 +40,7 @@ __all__ = [
     "files_of",
     "load",
     "load_lood",
+    "require_audit",
     "require_writable_folder",
     "write_file",
 ]

@@ -229,6 +229,12 @@ class Audit:
         return content | drawn | truth | listed
 
 
+def require_audit(value: object, argument: str = "audit") -> None:
+    """Refuse what is no Audit, as a path of its folder is none."""
+    if not isinstance(value, Audit):
+        refuse(argument, "be an Audit", type(value).__name__, "Read a folder with noshadow.load first.")
+
+
 def _with_one(audit: Audit, evidence: Evidence) -> Audit:
     """Put one source's columns, absences, notes and stamp in place of what it wrote before."""
     if not isinstance(evidence, Evidence):

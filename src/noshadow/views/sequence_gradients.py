@@ -10,7 +10,7 @@ from torch import Tensor
 
 from noshadow.checks import Array, NotApplicable
 from noshadow.progress import tracked
-from noshadow.views.token_logits import window_logits
+from noshadow.views.token_logits import windows_read
 from noshadow.views.token_sequences import TokenSequences
 from noshadow.views.token_windows import Window, token_windows
 from noshadow.views.undisturbed import undisturbed
@@ -106,12 +106,8 @@ def _gradient(model: ModelBetween, sequences: TokenSequences, number: int, windo
     total = [torch.zeros_like(tensor) for tensor in tensors]
     scored = int(sequences.counts[number].sum())
     for window in windows:
-        ids = torch.from_numpy(sequences.tokens[number][window.start : window.stop].copy())
-        sources = None if sequences.sources is None else [sequences.sources[number]]
-        counts = torch.from_numpy(sequences.counts[number][window.first : window.stop].copy())
-        places = window.first - window.start + torch.nonzero(counts)[:, 0]
         with torch.enable_grad():
-            logits = window_logits(model, [ids if sources is None else ids[:-1]], sources, device)[0]
+            ((ids, places, logits),) = windows_read(model, sequences, [window], device)
             logs = torch.log_softmax(logits[(places - 1).to(device)].float(), 1)
             loss = -logs.gather(1, ids[places].to(device)[:, None]).sum() / scored
             found = _taken(loss, tensors)

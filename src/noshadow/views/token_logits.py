@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from noshadow.checks import Array, refuse, require_whole, users_code
 from noshadow.views.token_sequences import TokenSequences, Vocabulary
+from noshadow.views.token_windows import Window
 
 PROBE_TOKENS = 16
 # relative: attention sums a longer row in another order, and half-precision models keep three
@@ -80,6 +81,22 @@ def require_causal(model: Any, sequences: TokenSequences, vocabulary: Vocabulary
     if float((before - after).abs().max()) > SAME_LOGITS * float(before.abs().max()):
         got = f"a {type(model).__name__} whose predictions depend on later tokens"
         refuse("model", "predict each token from those before it", got, "Set is_decoder=True in its configuration?")
+
+
+def windows_read(
+    model: Any, sequences: TokenSequences, windows: Sequence[Window], device: torch.device
+) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Of each window its token ids, the places in it that are scored, and its logits: one pass.
+
+    Row t of the logits (longest, vocabulary) is what the model expects at place t + 1.
+    """
+    rows = [torch.from_numpy(sequences.tokens[w.sequence][w.start : w.stop].copy()) for w in windows]
+    scored = [torch.from_numpy(sequences.counts[w.sequence][w.first : w.stop].copy()) for w in windows]
+    places = [w.first - w.start + torch.nonzero(counts)[:, 0] for w, counts in zip(windows, scored, strict=True)]
+    sources = None if sequences.sources is None else [sequences.sources[w.sequence] for w in windows]
+    # Nobody reads the last token of an answer, and a decoder may have no place for it.
+    logits = window_logits(model, rows if sources is None else [row[:-1] for row in rows], sources, device)
+    return list(zip(rows, places, logits, strict=True))
 
 
 def window_logits(model: Any, rows: Sequence[Tensor], sources: Sequence[Array] | None, device: torch.device) -> Tensor:

@@ -20,7 +20,7 @@ from noshadow.views.adapters import model_inside, require_adapters_in_layers, wi
 from noshadow.views.causal_lm import is_causal_lm
 from noshadow.views.seq2seq_lm import is_language_model
 from noshadow.views.token_features import TokenHead, TokenStore, token_store
-from noshadow.views.token_logits import require_causal, require_within_context, vocabulary_of, window_logits, window_rule
+from noshadow.views.token_logits import require_causal, require_within_context, vocabulary_of, window_rule, windows_read
 from noshadow.views.token_pairs import decoder_shift, known_pairs, token_pairs
 from noshadow.views.token_sequences import TokenSequences, Vocabulary, known_sequences, token_sequences
 from noshadow.views.token_statistics import StatisticsStore, TokenStatistics, negative_log_likelihood, statistics_store
@@ -273,13 +273,8 @@ def _summed_losses(
     hooked = nullcontext() if kept is None else kept.listening()
     with hooked, closing(tracked(batches, f"Reading {argument}", show=settings.progress)) as steps:  # type: ignore[type-var]
         for batch in steps:
-            rows = [torch.from_numpy(sequences.tokens[w.sequence][w.start : w.stop].copy()) for w in batch]
-            sources = None if sequences.sources is None else [sequences.sources[w.sequence] for w in batch]
-            # Nobody reads the last token of an answer, and a decoder may have no place for it.
-            logits = window_logits(model, rows if sources is None else [row[:-1] for row in rows], sources, device)
-            for number, (window, ids, row) in enumerate(zip(batch, rows, logits, strict=True)):
-                counts = torch.from_numpy(sequences.counts[window.sequence][window.first : window.stop].copy())
-                places = window.first - window.start + torch.nonzero(counts)[:, 0]
+            read = windows_read(model, sequences, batch, device)
+            for number, (window, (ids, places, row)) in enumerate(zip(batch, read, strict=True)):
                 loss, said_of = negative_log_likelihood(row, places, ids, statistics=told is not None)
                 sums[window.sequence] += loss
                 if told is not None and said_of is not None:

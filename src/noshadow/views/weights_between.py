@@ -22,7 +22,9 @@ class ModelBetween:
     """
 
     def __init__(self, inside: nn.Module, weights: Mapping[str, Tensor]) -> None:
-        self.inside, self.weights, self.forward = inside, dict(weights), inside.forward
+        self.inside, self.weights = inside, dict(weights)
+        # Readers look at the arguments of a model's forward before they call it.
+        self.forward = inside.forward
 
     def __call__(self, **given: Any) -> Any:
         """What the model answers at these weights."""

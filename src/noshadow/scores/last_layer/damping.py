@@ -12,7 +12,8 @@ from noshadow.blocks import block_length, block_tensor, blocks
 from noshadow.checks import Array, require_number
 from noshadow.outcomes import Damping
 from noshadow.scores.baselines import block_residuals
-from noshadow.scores.last_layer.design import Design, whitened_design
+from noshadow.scores.last_layer.design import Design, damped_design, whitened_design
+from noshadow.scores.last_layer.inputs import HeadInputs
 
 RELATIVE_DAMPING = 1e-6
 
@@ -32,6 +33,23 @@ def resolved_damping(damping: float | str | Damping, mean_curvature: float, sour
     known = damping if isinstance(damping, Damping) else Damping(damping, "given", "given")
     value = require_number(known.value, "damping", low=0.0)
     return Damping(value, known.kind, source or known.sentence)
+
+
+def damped_head(
+    head: HeadInputs, *, damping: float | str | Damping, source: str | None, fit_intercept: bool, penalize_intercept: bool
+) -> tuple[Design, Damping]:
+    """The head's design without directions that are too faint beside λ, and λ.
+
+    Args:
+        head: arrays, checked. damping, source: as `resolved_damping`. fit_intercept,
+            penalize_intercept: as `whitened_design`.
+
+    Cost: as `whitened_design`, and a pass of O(n(d + m)) where λ is not given.
+    """
+    design = whitened_design(head.features, fit_intercept=fit_intercept, penalize_intercept=penalize_intercept)
+    scale = mean_curvature(design, head.outputs, head.sample_weight, head.task) if isinstance(damping, str) else 0.0
+    settled = resolved_damping(damping, scale, source)
+    return damped_design(design, settled.value, len(head.features), largest_weight(head.sample_weight)), settled
 
 
 def largest_weight(sample_weight: Array | None) -> float:

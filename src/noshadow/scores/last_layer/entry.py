@@ -13,8 +13,8 @@ from noshadow.limits import DOUBTFUL_CONDITION, FAR_FROM_MINIMUM, NONLINEAR_HEAD
 from noshadow.outcomes import Damping, Note, not_applicable
 from noshadow.scores.baselines import baseline_columns
 from noshadow.scores.last_layer.curvature import SoftmaxProblem
-from noshadow.scores.last_layer.damping import HeadFit, head_fit, largest_weight, mean_curvature, resolved_damping
-from noshadow.scores.last_layer.design import Design, damped_design, whitened_design
+from noshadow.scores.last_layer.damping import HeadFit, damped_head, head_fit
+from noshadow.scores.last_layer.design import Design
 from noshadow.scores.last_layer.head_dual import more_precise, over_records, over_records_solved, single_over_records
 from noshadow.scores.last_layer.inputs import head_inputs
 from noshadow.scores.last_layer.precision import doubtful_gap
@@ -114,11 +114,10 @@ def record_scores(
     head = head_inputs(features, outputs, targets, task=task, sample_weight=sample_weight, output_scale=output_scale)
     x, out, y, weight, task = head.features, head.outputs, head.targets, head.sample_weight, head.task
     _require_method(method, task)
-    design = whitened_design(x, fit_intercept=fit_intercept, penalize_intercept=penalize_intercept)
-    scale = mean_curvature(design, out, weight, task) if isinstance(damping, str) else 0.0
-    settled = resolved_damping(damping, scale, damping_source)
+    design, settled = damped_head(
+        head, damping=damping, source=damping_source, fit_intercept=fit_intercept, penalize_intercept=penalize_intercept
+    )
     value = settled.value
-    design = damped_design(design, value, len(x), largest_weight(weight))
     if task == "classification":
         problem = SoftmaxProblem(design, out, y, weight, value)
         solution = softmax_solution(problem, wanted, SolverOptions(method, refine, precision, block_size, max_memory, progress))

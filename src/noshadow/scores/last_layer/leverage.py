@@ -10,8 +10,7 @@ from noshadow.arguments import MAX_MEMORY
 from noshadow.checks import Array, named_in_errors, numeric_array, refuse, require_choice
 from noshadow.linalg import pair_form_values
 from noshadow.scores.last_layer.curvature import SoftmaxProblem, difference_forms, require_memory, softmax_inverse
-from noshadow.scores.last_layer.damping import largest_weight, mean_curvature, resolved_damping
-from noshadow.scores.last_layer.design import damped_design, whitened_design
+from noshadow.scores.last_layer.damping import damped_head
 from noshadow.scores.last_layer.inputs import head_inputs
 from noshadow.scores.last_layer.single_output import weighted_leverage
 from noshadow.scores.last_layer.softmax import square_differences
@@ -94,13 +93,10 @@ def last_layer_leverage(
     """
     require_choice(space, ("probability", "logit"), "space")
     head = head_inputs(features, outputs, targets, task=task, sample_weight=sample_weight, output_scale=output_scale)
-    x, out, y, weight, task = head.features, head.outputs, head.targets, head.sample_weight, head.task
-    chosen = _chosen(records, len(x))
-    design = whitened_design(x, fit_intercept=fit_intercept, penalize_intercept=penalize_intercept)
-    scale = mean_curvature(design, out, weight, task) if isinstance(damping, str) else 0.0
-    settled = resolved_damping(damping, scale, None)
+    out, y, weight, task = head.outputs, head.targets, head.sample_weight, head.task
+    chosen = _chosen(records, len(out))
+    design, settled = damped_head(head, damping=damping, source=None, fit_intercept=fit_intercept, penalize_intercept=penalize_intercept)
     value = settled.value
-    design = damped_design(design, value, len(x), largest_weight(weight))
     if task == "classification":
         matrix = _softmax_matrices(SoftmaxProblem(design, out, y, weight, value), chosen, space, max_memory)
     else:

@@ -48,6 +48,7 @@ def yielding_steps(leaves: Array, g: Array, h: Array, taken: Array, sums: tuple[
         above = parents[way[-1]]
         way.append(np.where(above >= 0, above, way[-1]))
     step = worth_above = np.zeros(0)
+    # From the highest ancestor, whose step stands as it is, down to the leaf.
     for level in range(LEVELS, -1, -1):
         node = way[level]
         g_rest, h_rest = (part.others for part in sums) if level == 0 else (G[node] - g, np.maximum(H[node] - h, 0.0))

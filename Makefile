@@ -15,9 +15,10 @@ STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 demo: $(STAMP)
 	$(BIN)/noshadow demo --out $(DEMO) --force
 
-# One process a core, one thread each; a file's tests stay in one process, since clusters and trained models are shared there.
+# One process a core, one thread each; a file's tests stay in one process, since clusters and trained models are shared there. A process
+# that is killed ends the run and names its test: with its place taken by another, the rest of its file would be waited for without end.
 # Tests that need an extra are skipped, naming it; NOSHADOW_SKIPPED=FILE keeps a list of them, which `make test-skipped` runs with all extras.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations=20
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --max-worker-restart=0 --durations=20
 test: $(STAMP)
 	$(PYTEST)
 

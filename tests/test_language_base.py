@@ -240,6 +240,9 @@ def test_adapters_whose_base_is_lost_or_that_change_nothing(base, lora):
     assert "trained together with biases" in ns.audit(biased, TRAIN, TEST, progress=False).not_applicable["base_gain"]
     untrained = with_lora(base)
     assert "changes nothing" in ns.audit(untrained, TRAIN, TEST, progress=False).not_applicable["base_gain"]
+    began = with_lora(base, init_lora_weights="pissa")  # takes the largest part of each weight into the adapters
+    found = ns.audit(began, TRAIN, TEST, progress=False)
+    assert "began ('pissa') with a part of the weights below" in found.not_applicable["base_gain"]
     off = copy.deepcopy(lora)
     off.base_model.disable_adapter_layers()
     assert "switched off" in ns.audit(off, TRAIN, TEST, progress=False).not_applicable["base_gain"]

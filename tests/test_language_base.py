@@ -519,6 +519,9 @@ def test_a_base_with_another_tokenizer_is_named(model, base, tmp_path):
     ns.audit(model, TRAIN, TEST, base=tmp_path / "same", tokenizer=Letters(), progress=False)
     with pytest.raises(ns.InputError, match=r"base must have the audited model's tokenizer; got 2 numbers .*0 is 'a' and 'b'"):
         ns.audit(model, TRAIN, TEST, base=tmp_path / "other", tokenizer=Letters(), progress=False)
+    reserved = Letters()
+    reserved.added_tokens_decoder = {0: "a", 1: "b"}  # a chat format has given names to two reserved tokens
+    assert "base_gain" in ns.audit(model, TRAIN, TEST, base=tmp_path / "other", tokenizer=reserved, progress=False).records
 
 
 TARGET = """

@@ -61,12 +61,20 @@ def require_tokenizer(tokenizer: object) -> None:
 
 
 def require_same_tokenizer(own: object | None, others: object | None, argument: str) -> None:
-    """Refuse a base whose tokenizer gives the same numbers to other tokens."""
+    """Refuse a base whose tokenizer gives the same numbers to other tokens.
+
+    Tokens that were added to either may have other names: chat formats take reserved ones.
+    """
     if own is None or others is None or not all(callable(getattr(one, "get_vocab", None)) for one in (own, others)):
         return
     mine, theirs = (one.get_vocab() for one in (own, others))  # type: ignore[attr-defined]
     named = {number: token for token, number in theirs.items()}
-    moved = [f"{number} is {token!r} and {named[number]!r}" for token, number in mine.items() if named.get(number, token) != token]
+    added = {number for one in (own, others) for number in getattr(one, "added_tokens_decoder", {})}
+    moved = [
+        f"{number} is {token!r} and {named[number]!r}"
+        for token, number in mine.items()
+        if number not in added and named.get(number, token) != token
+    ]
     if moved:
         got = f"{len(moved)} numbers that name other tokens ({', '.join(sorted(moved)[:MOST_NAMED])})"
         refuse(argument, "have the audited model's tokenizer", got, "Give the model that the fine-tuning started from.")

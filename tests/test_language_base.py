@@ -213,6 +213,8 @@ def test_adapters_of_transformers_itself(base, lora):
 def test_a_given_base_goes_before_the_adapters(base, lora):
     found = ns.audit(lora, TRAIN, TEST, base=base, progress=False)
     assert entry(found, "base model").stamp["kind"] == "given"
+    with pytest.raises(ns.InputError, match=r"got the audited model itself\. Leave it out: the model with its adapters off"):
+        ns.audit(lora, TRAIN, TEST, base=lora.get_base_model(), progress=False)  # peft adapts the module that it is given
 
 
 def test_of_several_adapters_the_active_ones_are_audited(base, lora):

@@ -37,8 +37,13 @@ def language_model_given(value: object, audited: object, argument: str) -> tuple
     if not is_language_model(made):
         got = f"an object of type {type(made).__name__}"
         refuse(argument, "be a language model of transformers, its weights or its folder", got)
-    if made is audited:
-        refuse(argument, "be another model", "the audited model itself", "Give the model before it was fine-tuned.")
+    if model_inside(made) is model_inside(audited):
+        held = adapters_of(audited)
+        # peft puts adapters into the very module that it is given, which is then no base.
+        inside = argument == "base" and held is not None and not held.lost
+        before = "Give the model before it was fine-tuned."
+        hint = "Leave it out: the model with its adapters off is read by itself." if inside else before
+        refuse(argument, "be another model", "the audited model itself", hint)
     _require_alike(made, audited, argument)
     return made, tokenizer
 

@@ -84,6 +84,11 @@ def test_pieces_of_a_distributed_training_are_refused(folder):
     refused(folder, "pieces of a distributed training")
 
 
+def test_a_folder_whose_weights_have_another_name_is_refused(folder):
+    (folder / "model.safetensors").rename(folder / "weights.safetensors")
+    refused(folder, f"it holds neither model.safetensors nor {INDEX}")
+
+
 def test_weights_of_other_shapes_than_the_configuration_says_are_named(folder):
     configured(folder, n_positions=8)
     refused(folder, "1 weights have other shapes than config.json says: transformer.wpe.weight")

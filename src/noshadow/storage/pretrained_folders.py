@@ -10,7 +10,7 @@ from safetensors import safe_open
 
 from noshadow.storage.json_text import parsed_json
 from noshadow.storage.reasons import one_kind_of_error
-from noshadow.storage.sharded_weights import INDEX, WHOLE, require_shards, whole_numbers_of
+from noshadow.storage.sharded_weights import INDEX, WHOLE, weight_files, whole_numbers_in
 
 CONFIG, ADAPTERS, ADAPTER_WEIGHTS = "config.json", "adapter_config.json", "adapter_model.safetensors"
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json")
@@ -72,7 +72,7 @@ def pretrained(folder: Path, kind: str) -> Any:
         ImportError: a package that it needs.
     """
     transformers = importlib.import_module("transformers")
-    _require_known_files(folder)
+    files = _known_files(folder)
     with one_kind_of_error(), _without_bars():
         read = getattr(transformers, kind).from_pretrained
         # Its own refusal of other shapes names none of them.
@@ -86,15 +86,15 @@ def pretrained(folder: Path, kind: str) -> Any:
         raise ValueError(f"{len(other)} weights have other shapes than {CONFIG} says: {', '.join(other[:MOST_NAMED])}")
     if getattr(made.config, "quantization_config", None) is None:
         # They would be taken for weights by their value.
-        rounded = sorted(whole_numbers_of(folder) & {name for name, _ in made.named_parameters()})
+        rounded = sorted(whole_numbers_in(files) & {name for name, _ in made.named_parameters()})
         if rounded:
             got = f"{len(rounded)} weights are whole numbers and {CONFIG} has no quantization_config: {', '.join(rounded[:MOST_NAMED])}"
             raise ValueError(got)
     return made.eval()
 
 
-def _require_known_files(folder: Path) -> None:
-    """Refuse a folder of which transformers would read other files than its weights as checked.
+def _known_files(folder: Path) -> tuple[Path, ...]:
+    """The files of a folder's weights, where transformers reads these and no others.
 
     It follows a file name in config.json, to another index and from there anywhere, prefers pieces
     of a distributed training, and switches on adapters that lie beside the model.
@@ -107,8 +107,7 @@ def _require_known_files(folder: Path) -> None:
         raise ValueError(f"it holds pieces of a distributed training ({DISTRIBUTED}): write the whole model with save_pretrained")
     if (folder / ADAPTERS).is_file():
         raise ValueError(f"it holds a whole model and adapters ({ADAPTERS}): put the adapters into a folder of their own")
-    if not (folder / WHOLE).is_file() and (folder / INDEX).is_file():
-        require_shards(folder)
+    return weight_files(folder)
 
 
 @contextmanager

@@ -35,18 +35,24 @@ def weights_of_folder(folder: Path) -> dict[str, Tensor]:
 
 
 def weight_files(folder: Path) -> tuple[Path, ...]:
-    """The one file of a folder's weights, or the several of its index (`require_shards`)."""
+    """The one file of a folder's weights, or the several of its index (`require_shards`).
+
+    Raises:
+        ValueError, OSError: as `require_shards`, or a folder without either.
+    """
+    if not holds_weights(folder):
+        raise ValueError(f"it holds neither {WHOLE} nor {INDEX}")
     return (folder / WHOLE,) if (folder / WHOLE).is_file() else require_shards(folder)
 
 
-def whole_numbers_of(folder: Path) -> set[str]:
-    """Names of the tensors that a folder holds as whole numbers; headers are read, no tensor is.
+def whole_numbers_in(files: tuple[Path, ...]) -> set[str]:
+    """Names of the tensors that files hold as whole numbers; headers are read, no tensor is.
 
     Raises:
-        ValueError, OSError: as `weights_of_folder`.
+        ValueError, OSError: a file that is none or cannot be read.
     """
     found: set[str] = set()
-    for file in weight_files(folder):
+    for file in files:
         with one_kind_of_error(), safe_open(file, framework="pt") as there:
             names = there.keys()
             found |= {name for name in names if there.get_slice(name).get_dtype().startswith(WHOLE_NUMBERS)}

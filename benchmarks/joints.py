@@ -372,7 +372,7 @@ MUTANTS = tuple(
         ("_audit/language.py", "told, *others_told, *exposed)", "told, *others_told)", SEQUENCE_SOURCES),
         ("_audit/own_gains.py", "else None, SHARE)", "else None, 1.0)", OWN_GAIN),
         ("_audit/language.py", "below, unseen, gained)", "below, unseen)", OWN_ABSENT),
-        ("storage/pretrained_folders.py", "        require_shards(folder)\n", "        pass\n", SHARDED),
+        ("storage/pretrained_folders.py", "return weight_files(folder)", "return tuple(folder.glob('model*.safetensors'))", SHARDED),
         ("_audit/sequence_sources.py", "(Evidence(SOURCE, absent=dict.fromkeys(_SIZES, BASE_ALONE)),)", "()", BASE_RANKS),
         (
             "cli/contents.py",

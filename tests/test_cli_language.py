@@ -1,6 +1,7 @@
 """`noshadow audit` on folders of language models and adapters: the same figures as from Python, and refusals in one sentence."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -87,6 +88,40 @@ def test_a_whole_model_takes_its_base_from_a_folder_and_says_so_without(place, f
     assert run(place, tmp_path / "without", *merged).exit_code == 0
     alone = ns.load(tmp_path / "without")
     assert "merged and unloaded leave no trace" in alone.not_applicable["base_gain"]
+
+
+def test_adapters_that_changed_the_model_below_them_have_it_read_from_its_folder(place, tmp_path):
+    """Biases are changed in place, and no switch gives them back; the folder is there."""
+    transformers = extra("transformers")
+    below = transformers.AutoModelForCausalLM.from_pretrained(place / "base")
+    expected = ns.sequence_losses(below, TRAIN, progress=False).loss
+    tuned = trained(with_lora(below, bias="all"), TRAIN, epochs=3, rate=1e-2)
+    tuned.save_pretrained(tmp_path / "biased", save_embedding_layers=False)
+    options = ("--model", str(tmp_path / "biased"), "--base", "base", "--train", "train.txt", "--test", "test.txt")
+    ran = run(place, tmp_path / "audit", *options)
+    assert ran.exit_code == 0, ran.output
+    np.testing.assert_allclose(ns.load(tmp_path / "audit").records["base_loss"], expected, rtol=1e-5)
+
+
+def test_adapters_in_half_precision_are_read(place, tmp_path):
+    safetensors = extra("safetensors.torch")
+    half = Path(changed(place, tmp_path / "half")) / "adapter_model.safetensors"
+    safetensors.save_file({name: held.bfloat16() for name, held in safetensors.load_file(half).items()}, half, {"format": "pt"})
+    options = ("--base", "base", "--train", "train.txt", "--test", "test.txt")
+    ran = run(place, tmp_path / "audit", "--model", str(half.parent), *options)
+    assert ran.exit_code == 0, ran.output
+    assert "base_gain" in ns.load(tmp_path / "audit").records
+
+
+def test_adapters_with_another_tokenizer_than_their_base_are_refused(place, tokenizer, tmp_path):
+    tokenizers, transformers = extra("tokenizers"), extra("transformers")
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({f"w{n}": VOCABULARY - 1 - n for n in range(VOCABULARY)}, unk_token="w0"))
+    own = changed(place, tmp_path / "own")
+    transformers.PreTrainedTokenizerFast(tokenizer_object=made).save_pretrained(own)
+    ran = run(place, tmp_path / "out", "--model", own, "--base", "base", "--train", "train.txt", "--test", "test.txt")
+    assert "--base must have the audited model's tokenizer; got 22 numbers that name other tokens" in str(ran.exception)
+    tokenizer.save_pretrained(own)
+    assert run(place, tmp_path / "out", "--model", own, "--base", "base", "--train", "train.txt", "--test", "test.txt").exit_code == 0
 
 
 def test_answers_of_a_sequence_to_sequence_model_have_a_column(place, tokenizer, tmp_path):

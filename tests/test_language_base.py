@@ -213,6 +213,8 @@ def test_adapters_of_transformers_itself(base, lora):
 def test_a_given_base_goes_before_the_adapters(base, lora):
     found = ns.audit(lora, TRAIN, TEST, base=base, progress=False)
     assert entry(found, "base model").stamp["kind"] == "given"
+    with pytest.raises(ns.InputError, match=r"got the audited model itself\. Leave it out: the model with its adapters off"):
+        ns.audit(lora, TRAIN, TEST, base=lora.get_base_model(), progress=False)  # peft adapts the module that it is given
 
 
 def test_of_several_adapters_the_active_ones_are_audited(base, lora):
@@ -240,6 +242,9 @@ def test_adapters_whose_base_is_lost_or_that_change_nothing(base, lora):
     assert "trained together with biases" in ns.audit(biased, TRAIN, TEST, progress=False).not_applicable["base_gain"]
     untrained = with_lora(base)
     assert "changes nothing" in ns.audit(untrained, TRAIN, TEST, progress=False).not_applicable["base_gain"]
+    began = with_lora(base, init_lora_weights="pissa")  # takes the largest part of each weight into the adapters
+    found = ns.audit(began, TRAIN, TEST, progress=False)
+    assert "began ('pissa') with a part of the weights below" in found.not_applicable["base_gain"]
     off = copy.deepcopy(lora)
     off.base_model.disable_adapter_layers()
     assert "switched off" in ns.audit(off, TRAIN, TEST, progress=False).not_applicable["base_gain"]
@@ -516,6 +521,9 @@ def test_a_base_with_another_tokenizer_is_named(model, base, tmp_path):
     ns.audit(model, TRAIN, TEST, base=tmp_path / "same", tokenizer=Letters(), progress=False)
     with pytest.raises(ns.InputError, match=r"base must have the audited model's tokenizer; got 2 numbers .*0 is 'a' and 'b'"):
         ns.audit(model, TRAIN, TEST, base=tmp_path / "other", tokenizer=Letters(), progress=False)
+    reserved = Letters()
+    reserved.added_tokens_decoder = {0: "a", 1: "b"}  # a chat format has given names to two reserved tokens
+    assert "base_gain" in ns.audit(model, TRAIN, TEST, base=tmp_path / "other", tokenizer=reserved, progress=False).records
 
 
 TARGET = """

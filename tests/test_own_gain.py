@@ -1,6 +1,7 @@
 """The gain that other sequences do not explain: against plain loops over copied models, and a world in which steps are known."""
 
 import copy
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -230,3 +231,90 @@ def test_what_has_nothing_between_it_and_its_base_says_so(model, base, monkeypat
     monkeypatch.setattr(sequence_gradients, "MOST_SEQUENCES", 5)
     many = ns.audit(model, TRAIN, TEST, base=base, progress=False)
     assert "42 sequences are more than the 5" in many.not_applicable["own_gain"]
+
+
+@pytest.mark.parametrize("beyond", [{"target_modules": ["c_attn", "wte"]}, {"trainable_token_indices": [1, 2]}])
+def test_what_adapters_hold_beyond_linear_layers_is_not_left_at_full_strength(base, beyond):
+    with pytest.raises(NotApplicable, match=r"only what LoRA changed in linear layers can be scaled .*here is transformer.wte"):
+        model_between(with_lora(base, **beyond), None, 0.25)
+
+
+def test_scaled_adapters_lead_to_the_base_that_was_given_or_the_column_says_so(lora, base, model):
+    given = ns.audit(lora, TRAIN, TEST, base=base, progress=False)
+    np.testing.assert_allclose(given.records["own_gain"], ns.audit(lora, TRAIN, TEST, progress=False).records["own_gain"], rtol=1e-4)
+    several = copy.deepcopy(lora)
+    several.add_adapter("other", extra("peft").LoraConfig(r=2, target_modules=["c_proj"], modules_to_save=["ln_f"], fan_in_fan_out=True))
+    assert model_between(several, base, 0.25).weights.keys() == model_between(lora, None, 0.25).weights.keys()
+    with pytest.raises(NotApplicable, match="other weights than the model below the adapters"):
+        model_between(lora, model, 0.25)
+    with pytest.raises(NotApplicable, match="other weights than the model below the adapters"):
+        model_between(lora, without_names(base), 0.25)
+    merged = copy.deepcopy(lora)
+    merged.merge_adapter()
+    for changed, words in ((merged, "merged into its weights"), (with_lora(base, bias="all"), "together with biases")):
+        with pytest.raises(NotApplicable, match=words):
+            model_between(changed, base, 0.25)
+
+
+class OnlyForwards(torch.nn.Module):
+    """A layer whose pass fails where it would be walked back, as one does that runs out of memory."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, values):
+        if torch.is_grad_enabled():
+            raise RuntimeError("out of memory. Tried to allocate 20 GiB")
+        return self.layer(values)
+
+
+def test_a_pass_that_fails_for_its_gradient_costs_the_column_and_nothing_else(model, base):
+    one, other = copy.deepcopy(model), copy.deepcopy(base)
+    for made in (one, other):
+        made.transformer.h[0].mlp = OnlyForwards(made.transformer.h[0].mlp)
+    one.train()
+    found = ns.audit(one, TRAIN, TEST, base=other, progress=False)
+    assert "gradients cannot be taken (out of memory. Tried to allocate 20 GiB)" in found.not_applicable["own_gain"]
+    assert "base_gain" in found.records and all(module.training for module in one.modules())
+    assert all(parameter.grad is None for parameter in one.parameters())
+
+
+def test_weights_are_made_when_they_are_needed_and_where_the_model_then_is(model, base, monkeypatch):
+    own = read(model, TRAIN)
+    how = {"context": own.context, "stride": own.stride, "settings": QUIET}
+    refused = model_between(model, base, 0.25)
+    with pytest.raises(NotApplicable, match="more than max_memory allows"):
+        gradient_kernel(refused, [own.sequences], max_memory=1e3, **how)
+    assert "weights" not in vars(refused)  # a second model was never held in memory
+
+    moved, devices = copy.deepcopy(model), []
+
+    @contextmanager
+    def away(inside, settings):
+        inside.to("meta")
+        yield torch.device("meta")
+
+    def gradient(between, *rest):
+        devices.append({tensor.device.type for tensor in between.weights.values()})
+        return torch.ones(between.size)
+
+    monkeypatch.setattr(sequence_gradients, "undisturbed", away)
+    monkeypatch.setattr(sequence_gradients, "_gradient", gradient)
+    gradient_kernel(model_between(moved, base, 0.25), [own.sequences], max_memory=1e9, **how)
+    assert devices == [{"meta"}] * len(TRAIN)
+
+
+def test_logits_may_be_on_another_device_than_the_first_layer(model, base, monkeypatch):
+    own, between = read(model, TRAIN), model_between(model.eval(), base, 0.25)
+    row = sequence_gradients._numbered([own.sequences], own.context, own.stride)[0][1:]
+    expected = sequence_gradients._gradient(between, *row, torch.device("cpu"))
+    logits = sequence_gradients.window_logits
+    monkeypatch.setattr(sequence_gradients, "window_logits", lambda *given: logits(*given[:3], torch.device("cpu")))
+    torch.testing.assert_close(sequence_gradients._gradient(between, *row, torch.device("meta")), expected)
+
+
+def test_too_few_numbers_for_each_gradient_are_said(model, base, monkeypatch):
+    monkeypatch.setattr(sequence_gradients, "BYTES_PER_PARAMETER", 0)
+    with pytest.raises(NotApplicable, match="max_memory leaves 0 numbers for each of 12 gradients"):
+        kernel_of(model, base, TRAIN, max_memory=50)

@@ -37,8 +37,13 @@ def language_model_given(value: object, audited: object, argument: str) -> tuple
     if not is_language_model(made):
         got = f"an object of type {type(made).__name__}"
         refuse(argument, "be a language model of transformers, its weights or its folder", got)
-    if made is audited:
-        refuse(argument, "be another model", "the audited model itself", "Give the model before it was fine-tuned.")
+    if model_inside(made) is model_inside(audited):
+        held = adapters_of(audited)
+        # peft puts adapters into the very module that it is given, which is then no base.
+        inside = argument == "base" and held is not None and not held.lost
+        before = "Give the model before it was fine-tuned."
+        hint = "Leave it out: the model with its adapters off is read by itself." if inside else before
+        refuse(argument, "be another model", "the audited model itself", hint)
     _require_alike(made, audited, argument)
     return made, tokenizer
 
@@ -61,12 +66,20 @@ def require_tokenizer(tokenizer: object) -> None:
 
 
 def require_same_tokenizer(own: object | None, others: object | None, argument: str) -> None:
-    """Refuse a base whose tokenizer gives the same numbers to other tokens."""
+    """Refuse a base whose tokenizer gives the same numbers to other tokens.
+
+    Tokens that were added to either may have other names: chat formats take reserved ones.
+    """
     if own is None or others is None or not all(callable(getattr(one, "get_vocab", None)) for one in (own, others)):
         return
     mine, theirs = (one.get_vocab() for one in (own, others))  # type: ignore[attr-defined]
     named = {number: token for token, number in theirs.items()}
-    moved = [f"{number} is {token!r} and {named[number]!r}" for token, number in mine.items() if named.get(number, token) != token]
+    added = {number for one in (own, others) for number in getattr(one, "added_tokens_decoder", {})}
+    moved = [
+        f"{number} is {token!r} and {named[number]!r}"
+        for token, number in mine.items()
+        if number not in added and named.get(number, token) != token
+    ]
     if moved:
         got = f"{len(moved)} numbers that name other tokens ({', '.join(sorted(moved)[:MOST_NAMED])})"
         refuse(argument, "have the audited model's tokenizer", got, "Give the model that the fine-tuning started from.")

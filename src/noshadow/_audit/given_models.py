@@ -104,7 +104,7 @@ def _with_weights(given: Mapping[str, object], audited: object, argument: str) -
     except ValueError as error:
         raise InputError(said(f"{argument} must be a state dict; got one that is none ({error}).")) from error
     own = {name: value for name, value in audited.state_dict().items() if isinstance(value, Tensor)}
-    state = _unwrapped(state, set(own))
+    state = _with_tied(_unwrapped(state, set(own)), audited)
     _require_fitting(state, own, argument)
     made = copy.deepcopy(audited)
     made.load_state_dict(state, strict=False)
@@ -119,6 +119,18 @@ def _unwrapped(state: dict[str, Tensor], names: set[str]) -> dict[str, Tensor]:
     return state
 
 
+def _with_tied(state: dict[str, Tensor], audited: nn.Module) -> dict[str, Tensor]:
+    """The state with each weight under all the names that the audited module has for it.
+
+    save_pretrained writes a weight that two layers share once, under one of them.
+    """
+    names: dict[int, list[str]] = {}
+    for name, tensor in audited.state_dict(keep_vars=True).items():
+        names.setdefault(id(tensor), []).append(name)
+    held = (([name for name in group if name in state], group) for group in names.values())
+    return state | {name: state[known[0]] for known, group in held if known for name in group if name not in state}
+
+
 def _require_fitting(state: Mapping[str, Tensor], own: Mapping[str, Tensor], argument: str) -> None:
     missing, unknown = [name for name in own if name not in state], [name for name in state if name not in own]
     shapes = [
@@ -126,7 +138,14 @@ def _require_fitting(state: Mapping[str, Tensor], own: Mapping[str, Tensor], arg
         for name in own
         if name in state and state[name].shape != own[name].shape
     ]
-    parts = [f"{word} {_first(names)}" for word, names in (("without", missing), ("with unknown", unknown), ("with", shapes)) if names]
+    # load_state_dict would take rounded weights by their value.
+    kinds = [
+        f"{name} of {state[name].dtype} for {own[name].dtype}"
+        for name in own
+        if name in state and state[name].is_floating_point() != own[name].is_floating_point()
+    ]
+    told = (("without", missing), ("with unknown", unknown), ("with", shapes), ("with", kinds))
+    parts = [f"{word} {_first(names)}" for word, names in told if names]
     if parts:
         got = f"weights {' and '.join(parts)}"
         refuse(argument, "have the parameters of the audited model", got, "Give a checkpoint of the same architecture, with its head.")

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from noshadow._audit import Target
+from noshadow._audit.given_language_models import require_same_tokenizer
 from noshadow.checks import refuse
 from noshadow.cli.model_tables import Files
 from noshadow.cli.targets import base_of
@@ -13,6 +14,7 @@ def texts_target(files: Files, base: str | None) -> tuple[Target, object]:
     """The Target of a language model's folder and two files of texts, and its base.
 
     The base of adapters is the model below them, which is inside of the model: None stands for it.
+    Where adapters changed it, it is read from its folder a second time.
 
     Args:
         files: what was given. base: of the command line, the folder below adapters, or the base of
@@ -27,6 +29,7 @@ def texts_target(files: Files, base: str | None) -> tuple[Target, object]:
             refuse(f"--{name}", "be left out with the folder of a language model", f"'{files.model}'")
     below = Path(base) if base is not None and Path(base).is_dir() else None
     held = read_language_folder(files.model, below)
+    require_same_tokenizer(held.tokenizer, held.base_tokenizer, "--base")
     if held.pairs and files.target is None:
         refuse("--target", "name the column of the answers of a sequence-to-sequence model", "none")
     if not held.pairs and files.target is not None:
@@ -46,4 +49,6 @@ def texts_target(files: Files, base: str | None) -> tuple[Target, object]:
         test_groups=test.groups,
         tokenizer=held.tokenizer,
     )
-    return target, None if base is None or held.has_adapters else base_of(base)
+    if held.has_adapters:
+        return target, held.base
+    return target, None if base is None else base_of(base)

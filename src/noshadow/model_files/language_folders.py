@@ -21,6 +21,7 @@ from noshadow.storage.pretrained_folders import (
     with_adapters,
 )
 from noshadow.storage.reasons import reason_of
+from noshadow.views import adapters_of
 
 WRITE = "Write one with model.save_pretrained(folder, safe_serialization=True)."
 CAUSAL, ANSWERS = "AutoModelForCausalLM", "AutoModelForSeq2SeqLM"
@@ -35,13 +36,17 @@ class LanguageModelFolder:
         model: in evaluation mode; with adapters, a PeftModel, whose base is itself with these off.
         tokenizer: of the folder, or of the one below its adapters.
         pairs: whether it answers texts (sequence-to-sequence).
-        has_adapters: whether its base is inside of it.
+        has_adapters: whether it is adapters on a model of another folder.
+        base: the folder below adapters that switching off does not give back; None elsewhere.
+        base_tokenizer: of the folder below adapters, where it has one of its own.
     """
 
     model: Any
     tokenizer: Any
     pairs: bool
     has_adapters: bool
+    base: Path | None
+    base_tokenizer: Any
 
 
 def read_language_folder(folder: Path, base: Path | None) -> LanguageModelFolder:
@@ -70,7 +75,10 @@ def read_language_folder(folder: Path, base: Path | None) -> LanguageModelFolder
     if tokenizer is None:
         hint = "Write it there with tokenizer.save_pretrained(folder)."
         refuse("--model", "be a folder with the model's tokenizer (tokenizer.json)", f"'{folder}' without", hint)
-    return LanguageModelFolder(model, tokenizer, pairs, below != folder)
+    on_other = below != folder
+    adapters = adapters_of(model)
+    lost = on_other and adapters is not None and bool(adapters.lost)
+    return LanguageModelFolder(model, tokenizer, pairs, on_other, below if lost else None, found[-1] if on_other else None)
 
 
 def _base_folder(folder: Path, base: Path | None) -> Path:

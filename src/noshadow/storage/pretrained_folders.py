@@ -6,14 +6,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from safetensors import safe_open
+
 from noshadow.storage.json_text import parsed_json
 from noshadow.storage.reasons import one_kind_of_error
-from noshadow.storage.safetensors_files import layout
-from noshadow.storage.sharded_weights import INDEX, WHOLE, require_shards
+from noshadow.storage.sharded_weights import INDEX, WHOLE, weight_files, whole_numbers_in
 
 CONFIG, ADAPTERS, ADAPTER_WEIGHTS = "config.json", "adapter_config.json", "adapter_model.safetensors"
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json")
 MOST_NAMED = 3
+OTHER_WEIGHTS = "transformers_weights"  # in config.json
+DISTRIBUTED = "shard-*-model-*.safetensors"
 _LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 # What peft puts before the names of the base's layers in a file of adapters.
 _PREFIX = "base_model.model."
@@ -69,16 +72,42 @@ def pretrained(folder: Path, kind: str) -> Any:
         ImportError: a package that it needs.
     """
     transformers = importlib.import_module("transformers")
-    if (folder / INDEX).is_file() and not (folder / WHOLE).is_file():
-        require_shards(folder)
+    files = _known_files(folder)
     with one_kind_of_error(), _without_bars():
         read = getattr(transformers, kind).from_pretrained
-        made, told = read(folder, use_safetensors=True, output_loading_info=True, **_LOCAL)
+        # Its own refusal of other shapes names none of them.
+        how = {"use_safetensors": True, "output_loading_info": True, "ignore_mismatched_sizes": True}
+        made, told = read(folder, **how, **_LOCAL)
     # transformers draws at random what a folder lacks, and only says so.
-    lost = sorted(told["missing_keys"])
+    lost, other = sorted(told["missing_keys"]), sorted(str(name) for name, *_ in told["mismatched_keys"])
     if lost:
         raise ValueError(f"{len(lost)} of the model's weights are in none of its files: {', '.join(lost[:MOST_NAMED])}")
+    if other:
+        raise ValueError(f"{len(other)} weights have other shapes than {CONFIG} says: {', '.join(other[:MOST_NAMED])}")
+    if getattr(made.config, "quantization_config", None) is None:
+        # They would be taken for weights by their value.
+        rounded = sorted(whole_numbers_in(files) & {name for name, _ in made.named_parameters()})
+        if rounded:
+            got = f"{len(rounded)} weights are whole numbers and {CONFIG} has no quantization_config: {', '.join(rounded[:MOST_NAMED])}"
+            raise ValueError(got)
     return made.eval()
+
+
+def _known_files(folder: Path) -> tuple[Path, ...]:
+    """The files of a folder's weights, where transformers reads these and no others.
+
+    It follows a file name in config.json, to another index and from there anywhere, prefers pieces
+    of a distributed training, and switches on adapters that lie beside the model.
+    """
+    config = parsed_json((folder / CONFIG).read_bytes())
+    named = config.get(OTHER_WEIGHTS) if isinstance(config, dict) else None
+    if named is not None:
+        raise ValueError(f"{CONFIG} names other files of weights ({OTHER_WEIGHTS}: {str(named)[:60]!r}) than {WHOLE} and {INDEX}")
+    if any(folder.glob(DISTRIBUTED)):
+        raise ValueError(f"it holds pieces of a distributed training ({DISTRIBUTED}): write the whole model with save_pretrained")
+    if (folder / ADAPTERS).is_file():
+        raise ValueError(f"it holds a whole model and adapters ({ADAPTERS}): put the adapters into a folder of their own")
+    return weight_files(folder)
 
 
 @contextmanager
@@ -111,7 +140,8 @@ def with_adapters(base: Any, folder: Path) -> Any:
             # The first line only says for which class it failed.
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             raise ValueError(lines[min(1, len(lines) - 1)]) from error
-        names = set(layout(folder / ADAPTER_WEIGHTS).places)
+        with safe_open(folder / ADAPTER_WEIGHTS, framework="pt") as file:
+            names = set(file.keys())
         # Of embeddings peft would ask the network whether they were changed.
         placed = set(peft.get_peft_model_state_dict(made, save_embedding_layers=False))
         # peft leaves out in silence what finds no place.

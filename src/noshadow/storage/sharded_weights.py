@@ -14,6 +14,7 @@ from noshadow.storage.json_text import parsed_json
 from noshadow.storage.reasons import one_kind_of_error, reason_of
 
 WHOLE, INDEX, SUFFIX = "model.safetensors", "model.safetensors.index.json", ".safetensors"
+WHOLE_NUMBERS = ("I", "U")  # I8, U16, …
 MOST_NAMED = 3
 
 
@@ -29,9 +30,33 @@ def weights_of_folder(folder: Path) -> dict[str, Tensor]:
         ValueError: files that are none, or not those that their index names. OSError: as the system
             gives it.
     """
-    files = (folder / WHOLE,) if (folder / WHOLE).is_file() else require_shards(folder)
     with one_kind_of_error():
-        return {name: tensor for file in files for name, tensor in load_file(file).items()}
+        return {name: tensor for file in weight_files(folder) for name, tensor in load_file(file).items()}
+
+
+def weight_files(folder: Path) -> tuple[Path, ...]:
+    """The one file of a folder's weights, or the several of its index (`require_shards`).
+
+    Raises:
+        ValueError, OSError: as `require_shards`, or a folder without either.
+    """
+    if not holds_weights(folder):
+        raise ValueError(f"it holds neither {WHOLE} nor {INDEX}")
+    return (folder / WHOLE,) if (folder / WHOLE).is_file() else require_shards(folder)
+
+
+def whole_numbers_in(files: tuple[Path, ...]) -> set[str]:
+    """Names of the tensors that files hold as whole numbers; headers are read, no tensor is.
+
+    Raises:
+        ValueError, OSError: a file that is none or cannot be read.
+    """
+    found: set[str] = set()
+    for file in files:
+        with one_kind_of_error(), safe_open(file, framework="pt") as there:
+            names = there.keys()
+            found |= {name for name in names if there.get_slice(name).get_dtype().startswith(WHOLE_NUMBERS)}
+    return found
 
 
 def require_shards(folder: Path) -> tuple[Path, ...]:
@@ -42,17 +67,21 @@ def require_shards(folder: Path) -> tuple[Path, ...]:
 
     Raises:
         ValueError: an index in another form, a file that is none, or a tensor that is not where the
-            index says. OSError: a file that cannot be read.
+            index says, or elsewhere, too. OSError: a file that cannot be read.
     """
     placed = _places(folder)
     for file, names in placed.items():
         try:
             with one_kind_of_error(), safe_open(folder / file, framework="pt") as there:
-                lost = sorted(names - set(there.keys()))
+                held = set(there.keys())
         except ValueError as error:
             raise ValueError(f"{file}: {reason_of(error)}") from error
+        lost, more = sorted(names - held), sorted(held - names)
         if lost:
             raise ValueError(f"{INDEX} says that {file} holds {', '.join(lost[:MOST_NAMED])}, and it does not")
+        if more:
+            # Readers take what is there, and of a tensor in two files the last.
+            raise ValueError(f"{file} holds {', '.join(more[:MOST_NAMED])}, which {INDEX} does not place there")
     return tuple(folder / file for file in placed)
 
 
@@ -62,6 +91,8 @@ def _places(folder: Path) -> dict[str, set[str]]:
     places = found.get("weight_map") if isinstance(found, dict) else None
     if not isinstance(places, dict) or not places or not all(isinstance(file, str) for file in places.values()):
         raise ValueError(f"{INDEX} without a weight_map of names to files")
+    if not isinstance(found.get("metadata"), dict):
+        raise ValueError(f"{INDEX} without metadata")
     placed: dict[str, set[str]] = {}
     for name, file in sorted(places.items()):
         placed.setdefault(file, set()).add(name)

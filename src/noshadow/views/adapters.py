@@ -17,6 +17,8 @@ from noshadow.checks import refuse
 _LAYERS = (("peft.tuners.tuners_utils", "BaseTunerLayer"),)
 _WRAPPERS = (("peft.utils.other", "AuxiliaryTrainingWrapper"), ("peft.utils.other", "ModulesToSaveWrapper"))
 MERGED = "its adapters are merged into its weights"
+# Ways of peft to begin adapters that leave the weights below without what the adapters hold.
+TAKEN_OUT = ("pissa", "olora", "corda", "lora_ga", "loftq")
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def adapters_of(model: object) -> Adapters | None:
         return None
     names = sorted({name for layer in layers for name in _held(layer)})
     active = sorted({name for layer in layers if not layer.disable_adapters for name in _listed(layer.active_adapters)})
-    return Adapters(tuple(names), tuple(active), _lost(model, layers, active))
+    return Adapters(tuple(names), tuple(active), _lost(model, layers, names, active))
 
 
 @contextmanager
@@ -115,13 +117,17 @@ def _peft_model(model: object) -> Any:
     return model if kind is not None and isinstance(model, kind) else None
 
 
-def _lost(model: Any, layers: list[Any], active: list[str]) -> str:
+def _lost(model: Any, layers: list[Any], held: list[str], active: list[str]) -> str:
     if any(layer.merged for layer in layers):
         return MERGED
     configs = getattr(model, "peft_config", None)
     configs = configs if isinstance(configs, Mapping) else {}
     trained = {str(getattr(configs.get(name), "bias", "none")) for name in active} - {"none"}
-    return f"its adapters were trained together with biases ('{sorted(trained)[0]}'), which were changed in place" if trained else ""
+    if trained:
+        return f"its adapters were trained together with biases ('{sorted(trained)[0]}'), which were changed in place"
+    starts = (str(getattr(configs.get(name), "init_lora_weights", "")).lower() for name in held)
+    taken = next((start for start in starts if start.startswith(TAKEN_OUT)), None)
+    return "" if taken is None else f"its adapters began ('{taken}') with a part of the weights below them, which was taken out of these"
 
 
 def _layers(model: nn.Module) -> list[Any]:

@@ -1,14 +1,13 @@
 """Gradients of sequences' losses as inner products: what a step on one does to another."""
 
-from collections.abc import Callable, Sequence
-from contextlib import closing
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from noshadow.checks import Array, NotApplicable
+from noshadow.checks import Array, InputError, NotApplicable
 from noshadow.progress import tracked
 from noshadow.views.token_logits import windows_read
 from noshadow.views.token_sequences import TokenSequences
@@ -20,6 +19,7 @@ from noshadow.views.weights_between import ModelBetween
 BATCH = 16  # sequences in a step of training, where nobody says: how much of a mean gradient is noise
 MOST_SEQUENCES = 5_000  # beyond, n × n numbers and their inverse are no small thing beside an audit
 ROWS_AT_ONCE = 512
+LEAST_WIDTH = 100  # numbers that a gradient is folded to: errors of a tenth of the norms
 BYTES_PER_PARAMETER = 40  # beside the gradients: sums, squares, scale, and where each is folded to
 
 
@@ -48,10 +48,10 @@ def gradient_kernel(
 
     Raises:
         NotApplicable: more than MOST_SEQUENCES sequences, more parameters than fit, or gradients
-            that cannot be taken or are not finite.
+            that cannot be taken (for want of memory, say) or are not finite.
 
-    Exact when: n · p · 4 bytes fit; else inner products have errors of about 1/√(max_memory/4n) of
-        the norms.
+    Exact when: n · p · 4 bytes fit into half of max_memory; else inner products have errors of
+        about 1/√(max_memory/8n) of the norms.
     Cost: a forward and a backward pass per sequence, one at a time; twice where gradients are
         folded. O(n²p) sums.
     Reference: count sketch: Charikar, Chen and Farach-Colton 2002.
@@ -59,12 +59,14 @@ def gradient_kernel(
     count = sum(map(len, parts))
     if count > MOST_SEQUENCES:
         raise NotApplicable(f"{count:,} sequences are more than the {MOST_SEQUENCES:,} whose gradients are compared with each other")
-    size = sum(tensor.numel() for tensor in model.weights.values())
+    size = model.size
     if size * BYTES_PER_PARAMETER > max_memory:
-        need = f"gradients of {size:,} parameters take {size * BYTES_PER_PARAMETER / 1e9:.1f} GB"
+        need = f"gradients of {size:,} parameters take {size * BYTES_PER_PARAMETER / 1e9:.2g} GB"
         raise NotApplicable(f"{need}, more than max_memory allows; a fine-tune by LoRA has few")
     width = int(max_memory / 2 / 4 / max(count, 1))
     folded = size > width
+    if folded and width < LEAST_WIDTH:
+        raise NotApplicable(f"max_memory leaves {width} numbers for each of {count:,} gradients, too few to compare them by")
     with undisturbed(model.inside, settings) as device:
 
         def walk(what: str, use: Callable[[int, Tensor], None]) -> None:
@@ -100,6 +102,22 @@ def _numbered(
     return found
 
 
+@contextmanager
+def _or_not_applicable() -> Iterator[None]:
+    """Turn what keeps gradients from being taken into a reason: the losses are there all the same.
+
+    These are layers in few bits, kernels that only run forwards, and memory, of which a pass that
+    will be walked back takes more.
+    """
+    try:
+        yield
+    except (RuntimeError, InputError) as error:
+        cause = error.__cause__ if isinstance(error, InputError) and error.__cause__ is not None else error
+        reason = (str(cause).strip() or type(cause).__name__).splitlines()[0].rstrip(".")
+        raise NotApplicable(f"the model's gradients cannot be taken ({reason[:120]})") from error
+
+
+@_or_not_applicable()
 def _gradient(model: ModelBetween, sequences: TokenSequences, number: int, windows: Sequence[Window], device: torch.device) -> Tensor:
     """∇ℓ of one sequence, (p,) float32 on the processor: windows add up."""
     tensors = list(model.weights.values())
@@ -108,21 +126,14 @@ def _gradient(model: ModelBetween, sequences: TokenSequences, number: int, windo
     for window in windows:
         with torch.enable_grad():
             ((ids, places, logits),) = windows_read(model, sequences, [window], device)
-            logs = torch.log_softmax(logits[(places - 1).to(device)].float(), 1)
-            loss = -logs.gather(1, ids[places].to(device)[:, None]).sum() / scored
-            found = _taken(loss, tensors)
+            # Of a model that is spread over devices the head may be on another than the rest.
+            logs = torch.log_softmax(logits[(places - 1).to(logits.device)].float(), 1)
+            loss = -logs.gather(1, ids[places].to(logits.device)[:, None]).sum() / scored
+            found = torch.autograd.grad(loss, tensors, allow_unused=True)
         for place, gradient in enumerate(found):
             if gradient is not None:
                 total[place] += gradient
     return torch.cat([tensor.detach().float().flatten().cpu() for tensor in total])
-
-
-def _taken(loss: Tensor, tensors: list[Tensor]) -> Any:
-    try:
-        return torch.autograd.grad(loss, tensors, allow_unused=True)
-    except RuntimeError as error:  # layers in few bits or kernels that only run forwards; memory
-        reason = str(error).strip().splitlines()[0].rstrip(".")
-        raise NotApplicable(f"the model's gradients cannot be taken ({reason[:120]})") from error
 
 
 def _add(found: Tensor, total: Array, squares: Array) -> None:

@@ -1,6 +1,7 @@
 """A fine-tuned model at weights between its base's and its own, without touching either."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -8,23 +9,36 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from noshadow.checks import NotApplicable
-from noshadow.views.adapters import adapters_of, model_inside
+from noshadow.views.adapters import Adapters, adapters_of, model_inside
 
 LORA_A, LORA_B = ".lora_A.", ".lora_B."
+BELOW = (".base_layer.", ".original_module.")  # what peft puts into the names of layers that got adapters
 MOST_NAMED = 3
+Change = Callable[[Tensor], Tensor]
 
 
 class ModelBetween:
     """A model that is called as itself, and answers at other weights.
 
     Attributes:
-        weights: name → tensor that the gradient is taken of.
+        size: how many numbers the gradient is taken of.
     """
 
-    def __init__(self, inside: nn.Module, weights: Mapping[str, Tensor]) -> None:
-        self.inside, self.weights = inside, dict(weights)
+    def __init__(self, inside: nn.Module, changes: Mapping[str, Change]) -> None:
+        self.inside, self._changes = inside, dict(changes)
         # Readers look at the arguments of a model's forward before they call it.
         self.forward = inside.forward
+        self.size = sum(tensor.numel() for name, tensor in inside.named_parameters() if name in self._changes)
+
+    @cached_property
+    def weights(self) -> dict[str, Tensor]:
+        """Name → tensor that the gradient is taken of.
+
+        They take memory, and are made when they are first asked for, on the device of the model
+        then.
+        """
+        own = dict(self.inside.named_parameters())
+        return {name: change(own[name].detach()).requires_grad_(True) for name, change in self._changes.items()}
 
     def __call__(self, **given: Any) -> Any:
         """What the model answers at these weights."""
@@ -44,29 +58,48 @@ def model_between(model: object, base: object | None, share: float) -> ModelBetw
 
     Raises:
         NotApplicable: there is nothing between the two: other names or shapes, weights in few bits,
-            adapters of another kind than LoRA, or no difference.
+            adapters of another kind than LoRA or on another model than the base, or no difference.
     """
     inside: Any = model_inside(model)
     named = dict(inside.named_parameters())
     held = adapters_of(model)
-    active = () if held is None else held.active
-    found = _between_adapters(named, active, share) if active else _between(named, base, share)
+    found = _between_adapters(named, held, base, share) if held is not None and held.active else _between(named, base, share)
     if not found:
         raise NotApplicable("no parameter of the model differs from its base's")
-    return ModelBetween(inside, {name: tensor.detach().requires_grad_(True) for name, tensor in found.items()})
+    return ModelBetween(inside, found)
 
 
-def _between_adapters(named: Mapping[str, Tensor], active: tuple[str, ...], share: float) -> dict[str, Tensor]:
-    ends = [f".{name}.{part}" for name in active for part in ("weight", "bias")]
-    trained = {name: tensor for name, tensor in named.items() if any(name.endswith(end) for end in ends)}
+def _between_adapters(named: Mapping[str, Tensor], held: Adapters, base: object | None, share: float) -> dict[str, Change]:
+    trained = [name for name in named if not set(held.active).isdisjoint(name.split("."))]
     others = [name for name in trained if LORA_A not in name and LORA_B not in name]
     if others or not trained:
         got = others[0] if others else "no factors of LoRA among its parameters"
         raise NotApplicable(f"only what LoRA changed in linear layers can be scaled between base and model; here is {got}")
-    return {name: tensor * share if LORA_B in name else tensor.clone() for name, tensor in trained.items()}
+    if held.lost:
+        raise NotApplicable(f"{held.lost}, so that scaling them leads to no base")
+    below: Any = None if base is None else model_inside(base)
+    if isinstance(below, nn.Module):
+        _require_below(named, held, below)
+
+    def scaled(tensor: Tensor) -> Tensor:
+        return tensor * share
+
+    return {name: scaled if LORA_B in name else torch.clone for name in trained}
 
 
-def _between(named: Mapping[str, Tensor], base: object | None, share: float) -> dict[str, Tensor]:
+def _require_below(named: Mapping[str, Tensor], held: Adapters, base: nn.Module) -> None:
+    """Refuse a base that is not the model that the adapters were put on."""
+    origin = {_name_below(name): tensor.detach() for name, tensor in base.named_parameters()}
+    own = {_name_below(name): tensor.detach() for name, tensor in named.items() if set(held.names).isdisjoint(name.split("."))}
+    # What was rounded to few bits has another form there, and cannot be compared.
+    plain = {name: tensor for name, tensor in own.items() if tensor.is_floating_point()}
+    apart = [name for name, tensor in plain.items() if name not in origin or not torch.equal(_beside(origin[name], tensor), tensor)]
+    if apart:
+        why = f"the base has other weights than the model below the adapters ({', '.join(apart[:MOST_NAMED])})"
+        raise NotApplicable(f"{why}, and only what the adapters changed can be scaled")
+
+
+def _between(named: Mapping[str, Tensor], base: object | None, share: float) -> dict[str, Change]:
     below: Any = model_inside(base) if base is not None else None
     if not isinstance(below, nn.Module):
         raise NotApplicable("no base with weights of its own was given")
@@ -77,9 +110,20 @@ def _between(named: Mapping[str, Tensor], base: object | None, share: float) -> 
         raise NotApplicable(f"model and base have other weights ({', '.join(odd[:MOST_NAMED])}), and there is nothing between them")
     if not all(tensor.is_floating_point() for tensor in (*named.values(), *origin.values())):
         raise NotApplicable("weights are stored in few bits, and there is nothing between base and model")
-    found = {}
-    for name, tensor in named.items():
-        start = origin[name].detach().to(tensor.device, tensor.dtype)
-        if not torch.equal(start, tensor.detach()):
-            found[name] = torch.lerp(start, tensor.detach(), share)
-    return found
+
+    def moved(start: Tensor) -> Change:
+        return lambda tensor: torch.lerp(_beside(start, tensor), tensor, share)
+
+    differ = (name for name, tensor in named.items() if not torch.equal(_beside(origin[name], tensor), tensor.detach()))
+    return {name: moved(origin[name]) for name in differ}
+
+
+def _name_below(name: str) -> str:
+    for part in BELOW:
+        name = name.replace(part, ".")
+    return name
+
+
+def _beside(start: Tensor, tensor: Tensor) -> Tensor:
+    """A weight of the base where the model's is, and in its digits."""
+    return start.detach().to(tensor.device, tensor.dtype)

@@ -309,8 +309,8 @@ def test_logits_may_be_on_another_device_than_the_first_layer(model, base, monke
     own, between = read(model, TRAIN), model_between(model.eval(), base, 0.25)
     row = sequence_gradients._numbered([own.sequences], own.context, own.stride)[0][1:]
     expected = sequence_gradients._gradient(between, *row, torch.device("cpu"))
-    logits = sequence_gradients.window_logits
-    monkeypatch.setattr(sequence_gradients, "window_logits", lambda *given: logits(*given[:3], torch.device("cpu")))
+    read_windows = sequence_gradients.windows_read
+    monkeypatch.setattr(sequence_gradients, "windows_read", lambda *given: read_windows(*given[:3], torch.device("cpu")))
     torch.testing.assert_close(sequence_gradients._gradient(between, *row, torch.device("meta")), expected)
 
 

@@ -52,9 +52,9 @@ def sizes_of(arguments: Given) -> Sizes:
     return Sizes(True, f"{' and '.join(lacking)}, and {SIZED_RECORDS} are needed. {hint}")
 
 
-def held_against(tail: Tail) -> Sizes:
-    """No sizes where left-out references contradict the spreads."""
-    if not tail.refused:
+def held_against(tail: Tail | None) -> Sizes:
+    """No sizes where left-out references contradict the spreads; None where none could be asked."""
+    if tail is None or not tail.refused:
         return Sizes(False, "")
     reach = f"margins of left-out reference models without a record reach {tail.ratio:.2g} times as far as their spread says"
     why = "rates would be off (a network that is sure of its mistakes has such margins at two ends)"

@@ -251,7 +251,7 @@ MUTANTS = tuple(
         ("_audit/exposing.py", "free=free, direction", "direction", WEIGHED),
         ("_audit/exposing.py", '"attack_rate": found.tpr(fpr)', '"attack_rate": found.tpr(0.05)', WEIGHED),
         ("_audit/exposing.py", 'resolved_level("auto", min(sizes))', "1e-3", OWN_LEVEL),
-        ("_audit/exposing.py", "        if not sized.order_only:", "        if False:", SCALED),
+        ("_audit/exposing.py", "        if not sized.order_only or (", "        if False and (", SCALED),
         ("_audit/other_models.py", "sample_weight=found.seen.sample_weight", "sample_weight=None", EARLIER),
         (ENTRY, "            *base_source(origin, read, options),\n", "", ORIGIN),
         ("cli/audits.py", '        "out_of_fold": out_of_fold,\n', "", SOURCES),

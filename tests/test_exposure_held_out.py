@@ -1,11 +1,14 @@
 """Margins of left-out references held against their spread: by dense algebra, on data from the model, and at two ends."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import norm
 
 import noshadow as ns
 from noshadow import NotApplicable
+from noshadow._exposure import entry
 from noshadow._exposure.held_out import FARTHER, left_out_margins, tail_of
 from noshadow._exposure.posterior import level_variances
 from noshadow._exposure.spread import Spreads
@@ -51,6 +54,31 @@ def test_a_left_out_margin_is_measured_by_what_the_others_say():
         level = (joint @ design.T @ ((rows[others, 0] - design @ expected[:, 0]) / noise) + expected[:, 0])[0]
         wanted.append((rows[left, 0] - level) / np.sqrt(variances[0] + joint[0, 0]))
     np.testing.assert_allclose(found, wanted, rtol=1e-8)
+
+
+def test_a_left_out_margin_is_not_part_of_its_own_spread():
+    """The record's spread is shrunk from the three other margins without it: with its own it would never seem far."""
+    rows, inside = np.array([[0.1], [-0.2], [0.3], [8.0]]), np.zeros((4, 1), dtype=bool)
+    spreads = replace(known_spreads(1), prior=2.0, record=np.array([[(2 + np.var(rows) * 4) / 5], [1.0]]))
+    found = left_out_margins(rows, inside, np.zeros((2, 1)), SLOPES, spreads, None)
+    wanted = []
+    for left in range(4):
+        others = np.delete(rows[:, 0], left)
+        spread = (2.0 + 3 * np.var(others)) / (2.0 + 2)
+        variance = 1 / (1 / SLOPES[0, 0] + 3 / spread)
+        wanted.append((rows[left, 0] - variance * others.sum() / spread) / np.sqrt(spread + variance))
+    np.testing.assert_allclose(found, wanted, rtol=1e-8)
+    assert found[3] > 6
+
+
+def test_margins_are_judged_as_they_were_given(monkeypatch):
+    """What all records share is estimated from margins that are drawn in; a margin that is far is far."""
+    margins, covariates, references, inside, _ = drawn(1000, 4, 0)
+    references[:, 0] += np.array([300.0, 0.0, 0.0, -300.0])
+    asked = []
+    monkeypatch.setattr(entry, "left_out_margins", lambda rows, *more: asked.append(rows) or left_out_margins(rows, *more))
+    ns.exposure(margins, covariates=covariates, references=references, membership=inside)
+    np.testing.assert_array_equal(asked, [references])
 
 
 def test_models_of_one_record_and_unknown_margins_are_not_asked():

@@ -251,7 +251,7 @@ MUTANTS = tuple(
         ("_audit/exposing.py", "free=free, direction", "direction", WEIGHED),
         ("_audit/exposing.py", '"attack_rate": found.tpr(fpr)', '"attack_rate": found.tpr(0.05)', WEIGHED),
         ("_audit/exposing.py", 'resolved_level("auto", min(sizes))', "1e-3", OWN_LEVEL),
-        ("_audit/exposing.py", "        if not sized.order_only:", "        if False:", SCALED),
+        ("_audit/exposing.py", "        if not sized.order_only or (", "        if False and (", SCALED),
         ("_audit/other_models.py", "sample_weight=found.seen.sample_weight", "sample_weight=None", EARLIER),
         (ENTRY, "            *base_source(origin, read, options),\n", "", ORIGIN),
         ("cli/audits.py", '        "out_of_fold": out_of_fold,\n', "", SOURCES),
@@ -387,6 +387,30 @@ MUTANTS = tuple(
             "tests/test_exposure_held_out.py::test_margins_that_end_too_early_are_refused",
         ),
         (
+            "_exposure/held_out.py",
+            "MODELS, RECORDS, MARGINS = 64,",
+            "MODELS, RECORDS, MARGINS = 8,",
+            "tests/test_exposure_held_out.py::test_offsets_of_whole_models_are_no_short_reach",
+        ),
+        (
+            "_exposure/held_out.py",
+            "record = with_own_squares(spreads, sides).record",
+            "record = spreads.record",
+            "tests/test_exposure_held_out.py::test_a_left_out_margin_is_not_part_of_its_own_spread",
+        ),
+        (
+            "_audit/exposing.py",
+            " if entry.source.name not in weighing.covariates_only]",
+            "]",
+            "tests/test_audit_exposure.py::test_refused_rates_are_not_put_down_to_a_source_that_is_a_covariate",
+        ),
+        (
+            "_answer/offers.py",
+            "if _without_sizes(weighed, entries) else",
+            "if False else",
+            "tests/test_offers.py::test_references_that_gave_no_sizes_are_not_offered_again",
+        ),
+        (
             "_exposure/entry.py",
             "compared, held_against(tail), weights",
             "compared, sizes, weights",
@@ -416,6 +440,12 @@ MUTANTS = tuple(
         ("reference/store.py", "model_path(self.folder, number)), self.votes)", "model_path(self.folder, number)))", VOTED),
         (ROWS, 'max(chosen["floor"], one_vote(scene.references.votes))', 'chosen["floor"]', FLAT_VOTES),
         ("_audit/known_references.py", ", votes=references.votes)", ")", VOTED_ONCE),
+        (
+            "_audit/with_references.py",
+            "    if not references.votes:",
+            "    if True:",
+            "tests/test_reference_votes.py::test_the_command_scores_forests_by_votes",
+        ),
         (TRUTH, "references if audit is None else in_votes_of(references, audit)", "references", UNTOLD),
         ("_audit/without_records.py", "facts |= votes", "facts |= {}", UNTOLD),
         # Splits of boosted trees that give way

@@ -127,6 +127,9 @@ def test_a_prediction_names_the_attack_whose_rate_it_is():
     assert best_known(audit).reason.startswith("Predicted for LiRA")
     both = replace(audit, model_risk=replace(audit.model_risk, predicted_attack="the stronger of LiRA and RMIA"))
     assert best_known(both).reason.startswith("Predicted for the stronger of LiRA and RMIA")
+    few = replace(audit, model_risk=replace(audit.model_risk, predicted_from="four reference models", reference_models=64))
+    said = "Predicted for LiRA with 64 reference models from four reference models by a calibration on models like this one"
+    assert best_known(few).reason.startswith(said)
 
 
 @pytest.mark.parametrize(

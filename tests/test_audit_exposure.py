@@ -105,6 +105,29 @@ def test_a_source_without_a_scale_takes_no_sizes_away():
     assert entry_of(both).stamp["weights"]["folds"] > 0
 
 
+def test_refused_rates_are_not_put_down_to_a_source_that_is_a_covariate(monkeypatch):
+    """Folds beside references have no scale; it is not for them that the rates are refused, and the order stays the references'."""
+
+    def folds(found):
+        margins = statistic_of(found.train.outputs, found.targets, found.task)[None, :] - 1.0
+        return Known(
+            Source(
+                "folds",
+                margins=margins + 0.5 * np.random.default_rng(8).normal(size=margins.shape),
+                membership=np.zeros_like(margins, bool),
+            ),
+            Evidence("folds"),
+        )
+
+    told = weighed_signals([drawn_references, folds])
+    monkeypatch.setattr(Tail, "refused", property(lambda self: True))
+    refused = weighed_signals([drawn_references, folds])
+    for column in ("exposure", "attack_rate"):
+        assert "times as far as their spread says" in refused.not_applicable[column] and "folds" not in refused.not_applicable[column]
+    assert entry_of(refused).stamp["covariates_only"] == ["folds"]
+    np.testing.assert_array_equal(refused.records["exposure_score"], told.records["exposure_score"])
+
+
 def test_without_further_evidence_nothing_changes():
     audit = weighed_signals([])
     assert audit.ranked_by == "shift" and not {"exposure_score", *NAMES} & set(audit.records)

@@ -387,6 +387,29 @@ def test_sizes_need_three_hundred_records_with_two_margins_on_each_side(twice, o
         assert f"{twice} records have margins of two models trained with them, and 300 are needed" in found.reason
 
 
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [
+        (150, "fewer than 200 records are not identified, whatever the number of reference models"),
+        (250, "Sixteen reference models or more, with every record in half of them,"),
+        (1000, "Four reference models or more, with every record in half of them,"),
+        (1600, "Two or more reference models on independent random halves"),
+    ],
+)
+def test_what_would_identify_sizes_does(records, said):
+    inside = np.ones((1, records), bool)
+    inside[0, ::2] = False
+    margins, covariates, references, inside, _ = drawn(records, 1, 4, membership=inside)
+    found = ns.exposure(margins, covariates=covariates, references=references, membership=inside)
+    assert found.order_only and said in found.reason
+    wanted = {"Sixteen": 16, "Four": 4, "Two": 2}.get(said.partition(" ")[0])
+    if wanted is not None:
+        rng = np.random.default_rng(0)
+        halves = rng.random((wanted, records)) < 0.5 if wanted == 2 else np.argsort(rng.random((wanted, records)), axis=0) < wanted // 2
+        margins, covariates, references, inside, _ = drawn(records, wanted, 4, membership=halves)
+        assert not ns.exposure(margins, covariates=covariates, references=references, membership=inside).order_only
+
+
 @pytest.mark.parametrize(("records", "order_only"), [(199, True), (200, False)])
 def test_fewer_records_have_sizes_where_each_has_many_margins(records, order_only):
     inside = np.tile(np.arange(16)[:, None] < 8, (1, records))

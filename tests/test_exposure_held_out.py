@@ -1,11 +1,14 @@
 """Margins of left-out references held against their spread: by dense algebra, on data from the model, and at two ends."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import norm
 
 import noshadow as ns
 from noshadow import NotApplicable
+from noshadow._exposure import entry
 from noshadow._exposure.held_out import FARTHER, left_out_margins, tail_of
 from noshadow._exposure.posterior import level_variances
 from noshadow._exposure.spread import Spreads
@@ -53,6 +56,31 @@ def test_a_left_out_margin_is_measured_by_what_the_others_say():
     np.testing.assert_allclose(found, wanted, rtol=1e-8)
 
 
+def test_a_left_out_margin_is_not_part_of_its_own_spread():
+    """The record's spread is shrunk from the three other margins without it: with its own it would never seem far."""
+    rows, inside = np.array([[0.1], [-0.2], [0.3], [8.0]]), np.zeros((4, 1), dtype=bool)
+    spreads = replace(known_spreads(1), prior=2.0, record=np.array([[(2 + np.var(rows) * 4) / 5], [1.0]]))
+    found = left_out_margins(rows, inside, np.zeros((2, 1)), SLOPES, spreads, None)
+    wanted = []
+    for left in range(4):
+        others = np.delete(rows[:, 0], left)
+        spread = (2.0 + 3 * np.var(others)) / (2.0 + 2)
+        variance = 1 / (1 / SLOPES[0, 0] + 3 / spread)
+        wanted.append((rows[left, 0] - variance * others.sum() / spread) / np.sqrt(spread + variance))
+    np.testing.assert_allclose(found, wanted, rtol=1e-8)
+    assert found[3] > 6
+
+
+def test_margins_are_judged_as_they_were_given(monkeypatch):
+    """What all records share is estimated from margins that are drawn in; a margin that is far is far."""
+    margins, covariates, references, inside, _ = drawn(1000, 4, 0)
+    references[:, 0] += np.array([300.0, 0.0, 0.0, -300.0])
+    asked = []
+    monkeypatch.setattr(entry, "left_out_margins", lambda rows, *more: asked.append(rows) or left_out_margins(rows, *more))
+    ns.exposure(margins, covariates=covariates, references=references, membership=inside)
+    np.testing.assert_array_equal(asked, [references])
+
+
 def test_models_of_one_record_and_unknown_margins_are_not_asked():
     inside = np.zeros((2, 3), dtype=bool)
     rows = np.array([[1.0, np.nan, 0.0], [0.5, 2.0, np.nan]])
@@ -63,9 +91,37 @@ def test_models_of_one_record_and_unknown_margins_are_not_asked():
 def test_on_data_from_the_model_margins_reach_as_far_as_they_say(models):
     margins, covariates, references, inside, _ = drawn(4000, models, models)
     found = ns.exposure(margins, covariates=covariates, references=references, membership=inside)
-    # Eight models at most are left out; a spread that is estimated from few margins makes tails a little longer.
+    # A spread that is estimated from few margins makes tails a little longer.
     assert found.state.tail.ratio == pytest.approx(1.0, abs=0.05) and not found.order_only
-    assert found.state.tail.margins == (~inside[np.unique(np.linspace(0, models - 1, min(models, 8)).astype(int))]).sum()
+    assert found.state.tail.margins == (~inside).sum()
+
+
+@pytest.mark.parametrize(("models", "records", "judged"), [(4, 30_000, 20_000), (16, 12_000, 10_000), (80, 3000, 2500)])
+def test_of_many_records_a_part_is_judged(models, records, judged):
+    margins, covariates, references, inside, _ = drawn(records, models, 1)
+    found = ns.exposure(margins, covariates=covariates, references=references, membership=inside)
+    asked = inside[np.linspace(0, models - 1, min(models, 64)).astype(int)][:, np.linspace(0, records - 1, judged).astype(int)]
+    assert found.state.tail.margins == (~asked).sum()
+    assert found.state.tail.ratio == pytest.approx(1.0, abs=0.03) and not found.order_only
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_offsets_of_whole_models_are_no_short_reach(seed):
+    """Every model is asked: the mean offset of a part of them would move the reach, and refuse one set in twenty."""
+    margins, covariates, references, inside, _ = drawn(1000, 32, seed)
+    moved = references + 0.5 * np.random.default_rng(seed).normal(size=(32, 1))
+    found = ns.exposure(margins, covariates=covariates, references=moved, membership=inside)
+    assert found.state.tail.ratio == pytest.approx(1.0, abs=0.04) and not found.order_only
+    # Nor does it matter which of them comes first.
+    turned = ns.exposure(margins, covariates=covariates, references=moved[::-1], membership=inside[::-1])
+    assert turned.state.tail.ratio == pytest.approx(found.state.tail.ratio, rel=1e-6)
+
+
+def test_where_no_left_out_margin_can_be_asked_nothing_is_refused_and_nothing_stored():
+    margins, covariates, references, inside, _ = drawn(400, 100, 0)
+    inside[np.linspace(0, 99, 64).astype(int)] = True
+    found = ns.exposure(margins, covariates=covariates, references=references, membership=inside)
+    assert found.state.tail is None and not found.order_only
 
 
 def test_signed_residuals_reach_as_far_on_both_sides():
@@ -109,4 +165,3 @@ def test_the_tail_knows_its_error(either):
 def test_few_margins_are_not_taken_for_another_law():
     rng = np.random.default_rng(0)
     assert np.mean([tail_of(rng.normal(size=150), False).refused for _ in range(400)]) < 0.02
-    assert not tail_of(np.empty(0), False).refused

@@ -1,6 +1,7 @@
 """An audit that was given reference models predicts LiRA's rate with 64 of them from what it finds with four."""
 
 import json
+import tracemalloc
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +12,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 import noshadow as ns
 from noshadow._annex import annex_content
 from noshadow.outcomes import Absent
-from noshadow.reference import train_references
+from noshadow.reference import four_models, train_references
 from noshadow.reference.four_models import rate_with_four
 from noshadow.tail import model_risk
 from noshadow.tail.prediction import shipped_calibration
@@ -85,7 +86,8 @@ def test_the_rate_is_that_of_lira_by_loops():
 
 
 @pytest.mark.parametrize(("models", "fours"), [(4, 1), (6, 1), (8, 2), (13, 3), (16, 4)])
-def test_larger_sets_attack_in_disjoint_fours(models, fours):
+def test_larger_sets_attack_in_disjoint_fours(monkeypatch, models, fours):
+    monkeypatch.setattr(four_models, "BLOCK", 70)
     found = drawn(models, 120, 210)
     told = rate_with_four(found, np.arange(120), np.arange(120, 330))
     rates = []
@@ -115,6 +117,27 @@ def test_fewer_models_are_said_to_be_too_few(models):
     found = drawn(models, 120, 210)
     told = rate_with_four(found, np.arange(120), np.arange(120, 330))
     assert isinstance(told, Absent) and "needs 2 trained on each record" in told.reason and f"of these {models} " in told.reason
+
+
+def test_a_set_that_is_not_on_halves_is_told_to_be():
+    found = drawn(8, 120, 210)
+    found.membership[:] = np.arange(8)[:, None] < 1
+    told = rate_with_four(found, np.arange(120), np.arange(120, 330))
+    assert told.reason.endswith("of these 8 some record has fewer. Four or more on halves, drawn together, have them")
+
+
+def test_memory_is_that_of_a_few_models(monkeypatch):
+    """Beside a set that is mapped from its files: three bytes a model, not the margins of all of them again."""
+    monkeypatch.setattr(four_models, "BLOCK", 1000)
+    found = drawn(64, 20_000, 20_000)
+    tracemalloc.start()
+    try:
+        rate_with_four(found, np.arange(20_000), np.arange(20_000, 40_000))
+        used = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # 64 margins of 8 bytes are 512 a record; their order beside them would be as much again, twice.
+    assert used < 64 * 40_000 * 8
 
 
 def test_a_set_that_cannot_attack_says_why():

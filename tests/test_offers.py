@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 import noshadow as ns
 from fixed_audits import WEIGHED, drawn_references, weighed_signals
 from noshadow._answer import evidence_changes, offers
+from noshadow._exposure.held_out import Tail
 from noshadow.cli.printing import print_audit
 
 
@@ -78,6 +79,18 @@ def test_times_are_told_in_the_unit_a_reader_would_take(weighed, seconds, told):
     trained = replace(weighed, evidence=(*weighed.evidence, ns.Evidence("folds", stamp=stamp).entry()))
     # The first offer is two trainings.
     assert told in offers(trained)[0].sentence
+
+
+@pytest.mark.parametrize(("name", "models", "offered"), [("few references", 6, 0), ("reference models", 6, 0), ("few references", 1, 1)])
+def test_references_that_gave_no_sizes_are_not_offered_again(monkeypatch, name, models, offered):
+    def references(found):
+        known = drawn_references(found, models=models)
+        return replace(known, source=replace(known.source, name=name), evidence=ns.Evidence(name, stamp={"models": models}))
+
+    monkeypatch.setattr(Tail, "refused", property(lambda self: True))
+    audit = weighed_signals([references])
+    assert entry_of(audit).stamp["order_only"] and "attack_rate" not in audit.records
+    assert [offer.argument for offer in offers(audit)] == ["reference_models"] * offered
 
 
 def test_what_a_source_changed_is_counted_on_the_ranks(weighed):

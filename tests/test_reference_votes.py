@@ -1,5 +1,7 @@
 """Attacks by reference forests read margins of votes, brought to the trees of the target."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -10,12 +12,13 @@ from sklearn.preprocessing import StandardScaler
 
 import noshadow as ns
 from noshadow._audit.with_references import with_references
+from noshadow._exposure import Source, line_to
 from noshadow.attacks import attack_success, lira_scores
 from noshadow.metrics import tpr_at_fpr
 from noshadow.reference import ground_truth, load_references, train_references, with_ground_truth
 from noshadow.storage.safetensors_files import layout
 from noshadow.views import voting_parts
-from noshadow.votes import one_vote, vote_margins
+from noshadow.votes import margins_in_votes, one_vote, vote_margins
 
 N = 300
 X, Y = make_classification(2 * N, 6, n_informative=4, n_classes=3, n_clusters_per_class=1, flip_y=0.1, random_state=0)
@@ -30,6 +33,10 @@ def forest(rows, seed, trees=TREES):
 
 def larger(rows, seed):
     return forest(rows, seed, 2 * TREES)
+
+
+def smaller(rows, seed):
+    return forest(rows, seed, TREES // 2)
 
 
 def outputs(rows, seed):
@@ -56,7 +63,7 @@ def without_votes(folder):
         save_file(arrays, path, {name: text for name, text in layout(path).metadata.items() if name != "votes"})
 
 
-@pytest.mark.parametrize("train_fn", [forest, larger, outputs])
+@pytest.mark.parametrize("train_fn", [forest, larger, smaller, outputs])
 def test_margins_are_votes_of_the_targets_trees(train_fn, tmp_path):
     """Forests of any size, and their probabilities in the place of a model, against the formula on scikit-learn's own shares."""
     references = trained(tmp_path / "set", train_fn)
@@ -181,10 +188,18 @@ def test_exposure_beside_references_is_weighed_on_one_scale(tmp_path):
     np.testing.assert_allclose(lines["told"][1], lines["not told"][1], rtol=1e-4, atol=1e-6)
 
 
-def test_the_command_scores_forests_by_votes(tmp_path):
-    """What `noshadow reference score --audit` calls: one scale for attacks and exposure, votes taken once."""
+@pytest.mark.parametrize("train_fn", [forest, boosted])
+def test_the_command_scores_forests_by_votes(train_fn, tmp_path):
+    """What `noshadow reference score --audit` calls: votes are taken once, and so are log-odds of a mixed set."""
     audit = ns.audit(forest(np.arange(N), 0), TRAIN, TEST, progress=False)
-    found = with_references(audit, trained(tmp_path / "set"), progress=False)
-    assert found.ranked_by == "exposure_score" and found.ground_truth.variants["LiRA"]["statistic"].endswith(f"B = {TREES}")
+    references = trained(tmp_path / "set", train_fn)
+    found = with_references(audit, references, progress=False)
+    said = found.ground_truth.variants["LiRA"]["statistic"]
+    assert found.ranked_by == "exposure_score" and said.endswith(f"B = {TREES}") == (train_fn is forest)
     (weighed,) = (entry for entry in found.evidence if entry.source == "exposure")
-    assert weighed.stamp["order_only"] and all(0.6 < line["slope"] < 1.6 for line in weighed.stamp["lines"].values() if line)
+    own, theirs = (
+        np.asarray(values) if references.votes else margins_in_votes(np.asarray(values), TREES)
+        for values in (references.target.statistic[~references.member], references.statistic[:, ~references.member])
+    )
+    expected = line_to(Source("s", test_margins=np.where(references.membership[:, ~references.member], np.nan, theirs)), own)
+    assert weighed.stamp["order_only"] and weighed.stamp["lines"]["reference models"] == pytest.approx(asdict(expected))

@@ -81,3 +81,14 @@ def test_a_forest_beside_reference_forests_gives_the_order_and_says_why(trees, t
     assert 0.8 < line["slope"] < 1.25 and abs(line["offset"]) < 0.5
     audit.save(tmp_path / "audit")
     assert ns.load(tmp_path / "audit").records["exposure_score"].equals(audit.records["exposure_score"])
+
+
+def test_out_of_fold_outputs_of_forests_do_not_promise_sizes():
+    """They say nothing about test records; references that do would give votes again, and the order alone."""
+    forest = RandomForestClassifier(20, random_state=0).fit(*TRAIN)
+    halves = np.arange(800) % 2 == 0
+    others = [RandomForestClassifier(20, random_state=1).fit(X[:800][half], Y[:800][half]) for half in (halves, ~halves)]
+    outputs = np.where(halves[:, None], others[1].predict_proba(X[:800]), others[0].predict_proba(X[:800]))
+    audit = ns.audit(forest, TRAIN, TEST, out_of_fold=outputs, progress=False)
+    assert audit.ranked_by == "exposure_score" and "identify sizes" not in audit.not_applicable["exposure"]
+    assert "did not hold on the calibration forests" in audit.not_applicable["exposure"]

@@ -8,6 +8,7 @@ from noshadow.figures import EvidenceEntry
 
 # Sources whose stamps hold the seconds of one training, and the share of a training that each ran.
 _TRAINED = ("few references", "folds", "short references", "reference models")
+_ON_HALVES = ("few references", "reference models")
 _EARLIER = ("checkpoints", "base model", "traces")
 _NUMBERS = {2: "two", 4: "four", 8: "eight"}
 
@@ -37,7 +38,8 @@ def offers(audit: Audited) -> tuple[Offer, ...]:
     Widths are those that the exposure promised when it was weighed. Trainings cost what those of
     the audit took, where it trained any. There are no offers for language models and for records
     with several outputs, whose exposure is not defined. Nor are there any for forests: no sizes
-    follow from votes, and their own trees order the records better than references did.
+    follow from votes, and their own trees order the records better than references did. Reference
+    models that gave no sizes are not offered once more: the exposure says why they did not.
     """
     entries = {entry.source: entry for entry in audit.evidence}
     if audit.task == "language-model" or "target_1" in audit.records or not entries:
@@ -51,9 +53,15 @@ def offers(audit: Audited) -> tuple[Offer, ...]:
         return tuple(found)
     widths = {} if weighed is None else weighed.stamp.get("width_with", {})
     if not widths:
-        return (*found, _references(2, seconds, None))
+        return tuple(found) if _without_sizes(weighed, entries) else (*found, _references(2, seconds, None))
     now = weighed.stamp["width"] if weighed is not None else 0.0
     return (*found, *(_references(int(more), seconds, 1 - width / now if now > 0 else 0.0) for more, width in widths.items()))
+
+
+def _without_sizes(weighed: EvidenceEntry | None, entries: dict[str, EvidenceEntry]) -> bool:
+    """Whether two reference models or more were weighed, and the order alone is known."""
+    names = {} if weighed is None else weighed.stamp.get("trainings", {})
+    return any(name in names and name in entries and entries[name].stamp.get("models", 0) >= 2 for name in _ON_HALVES)
 
 
 def evidence_changes(audit: Audited) -> tuple[str, ...]:

@@ -176,9 +176,11 @@ def weighed_exposure(statistics: Statistics, known: Sequence[Known], free: Mappi
         weighing = _weighed(statistics, [entry.source for entry in known], free, seed)
     except NotApplicable as reason:
         return _without(not_applicable(reason))
+    sources = [entry.source for entry in known if entry.source.name not in weighing.covariates_only]
     if statistics.votes:
         weighing = replace(weighing, found=_of_votes(weighing.found), steps=tuple(replace(step, width=None) for step in weighing.steps))
-    columns, absent = _columns(weighing.found, fpr, _order_reason(weighing.found, [entry.source for entry in known]))
+        sources = []  # whatever they say about test records, votes give no sizes
+    columns, absent = _columns(weighing.found, fpr, _order_reason(weighing.found, sources))
     notes = tuple(f"{note[:1].lower()}{note[1:].rstrip('.')}" for note in weighing.found.notes)
     stamp = _stamp(weighing, known, fpr) | _of_all_records(weighing.found, fpr, seed)
     return Evidence(SOURCE, columns, absent, notes, stamp, time.perf_counter() - started)
@@ -244,7 +246,8 @@ def _weighed(statistics: Statistics, sources: Sequence[Source], free: Mapping[st
     unscaled = [name for name, line in known.items() if line is None]
     if unscaled and len(unscaled) < len(full):
         sized, steps = weighing([_as_covariate(source, direction) if source.name in unscaled else source for source in sources])
-        if not sized.order_only:
+        # Where left-out references refuse the rates, sizes were known: the order is theirs.
+        if not sized.order_only or (sized.state is not None and sized.state.tail is not None):
             return _Weighing(sized, steps, known, tuple(unscaled))
     return _Weighing(*weighing(sources), known, ())
 
@@ -259,7 +262,7 @@ def _as_covariate(source: Source, direction: str) -> Source:
 
 
 def _order_reason(found: Exposure, sources: Sequence[Source]) -> str:
-    """Why sizes are not known.
+    """Why sizes are not known, by the sources whose margins were weighed.
 
     More test records are no help to a source that says nothing about any of them.
     """

@@ -147,7 +147,7 @@ def answered(arguments: Given, rules: Rules = CHOSEN) -> Exposure:
         found = _answer(arguments, posterior, spreads, compared, sizes, weights, notes, rules)
         return replace(with_free_order(found, arguments.covariates, posterior.levels[0]), state=state)
     outside = left_out_margins(given_rows, inside, expected, own.slopes, spreads, own.scales)
-    tail = tail_of(outside, arguments.direction == "either")
+    tail = tail_of(outside, arguments.direction == "either") if len(outside) else None
     # Refused rates say nothing against the order: separations and spreads are as well known.
     found = _answer(arguments, posterior, spreads, compared, held_against(tail), weights, notes, rules)
     return replace(found, state=replace(state, tail=tail))

@@ -20,8 +20,9 @@ from noshadow.checks import Array
 # reach farther than their spread are not refused: no setup showed that rates are off there.
 FARTHER = 1.2
 FPR = 0.05  # the false-positive rate at which the reach is taken
-MODELS = 8  # left out at most, evenly spaced
-RECORDS = 20_000  # judged at most, evenly spaced
+# At most, evenly spaced. Margins of one model share its offset: the offsets of a part of the models
+# would count as reach, so that fewer records are judged before fewer models are left out.
+MODELS, RECORDS, MARGINS = 64, 20_000, 160_000
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,7 @@ class Tail:
 
 
 def tail_of(outside: Array, either: bool) -> Tail:
-    """The tail of margins without the record in units of their predicted spread, (q,)."""
-    if len(outside) == 0:
-        return Tail(1.0, float("inf"), 0)
+    """The tail of margins without the record in units of their predicted spread, (q ≥ 1,)."""
     usual = float(-ndtri(FPR / 2 if either else FPR))
     seen = float(np.quantile(np.abs(outside) if either else outside, 1 - FPR))
     density = (2 if either else 1) * float(np.exp(-(usual**2) / 2) / np.sqrt(2 * np.pi))
@@ -67,15 +66,15 @@ def left_out_margins(rows: Array, inside: Array, expected: Array, slopes: Array,
         rows, inside: (K, n) margins and membership. expected: (2, n) f and g. slopes: T. spreads,
             scales: of all records.
 
-    Cost: O(min(K, 8) · K · min(n, 20,000)).
+    Cost: O(K · min(nK, 160,000)).
     """
-    count = rows.shape[1]
-    chosen = np.arange(count) if count <= RECORDS else np.linspace(0, count - 1, RECORDS).astype(int)
+    models, count = _evenly(len(rows), MODELS), rows.shape[1]
+    chosen = _evenly(count, min(RECORDS, MARGINS // len(models)))
     rows, inside, expected = rows[:, chosen], inside[:, chosen], expected[:, chosen]
     spreads = Spreads(spreads.level[:, chosen], spreads.record[:, chosen], spreads.free[:, chosen], spreads.prior, spreads.slopes)
     scales = None if scales is None else scales[:, chosen]
     found = []
-    for model in np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MODELS)).astype(int)):
+    for model in models:
         others = np.arange(len(rows)) != model
         sides = sides_of(rows[others], inside[others])
         record = with_own_squares(spreads, sides).record
@@ -85,3 +84,8 @@ def left_out_margins(rows: Array, inside: Array, expected: Array, slopes: Array,
         asked = ~inside[model] & ~np.isnan(rows[model]) & (sides.counts.sum(0) > 0)
         found.append(((rows[model] - level) / width)[asked])
     return np.concatenate(found)
+
+
+def _evenly(count: int, most: int) -> Array:
+    """Numbers below `count`, all of them or `most` evenly spaced ones."""
+    return np.arange(count) if count <= most else np.linspace(0, count - 1, most).astype(int)

@@ -25,7 +25,7 @@ class State:
         scales: (2, n) factors on each record's standard deviations of level and slope; None: 1.
         signed: (n,) posterior mean of the separation with its sign; None: `separation` has it.
         tail: what left-out references say of margins without a record; None where they were not
-            asked.
+            asked, or could not be.
     """
 
     counts: Array

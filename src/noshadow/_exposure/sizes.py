@@ -15,6 +15,9 @@ from noshadow.checks import Array
 # Where records have many margins each shows its own spread, and as many as its fit needs will do.
 SIZED_RECORDS = 300
 MANY_MARGINS = 8
+# A quarter of the records is in both of two independent halves, and a quarter in neither: 300 and
+# more of so many, by three standard errors.
+ENOUGH_FOR_TWO = 1400
 # Share of margins that lie at one end, tied, from which they have no spread that a rate could be
 # read from: shares of votes of exactly 1, clipped, stand ten standard deviations from all others.
 TIED = 0.01
@@ -48,13 +51,22 @@ def sizes_of(arguments: Given) -> Sizes:
         return Sizes(True, f"{reason}: such margins have no spread. Models whose outputs are logits would identify sizes.")
     if not lacking:
         return Sizes(False, "")
-    hint = "Two or more reference models on independent random halves would identify sizes."
-    return Sizes(True, f"{' and '.join(lacking)}, and {SIZED_RECORDS} are needed. {hint}")
+    return Sizes(True, f"{' and '.join(lacking)}, and {SIZED_RECORDS} are needed. {_would_identify(seen.shape[1])}")
 
 
-def held_against(tail: Tail) -> Sizes:
-    """No sizes where left-out references contradict the spreads."""
-    if not tail.refused:
+def _would_identify(records: int) -> str:
+    """What would identify sizes of so many records."""
+    if records < LEAST_RECORDS:
+        return f"Sizes of fewer than {LEAST_RECORDS} records are not identified, whatever the number of reference models."
+    if records < ENOUGH_FOR_TWO:
+        models = "Four" if records >= SIZED_RECORDS else "Sixteen"
+        return f"{models} reference models or more, with every record in half of them, would identify sizes."
+    return "Two or more reference models on independent random halves would identify sizes."
+
+
+def held_against(tail: Tail | None) -> Sizes:
+    """No sizes where left-out references contradict the spreads; None where none could be asked."""
+    if tail is None or not tail.refused:
         return Sizes(False, "")
     reach = f"margins of left-out reference models without a record reach {tail.ratio:.2g} times as far as their spread says"
     why = "rates would be off (a network that is sure of its mistakes has such margins at two ends)"

@@ -56,8 +56,8 @@ def sizes_of(arguments: Given) -> Sizes:
 
 def _would_identify(records: int) -> str:
     """What would identify sizes of so many records."""
-    if records < LEAST_RECORDS:
-        return f"Sizes of fewer than {LEAST_RECORDS} records are not identified, whatever the number of reference models."
+    if records < FITTED_RECORDS:
+        return f"Sizes of fewer than {FITTED_RECORDS} records are not identified, whatever the number of reference models."
     if records < ENOUGH_FOR_TWO:
         models = "Four" if records >= SIZED_RECORDS else "Sixteen"
         return f"{models} reference models or more, with every record in half of them, would identify sizes."

@@ -53,7 +53,6 @@ AUDIT = ROOT / "docs" / "audit.md"
 EXPOSURE = ROOT / "docs" / "exposure.md"
 EXPOSURE_CHARTS = ROOT / "docs" / "images" / "exposure"
 REPORT_PICTURES = ROOT / "docs" / "images" / "report"
-QUOTING = (ROOT / "docs" / "model-risk.md", ROOT / "docs" / "compare.md", ROOT / "docs" / "report.md")
 COLUMNS = ("leverage", "influence", "newton", "loo", "shift")
 
 
@@ -397,11 +396,9 @@ def exposure_charts():
     return [] if drawn is None else [(EXPOSURE_CHARTS / "recall.svg", drawn)]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="fail instead of writing")
-    check = parser.parse_args().check
-    for path, text in (
+def rendered():
+    """Path → text of every page and picture that quotes stored results."""
+    made = (
         (PAGE, page()),
         (SCALING, scaling()),
         (LANGUAGE, language()),
@@ -416,9 +413,17 @@ def main():
         *papers_charts(),
         *exposure_charts(),
         *calibration_charts(),
-        (README, quoting(with_part(README, "proof", proof_lines()))),
-        *((path, quoting(path.read_text())) for path in QUOTING),
-    ):
+        (README, with_part(README, "proof", proof_lines())),
+    )
+    texts = {path: path.read_text() for path in (README, *sorted((ROOT / "docs").rglob("*.md")))} | dict(made)
+    return {path: quoting(text) if path.suffix == ".md" else text for path, text in texts.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="fail instead of writing")
+    check = parser.parse_args().check
+    for path, text in rendered().items():
         if check and (not path.exists() or path.read_text() != text):
             sys.exit(f"{path.relative_to(ROOT)} does not say what benchmarks/results says: run python tools/render_benchmarks.py")
         if not check:

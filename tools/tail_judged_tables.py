@@ -29,7 +29,7 @@ def _summary(judged):
     lines = [
         "### Judged on new setups",
         "",
-        f"The forms were fixed, then these {len(judged['setups'])} setups were named and trained ({', '.join(f'`{name}`' for name in judged['missing']) or 'none'} of the list not trained yet). Rates: LiRA's TPR at FPR 0.001 with 64 references,",
+        f"The forms were fixed, then these {len(judged['setups'])} setups were named and trained ({_later(judged)}). Rates: LiRA's TPR at FPR 0.001 with 64 references,",
         "each record's own spread; coefficients and intervals from the 43 calibration setups alone. *Cover* is the share of models whose nominal 90 % interval holds the rate;",
         "a miss is a setup whose rate lies outside the interval of most of its models; *in domain* are setups whose models are mostly not flagged.",
         "",
@@ -53,6 +53,13 @@ def _summary(judged):
         f"setups: {low:+.3f} to {high:+.3f}). Both miss the goal of 0.02, and both intervals hold too little; the shipped intervals are therefore wider than those judged here.",
         "",
     ]
+
+
+def _later(judged):
+    """What was trained when, of the setups that were named."""
+    names = {kind: ", ".join(f"`{name}`" for name in judged[kind]) for kind in ("missing", "later")}
+    told = [f"{names['missing']} of the list not trained yet"] if names["missing"] else []
+    return "; ".join([*told, f"{names['later']} when the others had judged, so that they judge what ships and are no part of it"])
 
 
 def _setups(judged):

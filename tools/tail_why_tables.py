@@ -18,7 +18,7 @@ WAYS = {
     "predicted_by_8": "the mean of two fours",
     "predicted_by_16": "the mean of four fours",
 }
-PARTS = {"judging": "the 16 judging setups", "calibration": "the calibration, data sets left out"}
+PARTS = {"judging": "the judging setups", "calibration": "the calibration, data sets left out"}
 PICKS = {
     "same figures": "the figures of the shipped form, fitted in logs",
     "left_out, rmse": "the smallest RMSE on the calibration, left out",
@@ -100,15 +100,17 @@ def _forms(fixed, judged):
 
 
 def _missing(judged):
-    names = ", ".join(f"`{name}`" for name in judged["missing"])
-    return f" ({names} of the list not trained)" if names else ""
+    names = {kind: ", ".join(f"`{name}`" for name in judged[kind]) for kind in ("missing", "later")}
+    told = [f"{names['missing']} of the list not trained"] if names["missing"] else []
+    told += [f"{names['later']} when the others had judged"] if names["later"] else []
+    return f" ({'; '.join(told)})" if told else ""
 
 
 def _records(records):
     lines = [
         "### Rates of records, judged once more",
         "",
-        f"The {records['setups']} setups above, which neither the records' curve nor a predictor was fitted to. Miss: root mean square over tenths of the records by rank and setups; cover: share of the",
+        f"{records['setups']} of the setups above, which neither the records' curve nor a predictor was fitted to. Miss: root mean square over tenths of the records by rank and setups; cover: share of the",
         "tenths that the shipped 90 % interval of a record's rate holds.",
         "",
         "| FPR | the model's rate is predicted from | miss | median setup | worst setup | cover |",
@@ -168,5 +170,7 @@ def again_figures(judged, records):
         way: judged["summary"][name]["all"] for way, name in (("ships", "leverage"), ("skewness", "with skewness"), ("four", "references"))
     }
     figures = {f"again_{what}_{way}": f"{row[what]:.2f}" for way, row in told.items() for what in ("rmse", "factor", "cover")}
+    before = {way: judged["summary_before"][name]["all"]["cover"] for way, name in (("ships", "leverage"), ("skewness", "with skewness"))}
+    figures |= {f"again_cover_before_{way}": f"{cover:.3f}" for way, cover in before.items()}
     misses = {f"again_miss_{kind}": f"{records['levels']['0.001'][kind]['rms_miss']:.2f}" for kind in RATES}
-    return figures | misses | {"again_setups": f"{len(judged['setups'])}"}
+    return figures | misses | {"again_setups": f"{len(judged['setups'])}", "again_records": f"{records['setups']}"}

@@ -21,6 +21,7 @@ import pandas as pd
 
 from benchmarks.environment import environment
 from benchmarks.tail_calibration.fit import RUNS, rounded
+from benchmarks.tail_calibration.judging import LATER
 
 JUDGED = RUNS.parent / "tail_judging"
 RESULTS = RUNS.parent / "tail_fixed_again.json"
@@ -76,7 +77,8 @@ def quality(rates, logs):
 
 
 def main():
-    frame = pd.concat([setup_means(RUNS), setup_means(JUDGED)], ignore_index=True)
+    judged = setup_means(JUDGED)
+    frame = pd.concat([setup_means(RUNS), judged[~judged["setup"].isin(LATER)]], ignore_index=True)
     logs = left_out(frame)
     errors = log_rate(frame[RATE]) - logs
     low, high = np.quantile(errors, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])

@@ -15,7 +15,7 @@ from benchmarks.environment import environment
 from benchmarks.tail_calibration.fit import judged_rows, rounded, rows_of, shown
 from benchmarks.tail_calibration.fixed import FIXED, calibration_rows
 from benchmarks.tail_calibration.fixed import RESULTS as FIXED_FILE
-from benchmarks.tail_calibration.judging import JUDGED, JUDGING, KNOWN_SOURCES
+from benchmarks.tail_calibration.judging import JUDGED, JUDGING, KNOWN_SOURCES, LATER
 from benchmarks.tail_calibration.measure import resolved
 from noshadow.results import Calibration
 from noshadow.tail.calibration import fit_quality, left_out_predictions
@@ -152,6 +152,7 @@ def main():
         "attack": {"fpr": FPR, "references": REFERENCES},
         "setups": rows,
         "missing": [path.stem for path in paths if not path.exists()],
+        "later": [row["setup"] for row in rows if row["setup"] in LATER],
         "difference": difference(rows),
         "grown": {name: grown(name, rows) for name in ("losses", "leverage")},
         "summary": {part: {name: summary(own, name) for name in (*calibrations, *MEASURED)} for part, own in parts.items()},

@@ -14,6 +14,7 @@ from benchmarks.environment import environment
 from benchmarks.tail_calibration.fit import rounded
 from benchmarks.tail_calibration.fixed_again import PREDICTORS, RATE, RESULTS, design, log_rate, rate_of
 from benchmarks.tail_calibration.judge import of_setup
+from benchmarks.tail_calibration.judging import LATER
 from benchmarks.tail_calibration.judging_again import JUDGED_AGAIN, JUDGING_AGAIN, UNSEEN
 from noshadow.tail.prediction import shipped_calibration
 
@@ -84,8 +85,15 @@ def main():
     paths = [JUDGED_AGAIN / f"{setup.name}.json" for setup in JUDGING_AGAIN]
     rows = [judged_row(found, json.loads(path.read_text())) for path in paths if path.exists()]
     told = {name: summary(rows, name) for name in found}
-    missing = [path.stem for path in paths if not path.exists()]
-    result = {"setups": rows, "missing": missing, "summary": told, "environment": environment()}
+    result = {
+        "setups": rows,
+        "missing": [path.stem for path in paths if not path.exists()],
+        "later": [row["setup"] for row in rows if row["setup"] in LATER],
+        "summary": told,
+        # What the rule of `fixed_again` asked when all but these had judged.
+        "summary_before": {name: summary([row for row in rows if row["setup"] not in LATER], name) for name in found},
+        "environment": environment(),
+    }
     JUDGED.write_text(json.dumps(result, indent=1) + "\n")
     for name, row in told.items():
         print(name, row)

@@ -38,6 +38,8 @@ JUDGING = (
     Setup("sst2_words_mlp64", "sst2_words", 20, (64,)),
     Setup("cifar10_cnn_mirrored", "cifar10_whole", 24, (128,), channels=(16, 32, 64), lr=2e-3, audited=8, mirrored=True),
 )
+# Trained when the others had judged: they judge what is made of the others' errors, and nothing is fitted to them.
+LATER = ("visits_mlp128x2_noise30", "cifar10_cnn_mirrored")
 KNOWN_SOURCES = ("sst2_words_linear", "sst2_words_mlp64", "cifar10_cnn_mirrored")
 
 

@@ -1,7 +1,7 @@
 """The calibrations of the package for linear models and networks: one for each kind and each of LiRA's rules for a record's spread.
 
-`python -m benchmarks.tail_calibration.ship` reads benchmarks/results/tail_calibration/*.json and tail_judging/*.json, and writes
-src/noshadow/tail/shipped/ and benchmarks/results/tail_shipped.json.
+`python -m benchmarks.tail_calibration.ship` reads benchmarks/results/tail_calibration/*.json and tail_judging/*.json, but for setups that
+were trained when what ships had been made (`LATER`), and writes src/noshadow/tail/shipped/ and benchmarks/results/tail_shipped.json.
 """
 
 import json
@@ -12,6 +12,7 @@ import pandas as pd
 
 from benchmarks.environment import environment
 from benchmarks.tail_calibration.fit import CHOSEN, COUNTS, RUNS, SHIPPED, judged_rows, rounded, rows_of
+from benchmarks.tail_calibration.judging import LATER
 from benchmarks.tail_calibration.measure import FEWER_TARGETS
 from noshadow.tail import fit_calibration
 from noshadow.tail.calibration import left_out_predictions
@@ -100,7 +101,9 @@ def described(calibration, judged):
 
 
 def main():
-    entries, judging = ([json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))] for folder in (RUNS, JUDGING))
+    entries, judging = (
+        [json.loads(path.read_text()) for path in sorted(folder.glob("*.json")) if path.stem not in LATER] for folder in (RUNS, JUDGING)
+    )
     judged = judged_rows(pd.DataFrame([row for entry in entries for row in rows_of(entry)]))
     made = shipped(entries, judging)
     for name, calibration in made.items():

@@ -15,7 +15,8 @@ from noshadow.figures.model_risk import Interval
 from noshadow.storage.json_text import parsed_json
 
 FORMAT = 1
-FORMS = ("linear", "exponential", "quadratic", "power")
+FORMS = ("linear", "exponential", "quadratic", "power", "factors")
+WITH_FACTOR = ("power", "factors")  # a factor beside one coefficient a predictor
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ class Calibration:
     Attributes:
         name: of the calibration, stamped into every prediction.
         predictors: names of what the curve reads, see docs/calibration.md.
-        form: "linear" Σ a_k x_k, "exponential" a (e^{bx} − 1), "quadratic" a x + b x² or "power" a
-            Π x_k^{b_k}.
+        form: "linear" Σ a_k x_k, "exponential" a (e^{bx} − 1), "quadratic" a x + b x², "power" a
+            Π x_k^{b_k} or "factors" a Π z_k^{b_k} − 0.002, where z_k is x_k kept away from 0.
         cells: one curve for each false-positive rate and number of reference models.
         domain: lowest and highest value of each predictor, and of guards such as "skewness", among
             the setups.
@@ -124,7 +125,7 @@ class Calibration:
             refuse("families", "be names", repr(made.families))
         if not isinstance(made.attack, str) or not made.attack:
             refuse("attack", "be a name", repr(made.attack))
-        needed = {"linear": len(made.predictors), "power": 1 + len(made.predictors)}.get(made.form, 2)
-        if made.form not in FORMS or any(len(cell.coefficients) != needed for cell in cells):
+        needed = {"linear": len(made.predictors)} | dict.fromkeys(WITH_FACTOR, 1 + len(made.predictors))
+        if made.form not in FORMS or any(len(cell.coefficients) != needed.get(made.form, 2) for cell in cells):
             refuse("form", f"be one of {', '.join(FORMS)} with its number of coefficients", repr(made.form))
         return made

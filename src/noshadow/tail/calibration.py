@@ -12,11 +12,12 @@ import pandas as pd
 
 from noshadow.checks import Array, NumericalError, named_in_errors, refuse, require_choice, require_number, said
 from noshadow.results import Calibration, CalibrationCell
-from noshadow.tail.forms import FORMS, fitted_coefficients, predicted_rates
+from noshadow.results.calibration import WITH_FACTOR
+from noshadow.tail.forms import FORMS, as_read, fitted_coefficients, predicted_rates
 
 LEAST_SETUPS, LEAST_SETS = 6, 3
 GUARDS = ("skewness", "auc_excess")
-SEVERAL = ("linear", "power")  # forms of more than one predictor
+SEVERAL = ("linear", *WITH_FACTOR)  # forms of more than one predictor
 REQUIRED = ("setup", "data_set", "fpr", "references", "tpr")
 
 
@@ -74,8 +75,9 @@ def fit_calibration(
             and a column for each predictor. A column `family` names the kind of each setup's
             models; models of other families are then not predicted.
         predictors: columns to predict from, by the names of `risk_predictors`; more than one with
-            form "linear" or "power" only.
-        form: "linear", "exponential", "quadratic" or "power".
+            form "linear", "power" or "factors" only.
+        form: "linear", "exponential", "quadratic", "power" or "factors". The last is fitted to
+            log(rate + 0.002), so that errors count as factors and not as numbers.
         level: coverage of the prediction interval, in (0, 1).
         offset: rate added to a prediction before its error is taken relative to it, > 0: where
             errors stop shrinking.
@@ -95,14 +97,14 @@ def fit_calibration(
         refuse("attack", "be a name", repr(attack))
     columns = (predictors,) if isinstance(predictors, str) else tuple(predictors)
     if not columns or (form not in SEVERAL and len(columns) > 1):
-        refuse("predictors", "be one column, or several with form='linear' or form='power'", repr(columns))
+        refuse("predictors", "be one column, or several with form='linear', 'power' or 'factors'", repr(columns))
     frame = _checked_table(table, columns)
     require_number(level, "level", low=0, high=1, low_open=True, high_open=True)
     require_number(offset, "offset", low=0, high=1, low_open=True)
     cells = []
     for fpr, references in sorted(set(zip(frame["fpr"].astype(float), frame["references"].astype(int), strict=True))):
         part = frame[(frame["fpr"] == fpr) & (frame["references"] == references)]
-        rows = _rows(part, columns, f"fpr {fpr:g} and {references} references")
+        rows = _rows(part, columns, form, f"fpr {fpr:g} and {references} references")
         cells.append(_cell(rows, fpr, references, form, level, offset))
     watched = [column for column in dict.fromkeys((*columns, *GUARDS)) if column in frame]
     means = frame.groupby("setup")[watched].mean()
@@ -129,7 +131,7 @@ def left_out_predictions(table: object, predictors: Sequence[str], form: str) ->
         InputError: as `fit_calibration`.
     """
     columns = tuple(predictors)
-    rows = _rows(_checked_table(table, columns), columns, "the table").by_setup()
+    rows = _rows(_checked_table(table, columns), columns, form, "the table").by_setup()
     predicted = _left_out(rows, rows, form)
     found: pd.DataFrame = pd.DataFrame({"setup": rows.setup, "data_set": rows.data_set, "tpr": rows.y, "predicted": predicted})
     return found
@@ -178,12 +180,12 @@ def _is_name(value: object) -> bool:
     return isinstance(value, str) and bool(value)
 
 
-def _rows(frame: pd.DataFrame, columns: tuple[str, ...], which: str) -> _Rows:
+def _rows(frame: pd.DataFrame, columns: tuple[str, ...], form: str, which: str) -> _Rows:
     setups, sets = frame["setup"].nunique(), frame["data_set"].nunique()
     if setups < LEAST_SETUPS or sets < LEAST_SETS:
         rule = f"hold at least {LEAST_SETUPS} setups on {LEAST_SETS} data sets for {which}"
         refuse("table", rule, f"{setups} on {sets}", "Run the attack on more of them.")
-    x = frame[list(columns)].to_numpy(dtype=np.float64)
+    x = as_read(form, columns, frame[list(columns)].to_numpy(dtype=np.float64))
     return _Rows(x, frame["tpr"].to_numpy(dtype=np.float64), frame["setup"].to_numpy(str), frame["data_set"].to_numpy(str))
 
 

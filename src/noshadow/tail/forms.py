@@ -1,33 +1,50 @@
 """The few curves that turn predictors into an attack's true-positive rate.
 
-All of them pass through the origin.
+All of them but "factors" pass through the origin.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 from scipy.optimize import least_squares, minimize_scalar, nnls
 
 from noshadow.checks import Array
-from noshadow.results.calibration import FORMS
+from noshadow.results.calibration import FORMS, WITH_FACTOR
 
-__all__ = ["FORMS", "fitted_coefficients", "predicted_rates"]
+__all__ = ["FORMS", "as_read", "fitted_coefficients", "predicted_rates"]
 
 # Where b is sought: from a straight line, and from almost a step, to far steeper than any rate was
 # seen to rise.
 LARGEST_EXPONENT = 100.0  # squares of the curve stay finite
 BENDS = {"exponential": (1e-3, 20.0), "power": (0.05, 5.0)}
+# "factors" takes logarithms: what a rate of 0 stands at, and for a predictor the least value that
+# is told apart and what is added to it. The form was judged with these.
+RATE_ADDED = 0.002
+KEPT_FROM_0 = {"tnr": (0.0, 1e-3), "skewness": (0.25, 0.0)}
+OTHERWISE = (1e-3, 0.0)
+
+
+def as_read(form: str, predictors: Sequence[str], x: Array) -> Array:
+    """Predictors (n, p) as the form reads them: "factors" keeps each away from 0, others take them as they are."""
+    if form != "factors":
+        return x
+    least, added = np.array([KEPT_FROM_0.get(name, OTHERWISE) for name in predictors]).T
+    read: Array = np.maximum(x, least) + added
+    return read
 
 
 def predicted_rates(form: str, coefficients: tuple[float, ...], x: Array) -> Array:
     """TPR (n,) from predictors x (n, p), clipped to [0, 1].
 
     linear Σ_k a_k x_k; exponential a (e^{bx} − 1); quadratic a x + b x²; power a Π_k x_k^{b_k}
-    (x ≥ 0). Negative predictors count as 0: no curve promises less than nothing.
+    (x ≥ 0); factors a Π_k x_k^{b_k} − 0.002 of predictors `as_read`. Negative predictors count as
+    0: no curve promises less than nothing.
     """
     positive = np.maximum(x, 0.0)
     if form == "linear":
         rates = positive @ np.array(coefficients)
-    elif form == "power":
-        rates = coefficients[0] * np.prod(positive ** np.array(coefficients[1:]), axis=1)
+    elif form in WITH_FACTOR:
+        rates = coefficients[0] * np.prod(positive ** np.array(coefficients[1:]), axis=1) - (RATE_ADDED if form == "factors" else 0.0)
     else:
         a, b = coefficients
         first = positive[:, 0]
@@ -37,7 +54,7 @@ def predicted_rates(form: str, coefficients: tuple[float, ...], x: Array) -> Arr
 
 
 def fitted_coefficients(form: str, x: Array, y: Array, weights: Array) -> tuple[float, ...]:
-    """Coefficients of least weighted squared error.
+    """Coefficients of least weighted squared error; for "factors" of log(y + 0.002).
 
     The coefficients of "linear" and the factor a are not negative.
 
@@ -49,6 +66,10 @@ def fitted_coefficients(form: str, x: Array, y: Array, weights: Array) -> tuple[
     if form == "linear":
         found, _ = nnls(positive * root[:, None], y * root)
         return tuple(found.tolist())
+    if form == "factors":
+        plane = np.column_stack((np.ones(len(x)), np.log(x)))
+        line = np.linalg.lstsq(plane * root[:, None], np.log(y + RATE_ADDED) * root, rcond=None)[0]
+        return float(np.exp(line[0])), *(float(bend) for bend in line[1:])
     if form == "power" and x.shape[1] > 1:
         return _several_powers(positive, y, root)
     first = positive[:, 0]

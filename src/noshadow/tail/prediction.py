@@ -15,7 +15,7 @@ import numpy as np
 from noshadow.limits import OWN_SPREAD_MODELS
 from noshadow.results import Calibration, CalibrationCell, Interval
 from noshadow.tail.calibration import interval_ends
-from noshadow.tail.forms import predicted_rates
+from noshadow.tail.forms import as_read, predicted_rates
 
 LEAST_RECORDS = 500
 SPOKEN = {
@@ -157,7 +157,7 @@ def _nothing(reason: str) -> Prediction:
 
 
 def _between(calibration: Calibration, shown: Mapping[str, float], log_fpr: float, log_references: float) -> tuple[float, float, float]:
-    x = np.array([[shown[name] for name in calibration.predictors]])
+    x = as_read(calibration.form, calibration.predictors, np.array([[shown[name] for name in calibration.predictors]]))
     cells = {(math.log(cell.fpr), math.log(cell.references)): _at(calibration, cell, x) for cell in calibration.cells}
     rows = []
     for rate in sorted({key[0] for key in cells}):

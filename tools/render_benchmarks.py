@@ -257,7 +257,7 @@ def quoted_figures():
         coverage
         | {"judged_setups": f"{judged['setups']}", "judged_rmse": f"{judged['rmse']:.2f}", "judged_spread": f"{judged['spread']:.2f}"}
         | demo_figures(stored("demo_truth"))
-        | again_figures(stored("tail_judged_again"), stored("record_rates_again"))
+        | again_figures(*map(stored, ("tail_judged_again", "record_rates_again", "tail_shipped")))
         | compare_figures(stored("compare_coverage")["rows"])
         | {"report_words": words_figure()}
         | {

@@ -17,6 +17,7 @@ NAMES = {
     "ks": "KS distance",
     "accuracy_gap": "accuracy gap",
     "margin_leverage_mean": "mean margin leverage",
+    "skewness": "skewness of the strangers' losses",
     "lira_k4_tpr_0.01": "LiRA's TPR at FPR 0.01 with four references",
 }
 SHOWN_PAIRS = 8

@@ -1,14 +1,16 @@
 """Why the first judging went as it did, what was judged after it, and the demo's own truth: measured parts of docs/calibration.md."""
 
+import math
+
 SPOKEN = {
-    "leverage": "a · TNR^b · h̄^c, as it ships",
-    "with skewness": "TNR, h̄ and skewness, straight in logs",
-    "references": "LiRA with four references, as it ships",
+    "leverage": "a · TNR^b · h̄^c (shipped before)",
+    "with skewness": "TNR, h̄ and skewness, straight in logs (ships)",
+    "references": "LiRA with four references (ships)",
     "references, any skewness": "the same, its domain without the skewness",
 }
 RATES = {
     "losses": "losses (shipped before)",
-    "leverage": "TNR and h̄ (ships)",
+    "leverage": "TNR, h̄ and skewness (ships)",
     "references": "LiRA with four references (ships)",
     "measured": "none: the model's measured rate",
 }
@@ -20,7 +22,7 @@ WAYS = {
 }
 PARTS = {"judging": "the judging setups", "calibration": "the calibration, data sets left out"}
 PICKS = {
-    "same figures": "the figures of the shipped form, fitted in logs",
+    "same figures": "TNR and h̄, fitted in logs",
     "left_out, rmse": "the smallest RMSE on the calibration, left out",
     "left_out, factor": "the smallest factor on the calibration, left out",
     "judging, rmse": "the smallest RMSE on the judging setups: hindsight",
@@ -86,7 +88,7 @@ def _forms(fixed, judged):
         )
     lines += [
         "",
-        "| setup | members | train / test accuracy | TNR | h̄ | skewness | LiRA | as it ships | with skewness | from four references |",
+        "| setup | members | train / test accuracy | TNR | h̄ | skewness | LiRA | from TNR and h̄ | with skewness | from four references |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in sorted(rows, key=lambda one: one["rate"]):
@@ -96,7 +98,16 @@ def _forms(fixed, judged):
             f"| {row['setup']}{known} | {row['members']:,} | {row['member_accuracy']:.2f} / {row['nonmember_accuracy']:.2f} | {row['tnr_0.001']:.3f} | {row['margin_leverage_mean']:.2f} | {row['skewness']:.2f} "
             f"| **{row['rate']:.3f}** | {predicted} |"
         )
-    return [*lines, ""]
+    return [*lines, "", *map(_untouched, judged["untouched"]), ""]
+
+
+def _untouched(row):
+    """One setup that what ships has not seen, neither its curves nor its intervals."""
+    told = ", ".join(
+        f"{row[kind]['predicted']:.3f} ({row[kind]['low']:.3f} to {row[kind]['high']:.3f}) from {spoken}"
+        for kind, spoken in (("losses", "losses"), ("leverage", "losses and last layer"), ("references", "four references"))
+    )
+    return f"What ships has not seen `{row['setup']}`, neither its curves nor its intervals: LiRA finds {row['rate']:.3f} there, and the predictions are {told}, means over its models."
 
 
 def _missing(judged):
@@ -164,13 +175,18 @@ def demo_figures(demo):
     }
 
 
-def again_figures(judged, records):
-    """Figures that pages quote of the second judging, by name."""
-    told = {
-        way: judged["summary"][name]["all"] for way, name in (("ships", "leverage"), ("skewness", "with skewness"), ("four", "references"))
-    }
+def again_figures(judged, records, shipped):
+    """Figures that pages quote of the second judging, and of the domains of what ships, by name."""
+    names = {"ships": "leverage", "skewness": "with skewness", "four": "references"}
+    told = {way: judged["summary"][name]["all"] for way, name in names.items()}
     figures = {f"again_{what}_{way}": f"{row[what]:.2f}" for way, row in told.items() for what in ("rmse", "factor", "cover")}
     before = {way: judged["summary_before"][name]["all"]["cover"] for way, name in (("ships", "leverage"), ("skewness", "with skewness"))}
     figures |= {f"again_cover_before_{way}": f"{cover:.3f}" for way, cover in before.items()}
+    losses, leverage = (shipped["calibrations"][kind]["domain"]["skewness"][0] for kind in ("losses", "leverage"))
+    figures |= {"skewness_losses": f"{losses:.1f}", "skewness_from": f"{leverage:.2f}"}
+    symmetric = [row for row in judged["setups"] if row["skewness"] < losses]
+    for way, name in names.items():
+        squares = [(row[name]["predicted"] - row["rate"]) ** 2 for row in symmetric]
+        figures[f"again_symmetric_{way}"] = f"{math.sqrt(sum(squares) / len(squares)):.2f}"
     misses = {f"again_miss_{kind}": f"{records['levels']['0.001'][kind]['rms_miss']:.2f}" for kind in RATES}
     return figures | misses | {"again_setups": f"{len(judged['setups'])}", "again_records": f"{records['setups']}"}

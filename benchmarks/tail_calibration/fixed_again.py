@@ -12,6 +12,9 @@ The rule, written down with the form: it ships if on the new setups both its RMS
 ships, and its intervals hold at least as often. The prediction from four references is judged beside it as it ships, and with a domain
 that does not ask for the skewness, which says nothing against it on the first judging setups: that domain ships if the setups that it
 lets in have no larger RMSE than those that the shipped one lets in.
+
+How it went: on the first ten setups the errors were smaller and the intervals held a little less often, so that nothing changed. The
+eleventh of the list was trained later, and with it the intervals hold more often: by the rule, over the whole list, the form ships.
 """
 
 import json

@@ -12,10 +12,12 @@ import pandas as pd
 
 from benchmarks.environment import environment
 from benchmarks.tail_calibration.fit import rounded
+from benchmarks.tail_calibration.fixed_again import JUDGED as FIRST
 from benchmarks.tail_calibration.fixed_again import PREDICTORS, RATE, RESULTS, design, log_rate, rate_of
 from benchmarks.tail_calibration.judge import of_setup
 from benchmarks.tail_calibration.judging import LATER
 from benchmarks.tail_calibration.judging_again import JUDGED_AGAIN, JUDGING_AGAIN, UNSEEN
+from benchmarks.tail_calibration.ship import as_before, stored_entries
 from noshadow.tail.prediction import shipped_calibration
 
 JUDGED = RESULTS.parent / "tail_judged_again.json"
@@ -33,13 +35,13 @@ def by_skewness(fixed, targets):
 
 def ways(fixed):
     """Name → a function of a setup's stored figures."""
-    shipped = {name: shipped_calibration(name) for name in ("leverage", "references")}
-    domain = {name: ends for name, ends in shipped["references"].domain.items() if name != "skewness"}
-    anywhere = replace(shipped["references"], domain=domain)
+    entries, judging, _ = stored_entries()
+    before, references = (as_before(name, entries, judging) for name in ("leverage", "four references"))
+    anywhere = replace(references, domain={name: ends for name, ends in references.domain.items() if name != "skewness"})
     return {
-        "leverage": lambda entry: of_setup(shipped["leverage"], entry),
+        "leverage": lambda entry: of_setup(before, entry),
         "with skewness": lambda entry: by_skewness(fixed, entry["targets"]),
-        "references": lambda entry: of_setup(shipped["references"], entry),
+        "references": lambda entry: of_setup(references, entry),
         "references, any skewness": lambda entry: of_setup(anywhere, entry),
     }
 
@@ -80,6 +82,17 @@ def _quality(rows, name):
     )
 
 
+def untouched():
+    """What ships on the setups of `judging` that neither a curve nor an interval has seen."""
+    names = [name for name in LATER if not (JUDGED_AGAIN / f"{name}.json").exists()]
+    entries = [json.loads((FIRST / f"{name}.json").read_text()) for name in names]
+    return [
+        {"setup": entry["setup"]["name"], "rate": round(float(np.mean(entry["targets"][RATE])), 5)}
+        | {kind: of_setup(shipped_calibration(kind), entry) for kind in ("losses", "leverage", "references")}
+        for entry in entries
+    ]
+
+
 def main():
     found = ways(json.loads(RESULTS.read_text()))
     paths = [JUDGED_AGAIN / f"{setup.name}.json" for setup in JUDGING_AGAIN]
@@ -92,6 +105,7 @@ def main():
         "summary": told,
         # What the rule of `fixed_again` asked when all but these had judged.
         "summary_before": {name: summary([row for row in rows if row["setup"] not in LATER], name) for name in found},
+        "untouched": untouched(),
         "environment": environment(),
     }
     JUDGED.write_text(json.dumps(result, indent=1) + "\n")

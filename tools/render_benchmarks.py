@@ -252,7 +252,7 @@ def quoted_figures():
     large = scores["streaming"]["rows"][-1]
     last = refits["rows"][-1]
     coverage = {f"coverage_{row['members_above_threshold']}": percent(row["coverage"]) for row in stored("tnr_coverage")["rows"]}
-    judged = stored("tail_judged")["summary"]["all"]["leverage"]
+    judged = stored("tail_judged_again")["summary"]["with skewness"]["all"]
     return (
         coverage
         | {"judged_setups": f"{judged['setups']}", "judged_rmse": f"{judged['rmse']:.2f}", "judged_spread": f"{judged['spread']:.2f}"}

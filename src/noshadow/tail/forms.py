@@ -25,7 +25,10 @@ OTHERWISE = (1e-3, 0.0)
 
 
 def as_read(form: str, predictors: Sequence[str], x: Array) -> Array:
-    """Predictors (n, p) as the form reads them: "factors" keeps each away from 0, others take them as they are."""
+    """Predictors (n, p) as the form reads them.
+
+    "factors" keeps each away from 0; others take them as they are.
+    """
     if form != "factors":
         return x
     least, added = np.array([KEPT_FROM_0.get(name, OTHERWISE) for name in predictors]).T

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from scipy.stats import beta, norm
+from scipy.stats import beta, ncx2, norm
 from sklearn.metrics import roc_auc_score, roc_curve
 from statsmodels.stats.proportion import confint_proportions_2indep
 
@@ -8,6 +8,7 @@ from noshadow.attacks import AttackSuccess, attack_success, lira_scores, loss_sc
 from noshadow.attacks import thresholds as thresholds_module
 from noshadow.attacks.lira import model_lira_scores
 from noshadow.attacks.moments import side_moments
+from noshadow.attacks.ratio_test import ratio_test_rate
 from noshadow.attacks.rmia import model_rmia_scores
 from noshadow.attacks.thresholds import best_thresholds, score_sample
 from noshadow.checks import InputError, NumericalError
@@ -236,8 +237,59 @@ def test_separation_of_one_query_is_its_formula(attack, variance, center, direct
         if direction == "either" and mu_in < mu_out:
             mu_in, mu_out, d = -mu_in, -mu_out, -d
         assert found.d_prime[i] == pytest.approx(d, rel=1e-10)
-        assert found.tpr[i] == pytest.approx(norm.sf(mu_out + s_out * norm.isf(0.01), mu_in, s_in), rel=1e-9)
+        if attack == "lira":
+            assert found.tpr[i] == pytest.approx(by_chi_squares(mu_in - mu_out, s_in, s_out, 0.01), rel=1e-6)
+        else:
+            assert found.tpr[i] == pytest.approx(norm.sf(mu_out + s_out * norm.isf(0.01), mu_in, s_in), rel=1e-9)
     assert found.fpr == 0.01
+
+
+def by_chi_squares(gap, s_in, s_out, fpr):
+    """The most powerful test by its parabola: the squared distance from its centre is a non-central χ² on either side."""
+    centre = gap / (1 - (s_in / s_out) ** 2)
+    away = [((centre - mean) / width) ** 2 for mean, width in ((0.0, s_out), (gap, s_in))]
+    if s_in < s_out:
+        return ncx2.cdf(ncx2.ppf(fpr, 1, away[0]) * (s_out / s_in) ** 2, 1, away[1])
+    return ncx2.sf(ncx2.isf(fpr, 1, away[0]) * (s_out / s_in) ** 2, 1, away[1])
+
+
+def by_sorting(gap, s_in, s_out, fpr):
+    """The most powerful test without its formula: cells of a fine grid in the order of their likelihood ratio, until `fpr` is spent."""
+    reach = 40 * max(s_in, s_out)
+    edges = np.linspace(-reach, reach + abs(gap), 400_001)
+    middles = (edges[1:] + edges[:-1]) / 2
+    order = np.argsort(norm.logpdf(middles, 0, s_out) - norm.logpdf(middles, abs(gap), s_in), kind="stable")
+    spent = np.cumsum(np.diff(norm.cdf(edges, 0, s_out))[order])
+    return float(np.diff(norm.cdf(edges, abs(gap), s_in))[order][spent <= fpr].sum())
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.3, -2.0, 6.0])
+@pytest.mark.parametrize("width", [0.1, 0.7, 0.9999, 1.0, 1.0001, 1.6, 8.0])
+@pytest.mark.parametrize("fpr", [1e-3, 0.05])
+def test_the_rate_of_liras_test_is_that_of_the_most_powerful_test(gap, width, fpr):
+    """By sorting cells; one cell at the threshold, up to 2e-3 standard deviations wide, is worth up to 1e-3 of the rate."""
+    scale = 3.0
+    (found,) = ratio_test_rate(np.array([gap * scale]), np.array([width * scale]), np.array([scale]), fpr)
+    assert found == pytest.approx(by_sorting(gap * scale, width * scale, scale, fpr), abs=2e-3)
+    # Never below the threshold on the statistic itself, and that threshold where the spreads are equal.
+    threshold = norm.sf(norm.isf(fpr), abs(gap), width)
+    assert found >= threshold - 1e-12 and (width != 1.0 or found == pytest.approx(threshold, rel=1e-12))
+
+
+def test_the_rate_of_liras_test_in_simulation():
+    """A narrow side with the record: a threshold finds nearly nobody there, and the ratio does."""
+    rng = np.random.default_rng(5)
+    inside, outside = rng.normal(0.1, 0.09, 400_000), rng.normal(0.0, 0.64, 4_000_000)
+    ratio = [norm.logpdf(x, 0.1, 0.09) - norm.logpdf(x, 0.0, 0.64) for x in (inside, outside)]
+    measured = float((ratio[0] > np.quantile(ratio[1], 0.99)).mean())
+    (found,) = ratio_test_rate(np.array([0.1]), np.array([0.09]), np.array([0.64]), 0.01)
+    # 40,000 false alarms place the threshold within half a per cent of its rate.
+    assert found == pytest.approx(measured, rel=0.02) and found > 0.05 > norm.sf(norm.isf(0.01) * 0.64, 0.1, 0.09)
+
+
+def test_the_rate_of_liras_test_far_from_everything():
+    rates = ratio_test_rate(np.array([1e6, 0.0, 5.0, 0.0]), np.array([1.0, 1e-6, 1e6, 0.0]), np.array([1.0, 1.0, 1.0, 0.0]), 1e-3)
+    np.testing.assert_allclose(rates, [1.0, 1.0, 1.0, 1e-3], atol=1e-5)
 
 
 @pytest.mark.parametrize("direction", ["larger", "either"])

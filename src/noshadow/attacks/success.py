@@ -15,6 +15,7 @@ from noshadow.attacks.inputs import doubles, require_models_on_side, side_counts
 from noshadow.attacks.lira import model_lira_scores, reference_arrays, require_lira_choices
 from noshadow.attacks.moments import Side, require_spread, resolved_variance, side_moments, spreads
 from noshadow.attacks.rmia import model_rmia_scores, probability_arrays, require_rmia_choices
+from noshadow.attacks.ratio_test import ratio_test_rate
 from noshadow.attacks.thresholds import best_thresholds, score_sample
 from noshadow.checks import LARGEST, Array, advice, named_in_errors, refuse, require_choice, require_number
 from noshadow.metrics import error_budget, loss_auc, share_intervals, tpr_at_fpr
@@ -114,8 +115,9 @@ def attack_success(
     Online LiRA's threshold is 0 (Λ > 0). Elsewhere it is the one with the best balanced accuracy
     over the pooled scores of the other models: `thresholds`' grid of quantiles, within 1e-3 of the
     exhaustive best. d′ = (μ_in − μ_out)/√((s²_in + s²_out)/2) over all r models; several queries:
-    √Σ d′_q² with the sign of Σ d′_q. TPR at FPR α for Gaussians: 1 − Φ((μ_out + s_out z_{1−α} −
-    μ_in)/s_in); several queries: Φ(d′ − z_{1−α}).
+    √Σ d′_q² with the sign of Σ d′_q. TPR at FPR α for Gaussians: with online LiRA that of the
+    likelihood-ratio test, by which it decides and which looks at the spreads as well; elsewhere of
+    a threshold, 1 − Φ((μ_out + s_out z_{1−α} − μ_in)/s_in); several queries: Φ(d′ − z_{1−α}).
 
     Args:
         reference: (r, n) or, for LiRA, (r, n, q): LiRA's statistic; "rmia": probabilities or
@@ -134,6 +136,7 @@ def attack_success(
         fpr: α of the per-record `tpr`, in (0, 1).
         direction: "larger": members have larger statistics; "either" for statistics without a
             member-like direction (signed residuals): d′ ≥ 0, and TPR counted on the side of μ_in.
+            Online LiRA's TPR is the same for both.
         fprs: false-positive rates of `model_tpr`, each at least 1/(non-members of a model).
         level: coverage of `interval`, in (0, 1).
         progress: draw a bar.
@@ -162,7 +165,7 @@ def attack_success(
         `d_prime` rest on Gaussians: fair for LiRA's statistic, poor for probabilities and losses.
     Cost: O(rnq) for scores and O(rn log n) for the ROC curves; two passes over the signals, three
         where a threshold is sought; memory O(nq) beside the input.
-    Reference: Carlini et al. 2022; Zarifzadeh et al. 2024; Yeom et al. 2018.
+    Reference: Carlini et al. 2022; Zarifzadeh et al. 2024; Yeom et al. 2018; Neyman and Pearson 1933.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -292,6 +295,8 @@ def _gaussian_separation(sides: list[Side], variance: str, how: _Settings) -> tu
             d_prime, gap = np.abs(d_prime), np.abs(gap)
         if len(each) > 1:
             return d_prime, ndtr(d_prime - bar)
+        if how.has_own_threshold:
+            return d_prime, ratio_test_rate(gap[0], widths[0][0], widths[1][0], how.fpr)
         lead = (gap[0] - widths[1][0] * bar) / widths[0][0]
     # Without any spread and with equal means nothing tells the sides apart, and the test is a coin
     # of rate α.

@@ -1,7 +1,7 @@
 """Plan which records each reference model is trained on.
 
-Few models are drawn independently; from four on the plan is balanced over records, models and
-halves of the models. Folds leave each training record out of one model.
+Few models are drawn independently; from four on the plan is balanced over records and models, from
+sixteen on over halves of the models as well. Folds leave each training record out of one model.
 """
 
 from dataclasses import dataclass
@@ -13,6 +13,11 @@ from noshadow.checks import Array, named_in_errors, refuse, require_number, requ
 # Two complementary halves give one margin per side and record, from which no spread can be told
 # , and d′ needs two on each side; independent halves give a quarter of the records two.
 BALANCED_FROM = 4
+# A plan that is balanced over its halves, too, is pairs of complements with four models. What the
+# rest of the training set does to a record is then opposite in the two of a pair: means with and
+# without the record differ by more than the spread within each side says, twice the variance with
+# four models, 1.2 times with eight, 1.09 with sixteen (benchmarks/results/few_parameters.json).
+HALVED_FROM = 16
 ROWS_AT_ONCE = 1 << 15
 
 
@@ -44,7 +49,10 @@ class Plan:
 
     @property
     def halves(self) -> tuple[Array, Array]:
-        """Two disjoint sets of models, each balanced by itself: the first r // 2 and the rest."""
+        """Two disjoint sets of models: the first r // 2 and the rest.
+
+        From sixteen models on, each is balanced by itself.
+        """
         middle = self.models // 2
         return np.arange(middle), np.arange(middle, self.models)
 
@@ -57,9 +65,9 @@ class Plan:
 def plan(records: int, *, models: int = 64, fraction: float = 0.5, seed: int = 0) -> Plan:
     """Random membership of records in reference models, balanced from four models on.
 
-    Four models and more: every record is in round(fraction·r) models to within one, and in
-    fraction·r/2 of each half of the models to within one; every model has round(fraction·n) records
-    to within one. Beyond that, chance decides.
+    Four models and more: every record is in round(fraction·r) models to within one, and every model
+    has round(fraction·n) records to within one. Sixteen and more: every record is in fraction·r/2
+    of each half of the models to within one. Beyond that, chance decides.
 
     One to three models: each is drawn without regard to the others and has exactly
     round(fraction·n) records. At fraction ½ and two models, a quarter of the records is in both and
@@ -158,6 +166,9 @@ def _balanced(n: int, r: int, share: float, rng: np.random.Generator) -> Array:
     first = round(total * (r // 2) / r)
     membership = np.zeros((r, n), dtype=bool)
     order = rng.permutation(n)
+    if r < HALVED_FROM:
+        _fill(membership, total, order, rng)
+        return membership
     # The records with one model more than the others in the second half follow those of the first,
     # so that no record gets neither or both without need: the total stays within one of its mean.
     _fill(membership[: r // 2], first, order, rng)

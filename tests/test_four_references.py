@@ -154,7 +154,7 @@ def test_a_set_that_cannot_attack_says_why():
 def test_an_audit_predicts_from_four_and_says_so(four, tmp_path):
     audit, _ = four
     risk, lira = audit.model_risk, stamp(audit)["lira"]
-    assert (risk.predicted_from, risk.calibration, risk.in_calibration_domain) == ("four reference models", "references-2", True)
+    assert (risk.predicted_from, risk.calibration, risk.in_calibration_domain) == ("four reference models", "references-3", True)
     asked = {"fpr": risk.fpr, "resamples": 100, "family": "linear"}
     expected = model_risk(audit.member_losses, audit.nonmember_losses, reference_tpr=lira["tpr"], **asked)
     assert risk.predicted_tpr == expected.predicted_tpr and risk.predicted_tpr_interval == expected.predicted_tpr_interval

@@ -34,7 +34,7 @@ def test_a_plan_is_balanced_over_records_models_and_halves(shape):
     assert per_record.min() >= 1 and per_record.max() <= r - 1
     assert np.ptp(per_record) <= 1 and abs(per_record - round(fraction * r)).max() <= 1
     assert per_model.min() >= 1 and abs(per_model - round(fraction * n)).max() <= 1
-    if r < 16:
+    if r < 12:
         return
     first, second = drawn.halves
     assert sorted([*first, *second]) == list(range(r)) and len(first) == r // 2
@@ -85,7 +85,7 @@ def test_chance_favours_no_record_no_model_and_no_pair():
     assert abs(models[~np.eye(8, dtype=bool)] / draws - 9 * 12 / 56).max() < 0.2
 
 
-def test_models_of_one_half_share_fewer_records_from_sixteen_on():
+def test_models_of_one_half_share_fewer_records_where_halves_are_balanced():
     models = np.mean([(m := plan(18, models=16, seed=seed).membership.astype(float)) @ m.T for seed in range(200)], axis=0)
     # of one half 18·(4·3)/(8·7), since each record is in four of its eight; of different halves 18/4
     same_half = np.kron(np.eye(2), np.ones((8, 8))).astype(bool)
@@ -93,7 +93,7 @@ def test_models_of_one_half_share_fewer_records_from_sixteen_on():
         assert abs(models[pair] - expected).mean() < 0.15
 
 
-@pytest.mark.parametrize(("models", "ratio"), [(4, 1.0), (6, 1.0), (8, 1.0), (12, 1.0), (16, 1.09), (64, 1.02)])
+@pytest.mark.parametrize(("models", "ratio"), [(4, 1.0), (6, 1.0), (8, 1.0), (10, 1.0), (12, 1.11), (16, 1.08), (64, 1.02)])
 def test_means_with_and_without_a_record_differ_as_the_spread_within_each_side_says(models, ratio):
     """Models that are linear in who is in, as all nearly are: what other records do to a margin must not pass for the record's own."""
     rng, n = np.random.default_rng(models), 1500

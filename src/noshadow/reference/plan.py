@@ -1,7 +1,7 @@
 """Plan which records each reference model is trained on.
 
 Few models are drawn independently; from four on the plan is balanced over records and models, from
-sixteen on over halves of the models as well. Folds leave each training record out of one model.
+twelve on over halves of the models as well. Folds leave each training record out of one model.
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ BALANCED_FROM = 4
 # A plan that is balanced over its halves, too, is pairs of complements with four models. What the
 # rest of the training set does to a record is then opposite in the two of a pair: means with and
 # without the record differ by more than the spread within each side says, twice the variance with
-# four models, 1.2 times with eight, 1.09 with sixteen (benchmarks/results/few_parameters.json).
-HALVED_FROM = 16
+# four models, 1.2 times with eight, 1.1 with twelve (benchmarks/results/few_parameters.json).
+HALVED_FROM = 12
 ROWS_AT_ONCE = 1 << 15
 
 
@@ -51,7 +51,7 @@ class Plan:
     def halves(self) -> tuple[Array, Array]:
         """Two disjoint sets of models: the first r // 2 and the rest.
 
-        From sixteen models on, each is balanced by itself.
+        From twelve models on, each is balanced by itself.
         """
         middle = self.models // 2
         return np.arange(middle), np.arange(middle, self.models)
@@ -66,7 +66,7 @@ def plan(records: int, *, models: int = 64, fraction: float = 0.5, seed: int = 0
     """Random membership of records in reference models, balanced from four models on.
 
     Four models and more: every record is in round(fraction·r) models to within one, and every model
-    has round(fraction·n) records to within one. Sixteen and more: every record is in fraction·r/2
+    has round(fraction·n) records to within one. Twelve and more: every record is in fraction·r/2
     of each half of the models to within one. Beyond that, chance decides.
 
     One to three models: each is drawn without regard to the others and has exactly

@@ -42,13 +42,13 @@ def predicted(rate, ends):
     return replace(audit, model_risk=replace(audit.model_risk, fpr=FPR, **told))
 
 
-def exposed(rates, lows, highs, *, fpr=FPR):
-    """An audit with attack rates as two reference models would give them."""
+def exposed(rates, lows, highs, *, fpr=FPR, models=4):
+    """An audit with attack rates as few reference models would give them."""
     audit = made(len(rates))
     audit = replace(audit, model_risk=replace(audit.model_risk, fpr=fpr))
     columns = {"exposure_score": rates, "attack_rate": rates, "attack_rate_low": lows, "attack_rate_high": highs}
     stamp = {"fpr": fpr, "level": 0.9, "trainings": {"few references": 2.0, "loss traces": 0.0}}
-    few = ns.Evidence("few references", stamp={"models": 4, "trainings": 2.0})
+    few = ns.Evidence("few references", stamp={"models": models, "trainings": 2.0})
     return audit.with_evidence(few, ns.Evidence("exposure", {k: np.asarray(v, dtype=float) for k, v in columns.items()}, stamp=stamp))
 
 
@@ -181,12 +181,15 @@ def test_one_record_that_stands_out_is_a_sign_although_the_average_is_near_a_gue
     rates = np.full(200, FPR)
     rates[17] = 0.9
     lows, highs = rates / 3, np.minimum(rates * 1.1, 1.0)
-    audit = exposed(rates, lows, highs)
+    audit = exposed(rates, lows, highs, models=16)
     found, worst = verdict(audit), worst_record(audit)
     assert found.known.interval[0] <= FPR and found.level == "some" and "900 in 1,000" in found.sentence
     assert (worst.id, worst.rate, worst.source) == ("r17", 0.9, "exposure") and worst.interval == pytest.approx((0.3, 0.99))
+    # Fewer models say so of some record of clean data, too.
+    few = verdict(exposed(rates, lows, highs, models=15))
+    assert few.level == "unknown" and "uncertain" in few.title and "estimated at 900 in 1,000 attacks" in few.sentence
     lows[17] = 0.05
-    assert verdict(exposed(rates, lows, highs)).level == "none"
+    assert {verdict(exposed(rates, lows, highs, models=models)).level for models in (4, 16)} == {"none"}
 
 
 def test_figures_in_doubt_are_no_answer():

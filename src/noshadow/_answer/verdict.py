@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from noshadow._findings import finding_of, most_severe, undermining_findings
-from noshadow._known import KnownRate, WorstRecord, best_known, per_thousand, per_thousand_between, worst_record
+from noshadow._known import ENOUGH_MODELS, KnownRate, WorstRecord, best_known, per_thousand, per_thousand_between, worst_record
 from noshadow._known.audited import Audited
 from noshadow.figures import Finding
 from noshadow.limits import STRONG_TIMES
@@ -42,10 +42,16 @@ def _many_times_a_guess(known: KnownRate) -> bool:
 
 
 def _worst_stands_out(known: KnownRate, worst: WorstRecord | None) -> bool:
-    # By the record's own interval: where few models were trained, that of the largest rate lies far
-    # above a guess on clean data, too ("alarm" in benchmarks/results/largest_rate.json).
+    # By the record's own interval: that of the largest rate lies far above a guess on clean data,
+    # too ("alarm" in benchmarks/results/largest_rate.json).
     own = None if worst is None or worst.source != "exposure" else worst.own_interval
     return own is not None and own[0] > STRONG_TIMES * known.fpr
+
+
+def _surely_stands_out(known: KnownRate, worst: WorstRecord | None) -> bool:
+    # With fewer models some record of many stands out by chance, most where a model has few
+    # parameters ("stands_out" in benchmarks/results/few_parameters.json).
+    return known.trainings >= ENOUGH_MODELS and _worst_stands_out(known, worst)
 
 
 def _reaches_far(known: KnownRate) -> bool:
@@ -71,17 +77,17 @@ LEVELS = (
     Level(
         "some",
         "Some leakage",
-        lambda known, worst, average: _guess_left_out(known) or _worst_stands_out(known, worst) or average,
-        f"the interval leaves a guess out, or that of the most exposed record lies above {STRONG_TIMES:g} times a guess, or the losses "
-        "give the average member away (NS002)",
+        lambda known, worst, average: _guess_left_out(known) or _surely_stands_out(known, worst) or average,
+        f"the interval leaves a guess out, or that of the most exposed record, by {ENOUGH_MODELS} reference models or more, lies above "
+        f"{STRONG_TIMES:g} times a guess, or the losses give the average member away (NS002)",
         "a rate near a guess protects neither the one person who is found every time nor a crowd that is found too often",
     ),
     Level(
         "unknown",
         "Not known: the answer is too uncertain",
-        lambda known, *_: _many_times_a_guess(known) or _reaches_far(known),
-        f"the interval holds a guess, and the rate is more than {STRONG_TIMES:g} times one or the interval reaches "
-        f"{per_thousand(FAR_REACHING)}",
+        lambda known, worst, _: _many_times_a_guess(known) or _reaches_far(known) or _worst_stands_out(known, worst),
+        f"the interval holds a guess, and the rate is more than {STRONG_TIMES:g} times one, or the interval reaches "
+        f"{per_thousand(FAR_REACHING)}, or the most exposed record stands out by fewer than {ENOUGH_MODELS} reference models",
         "such an interval holds both no leakage and strong leakage, and no sign of one is no proof of the other",
     ),
     Level(
@@ -133,11 +139,16 @@ def verdict(audit: Audited) -> Verdict:
     level = next(row for row in LEVELS if row.holds(known, worst, average))
     sentence = _sentence(known)
     if level.name == "some" and not _guess_left_out(known):
-        if worst is not None and _worst_stands_out(known, worst):
+        if worst is not None and _surely_stands_out(known, worst):
             sentence += f" The most exposed record is recognised by {per_thousand(worst.rate)} attacks."
         elif average and audit.model_risk is not None:
             pairs = per_thousand(audit.model_risk.auc)
             sentence += f" Of a member and a non-member, the loss tells which is which for {pairs} pairs; a coin for 500."
+    elif level.name == "unknown" and worst is not None and _worst_stands_out(known, worst):
+        sentence += (
+            f" The most exposed record is estimated at {per_thousand(worst.rate)} attacks, which so few models also say of records that do "
+            f"not leak: {ENOUGH_MODELS} tell."
+        )
     return Verdict(level.name, level.title, sentence, known)
 
 

@@ -5,10 +5,11 @@ from noshadow._known.circular import circular_columns, exposure_rests_on
 from noshadow._known.rate import DECLARED, SOURCES, KnownRate, best_known, declared_attack, is_level, own_fpr, trained_models
 from noshadow._known.together import largest_rate, retraining
 from noshadow._known.words import per_thousand, per_thousand_between, per_thousand_more
-from noshadow._known.worst import WorstRecord, worst_record
+from noshadow._known.worst import ENOUGH_MODELS, WorstRecord, worst_record
 
 __all__ = [
     "DECLARED",
+    "ENOUGH_MODELS",
     "PRIORS",
     "SOURCES",
     "Accusation",

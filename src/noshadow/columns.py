@@ -451,7 +451,7 @@ COLUMNS = (
     Column(
         "lira_tpr",
         "LiRA rate",
-        "measured with reference models: how often LiRA recognises the record at a false-positive rate of 0.001, by its test between fitted Gaussians",
+        "measured with reference models: how often LiRA's test finds the record at a false-positive rate of 0.001, by fitted Gaussians",
         "reference models",
         unit="share",
         kind="share",

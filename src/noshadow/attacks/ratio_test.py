@@ -34,12 +34,14 @@ def ratio_test_rate(gap: Array, width_in: Array, width_out: Array, fpr: float) -
         middle = (low + high) / 2
         above = _rate(middle, centre, narrow, 0.0, 1.0) > fpr
         low, high = np.where(above, middle, low), np.where(above, high, middle)
-    rates: Array = _rate((low + high) / 2, centre, narrow, delta, ratio)
-    return np.where(np.isfinite(delta) & np.isfinite(ratio), rates, np.where(gap == 0, fpr, 1.0))
+    found = _rate((low + high) / 2, centre, narrow, delta, ratio)
+    rates: Array = np.where(np.isfinite(delta) & np.isfinite(ratio), found, np.where(gap == 0, fpr, 1.0))
+    return rates
 
 
 def _rate(bound: Array, centre: Array, narrow: Array, mean: Array | float, width: Array | float) -> Array:
     """Probability (n,) under N(mean, width²) of the side that the test calls IN."""
     with np.errstate(divide="ignore", invalid="ignore"):
         near, far = (bound - mean) / width, (2 * centre - bound - mean) / width
-    return np.where(narrow, ndtr(far) - ndtr(near), ndtr(-near) + ndtr(far))
+    share: Array = np.where(narrow, ndtr(far) - ndtr(near), ndtr(-near) + ndtr(far))
+    return share

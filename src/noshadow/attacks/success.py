@@ -14,8 +14,8 @@ from noshadow.arguments import PROGRESS, renamed
 from noshadow.attacks.inputs import doubles, require_models_on_side, side_counts
 from noshadow.attacks.lira import model_lira_scores, reference_arrays, require_lira_choices
 from noshadow.attacks.moments import Side, require_spread, resolved_variance, side_moments, spreads
-from noshadow.attacks.rmia import model_rmia_scores, probability_arrays, require_rmia_choices
 from noshadow.attacks.ratio_test import ratio_test_rate
+from noshadow.attacks.rmia import model_rmia_scores, probability_arrays, require_rmia_choices
 from noshadow.attacks.thresholds import best_thresholds, score_sample
 from noshadow.checks import LARGEST, Array, advice, named_in_errors, refuse, require_choice, require_number
 from noshadow.metrics import error_budget, loss_auc, share_intervals, tpr_at_fpr
@@ -165,7 +165,8 @@ def attack_success(
         `d_prime` rest on Gaussians: fair for LiRA's statistic, poor for probabilities and losses.
     Cost: O(rnq) for scores and O(rn log n) for the ROC curves; two passes over the signals, three
         where a threshold is sought; memory O(nq) beside the input.
-    Reference: Carlini et al. 2022; Zarifzadeh et al. 2024; Yeom et al. 2018; Neyman and Pearson 1933.
+    Reference: Carlini et al. 2022; Zarifzadeh et al. 2024; Yeom et al. 2018; Neyman and
+        Pearson 1933.
 
     Example:
         >>> rng = np.random.default_rng(0)

@@ -3,7 +3,7 @@
 import math
 import statistics
 
-from exposure_tables import cheapest_evidence, evidence_lines
+from exposure_bars import cheapest_evidence, evidence_lines
 from papers_costs import equal_cost_lines, time_lines
 from papers_depths import depth_lines
 from papers_disclosed import count_lines, crowding_lines, damping_lines, epoch_lines, note_lines, replaced_lines, statistic_lines

@@ -2,8 +2,9 @@
 
 import json
 
-from exposure_bars import RIVALS, SHOWN, goal_lines
+from exposure_bars import RIVALS, SHOWN, goal_lines, halves
 from exposure_stored import COUNTS, RUNS, cell, earlier_lines, mean, rules, runs, titled
+from papers_stored import POOLED_BELOW
 
 
 def measured(entry, method):
@@ -27,7 +28,9 @@ def recall_lines(entries):
     lines = [
         "Recall of the truly riskiest 1 % (by d′ of models that no method sees) in the top 5 % of the rank,",
         "per cent, mean ± standard error over audited models. *Trainings* are counted in trainings of the",
-        "audited model; a random order finds 5.",
+        "audited model; a random order finds 5. Every record's d′ has its own spread here, also in a second",
+        f"LiRA, whose halves have {halves(entries)} models. [The papers, re-made](papers.md) has another truth:",
+        f"more models, and one spread for all records below {POOLED_BELOW} of them. Its second LiRA is higher ([both](#goals)).",
         "",
         "| evidence | trainings | " + " | ".join(titled(entry) for entry in entries.values()) + " |",
         "|---|---|" + "---|" * len(entries),

@@ -26,7 +26,9 @@ from own_gain_tables import intervals_section, own_gain_section, predictors_sect
 from papers_inventory import inventory_lines
 from papers_peers_picture import peers_picture
 from papers_pictures import papers_pictures
-from papers_tables import BESIDE_THE_SETTINGS, papers_section, proof_lines
+from papers_proof import proof_lines
+from papers_tables import BESIDE_THE_SETTINGS, papers_section
+from papers_uses import canary_figures
 from render_scaling import generated
 from tail_judged_tables import judged_section
 from tail_pictures import tail_pictures

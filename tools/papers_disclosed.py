@@ -166,7 +166,13 @@ def count_lines(entries):
         "",
         "Per cent of LiRA's top 1 % in the top 5 % when the truth is from K reference models, by d′, and in brackets by success; mean over targets and up to three disjoint draws of models.",
         "*Second LiRA* is from K other models. Scores do not change with K, only the truth does. Below 64 models LiRA has one variance for all records, from 64 on each record its own, here as",
-        "elsewhere on this page: that changes what d′ is, and a step between 32 and 64 is this change, not noise. Settings whose models are at hand; the others were measured before this table.",
+        "elsewhere on this page: that changes what d′ is, and a step between 32 and 64 is this change, not noise. Records that fewer than three of the K models had, or had not, are left out"
+        + "".join(
+            f"; each model of {entry['title']} has {100 * entry['fraction']:.0f} % of the records, so that few are left with few models"
+            for entry in uneven
+        )
+        + ".",
+        *([f"Measured before this table was: {'; '.join(without)}."] if without else []),
         "",
         "| setting | score | " + " | ".join(f"K = {count}" for count in counts) + " |",
         "|---|---|" + "---|" * len(counts),
@@ -181,6 +187,8 @@ def count_lines(entries):
                 "*second LiRA*"
                 if score == "second"
                 else score.replace("network_", "whole network: ").replace("_", " ").replace("loo", "leave-one-out")
+    without = [entry["title"] for name, entry in entries.items() if name not in shown]
+    uneven = [entry for entry in shown.values() if entry.get("fraction", 0.5) != 0.5]
             )
             lines.append(f"| {entry['title']} | {name} | {' | '.join(cells)} |")
     return [*lines, ""]
@@ -198,7 +206,8 @@ def note_lines(entries):
     for entry in entries.values():
         notes = entry.get("notes", {}).get("targets", [])
         lines += [f"- **{entry['title']}**, {row['layers']} ({row['targets']} of {entry['targets']}): {row['note']}." for row in notes]
-        if "notes" in entry and not notes:
+        lines += [f"- **{entry['title']}**, the audited model: {note}." for note in entry.get("notes", {}).get("audit", [])]
+        if "notes" in entry and not any(entry["notes"].values()):
             lines.append(f"- **{entry['title']}**: nothing.")
     missing = [entry["title"] for entry in entries.values() if "notes" not in entry]
     if missing:

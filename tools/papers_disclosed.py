@@ -1,7 +1,7 @@
 """Measured part of docs/papers.md that a reader would otherwise have to ask for: replaced runs, dampings, statistics, notes, fewer models."""
 
 from papers_extras import percent
-from papers_stored import recall, row_of, with_spread
+from papers_stored import published_row, recall, row_of, with_spread
 
 ATTACKS = ("lira_success", "lira_d")
 WAYS = {
@@ -135,13 +135,14 @@ def statistic_lines(entries):
     lines = [
         "## Regressions: which statistic is attacked?",
         "",
-        "The package attacks a regression by its signed residual, looked at from both sides; the other tables show that truth. [RET] attacks the loss.",
-        "Both from the same models, per cent of LiRA's top 1 % in the top 5 %, and the rank correlation with success; `benchmarks/papers/truth.py` (`lira_truth`) takes either.",
+        "The package attacks a regression by its signed residual, looked at from both sides; the other tables show that truth. [RET] attacks the loss, which",
+        '`AttackOptions(statistic="loss")` and `noshadow reference score --statistic loss` do as well ([how](reference.md#the-attacks)). *Published* is by the loss and its success.',
+        "Both from the same models, per cent of LiRA's top 1 % in the top 5 %, and the rank correlation with the same truth.",
         "",
         "| setting | statistic | loss | Newton | influence | shift | second LiRA | Spearman: Newton |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for entry in shown.values():
+    for name, entry in shown.items():
         for attack, label in (
             ("lira_d", "residual, d′"),
             ("lira_success", "residual, success"),
@@ -152,7 +153,27 @@ def statistic_lines(entries):
             noise = percent(recall(entry, "noise ceiling", attack=attack, table="ceiling"))
             order = with_spread(row_of(entry, "newton", "spearman", attack), scale=1, digits=3)
             lines.append(f"| {entry['title']} | {label} | {' | '.join(cells)} | {noise} | {order} |")
+        printed, order = published_row("ret_table_1", printed_as(name)), published_row("ret_table_5", printed_as(name))["newton"][3]
+        cells = [f"{printed[score][0]:.1f}" for score in ("loss", "newton", "influence")]
+        lines.append(f"| {entry['title']} | *published* | {' | '.join(cells)} | – | – | {order:.3f} |")
     return [*lines, ""]
+
+
+def printed_as(name):
+    """The setting under whose name the published figures are: the ridge in closed form is the same one's."""
+    return "california_ridge" if name == "papers_ridge" else name
+
+
+def statistic_figures(ridge):
+    """What docs/papers.md quotes of the ridge in closed form attacked by its loss: recall and Spearman of Newton, published and by both truths."""
+    found = {
+        "ridge_published": f"{published_row('ret_table_1', 'california_ridge')['newton'][0]:.1f}",
+        "ridge_published_order": f"{published_row('ret_table_5', 'california_ridge')['newton'][3]:.3f}",
+    }
+    for end in ("success", "d"):
+        found[f"ridge_loss_{end}"] = percent(recall(ridge, "newton", attack=f"lira_loss_{end}"))
+        found[f"ridge_loss_{end}_order"] = f"{row_of(ridge, 'newton', 'spearman', f'lira_loss_{end}')['value']:.3f}"
+    return found
 
 
 def count_lines(entries):

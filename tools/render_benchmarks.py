@@ -23,6 +23,7 @@ from layer_tables import network_section, record_tpr_section, which_layers_secti
 from lood_pictures import lood_pictures
 from lood_tables import lood_section, measured_section
 from own_gain_tables import intervals_section, own_gain_section, predictors_section
+from papers_disclosed import statistic_figures
 from papers_inventory import inventory_lines
 from papers_peers_picture import peers_picture
 from papers_pictures import papers_pictures
@@ -262,6 +263,8 @@ def quoted_figures():
         | again_figures(stored("tail_judged_again"), stored("record_rates_again"))
         | compare_figures(stored("compare_coverage")["rows"])
         | {"report_words": words_figure()}
+        | canary_figures(stored("canaries"))
+        | statistic_figures(stored("papers_ridge"))
         | {
             "wide": f"{scores['50k_513_10']['seconds']:.0f} s",
             "wide_size": f"{scores['50k_513_10']['n']:,} records, {scores['50k_513_10']['d'] - 1} features, {scores['50k_513_10']['m']} classes",

@@ -48,8 +48,8 @@ def epoch_lines(found):
     lines = [
         "## Epochs",
         "",
-        "[RET] prints no accuracies, so that its numbers of epochs are kept where its data are at hand whole. One model of such a setting, trained on half of the records before any reference",
-        "model was, with a seed of its own: accuracy on members and on others.",
+        "[RET] prints no accuracies, so that the numbers of epochs that it states are kept in the settings that take all of its records. (The encoders take part of SST-2, which is at hand",
+        "whole, and three epochs of its ten.) One model of such a setting, trained on half of the records before any reference model was, with a seed of its own: accuracy on members and on others.",
         "",
     ]
     for entry in found.values():
@@ -110,7 +110,7 @@ def crowding_lines(found):
         "The columns over the whole network of CIFAR-10's CNN and of the encoder were computed in 1,024 projected directions when they were run; regressions had the exact dual. Where many",
         "records crowd few directions, sizes come out too small. Both ways on one model: "
         f"{found['title']}, {found['records']:,} records, {found['parameters']:,} parameters. *Projected over exact*: median",
-        "over the 5 % of the records with the highest exact value. The settings take the dual from now on wherever n² numbers fit.",
+        "over the 5 % of the records with the highest exact value. CIFAR-10's CNN takes the dual from its next run on; the encoder stays projected, as the leverages over several layers below are.",
         "",
         "| column | projected over exact | Spearman | top 1 % of the exact in the top 5 % of the projected, per cent |",
         "|---|---|---|---|",
@@ -181,6 +181,8 @@ def count_lines(entries):
     shown = {name: entry for name, entry in entries.items() if "by_count" in entry}
     if not shown:
         return []
+    without = [entry["title"] for name, entry in entries.items() if name not in shown]
+    uneven = [entry for entry in shown.values() if entry.get("fraction", 0.5) != 0.5]
     counts = sorted({int(count) for entry in shown.values() for row in entry["by_count"]["lira_d"].values() for count in row})
     lines = [
         "## How many reference models does the truth need?",
@@ -208,8 +210,6 @@ def count_lines(entries):
                 "*second LiRA*"
                 if score == "second"
                 else score.replace("network_", "whole network: ").replace("_", " ").replace("loo", "leave-one-out")
-    without = [entry["title"] for name, entry in entries.items() if name not in shown]
-    uneven = [entry for entry in shown.values() if entry.get("fraction", 0.5) != 0.5]
             )
             lines.append(f"| {entry['title']} | {name} | {' | '.join(cells)} |")
     return [*lines, ""]

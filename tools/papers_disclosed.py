@@ -28,7 +28,7 @@ def replaced_lines(found):
         "| setting | run | training | fit | loss | Newton | shift | second LiRA |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for runs in found.values():
+    for runs in found["otherwise"].values():
         for number, run in enumerate(runs, 1):
             cells = [
                 f"{percent(pair[1])} ({percent(pair[0])})"
@@ -38,6 +38,24 @@ def replaced_lines(found):
             lines.append(
                 f"| {run['title']} | {which} | {_training(run['training'])} | {fit['shown']} {fit['members']:.3f} on members, {fit['others']:.3f} on others | {' | '.join(cells)} |"
             )
+    return [*lines, "", *_alike(found["alike"])]
+
+
+def _alike(settings):
+    """Runs that were made again as they were."""
+    if not settings:
+        return []
+    lines = [
+        "Others were run again as they were, so that notes and newer tables are there, and of the present code. How far Spearman and recalls of every score with every attack moved, as a",
+        "share of one:",
+        "",
+        "| setting | replaced (commit) | figures | the same to five digits | largest difference |",
+        "|---|---|---|---|---|",
+    ]
+    for setting in settings.values():
+        lines += [
+            f"| {setting['title']} | {run['commit']} | {run['rows']} | {run['same']} | {run['largest']:.4f} |" for run in setting["runs"]
+        ]
     return [*lines, ""]
 
 
@@ -189,7 +207,7 @@ def count_lines(entries):
         "",
         "Per cent of LiRA's top 1 % in the top 5 % when the truth is from K reference models, by d′, and in brackets by success; mean over targets and up to three disjoint draws of models.",
         "*Second LiRA* is from K other models. Scores do not change with K, only the truth does. Below 64 models LiRA has one variance for all records, from 64 on each record its own, here as",
-        "elsewhere on this page: that changes what d′ is, and a step between 32 and 64 is this change, not noise. Records that fewer than three of the K models had, or had not, are left out"
+        "elsewhere on this page: that changes what d′ is, and with it which score leads. A step between 32 and 64 is this change, not noise. Records that fewer than three of the K models had, or had not, are left out"
         + "".join(
             f"; each model of {entry['title']} has {100 * entry['fraction']:.0f} % of the records, so that few are left with few models"
             for entry in uneven

@@ -61,6 +61,25 @@ def test_the_headline_and_the_readme_say_that_the_bars_differ(tool):
     assert "own second LiRA | reached | papers' second LiRA | reached" in goals
 
 
+def test_the_goal_is_told_with_one_spread_where_records_have_their_own(tool):
+    below = section("Does one model find the most exposed records?")
+    verdicts = {}
+    for name, entry in STORED.items():
+        told = re.search(rf"{re.escape(entry['title'])} ([\d.]+) of ([\d.]+), (met|missed)", below)
+        own = entry["references"] >= 64 and "by_count" in entry and name in SETTINGS and not SETTINGS[name].depths
+        assert bool(told) == own, name
+        if told:
+            score = tool("papers_stored").default_score(entry)
+            values = [entry["by_count"]["lira_d"][column]["32"] for column in (score, "second")]
+            assert told.groups()[:2] == tuple(f"{100 * value:.1f}" for value in values)
+            verdicts[name] = told[3]
+            assert (told[3] == "met") == (values[0] >= values[1])
+    # "Two of the regressions that meet the goal miss it once records share one spread."
+    assert {name: verdicts[name] for name in ("california_ridge", "energy_mlp")} == dict.fromkeys(
+        ("california_ridge", "energy_mlp"), "missed"
+    )
+
+
 @pytest.mark.parametrize("name", STORED)
 def test_notes_that_are_stored_are_shown_and_runs_without_any_are_named(name):
     shown, entry = section("What the package said of these scores"), STORED[name]

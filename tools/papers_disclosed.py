@@ -1,9 +1,10 @@
 """Measured part of docs/papers.md that a reader would otherwise have to ask for: replaced runs, dampings, statistics, notes, fewer models."""
 
 from papers_extras import percent
-from papers_stored import published_row, recall, row_of, with_spread
+from papers_stored import POOLED_BELOW, default_score, published_row, recall, row_of, with_spread
 
 ATTACKS = ("lira_success", "lira_d")
+FEWER = "32"  # models, the most that were tried with one spread for all records
 WAYS = {
     "hessian_10": "Hessian, damping 10 (as published)",
     "gauss_newton_10": "Gauss–Newton, damping 10",
@@ -192,6 +193,23 @@ def statistic_figures(ridge):
         found[f"ridge_loss_{end}"] = percent(recall(ridge, "newton", attack=f"lira_loss_{end}"))
         found[f"ridge_loss_{end}_order"] = f"{row_of(ridge, 'newton', 'spearman', f'lira_loss_{end}')['value']:.3f}"
     return found
+
+
+def one_spread_lines(entries):
+    """Whether settings whose records have spreads of their own would reach the goal with one spread for all."""
+    told = []
+    for entry in entries.values():
+        found = entry.get("by_count", {}).get("lira_d")
+        if found and entry["references"] >= POOLED_BELOW:
+            value, again = found[default_score(entry)][FEWER], found["second"][FEWER]
+            told.append(f"{entry['title']} {percent(value)} of {percent(again)}, {'met' if value >= again else 'missed'}")
+    if not told:
+        return []
+    return [
+        f"Of settings with {POOLED_BELOW} models or more, *goal* is by each record's own spread, which is the noisier one. The recommended score and a second LiRA with one spread for all records,",
+        f"from {FEWER} models each ([below](#how-many-reference-models-does-the-truth-need)): {'; '.join(told)}.",
+        "",
+    ]
 
 
 def count_lines(entries):

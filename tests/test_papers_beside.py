@@ -11,6 +11,7 @@ import torch
 from benchmarks.canaries import CANARIES, chosen_rows, mislabelled, power
 from benchmarks.papers.counts import by_count, disjoint_draws
 from benchmarks.papers.dampings import chosen_records, squared_gradients, top_shares, ways, weighted_recall
+from benchmarks.papers.replaced import ROW, repeated
 from benchmarks.papers.ridge import fitted
 from benchmarks.papers.run import told_notes
 from benchmarks.papers.settings import SETTINGS, members, quick
@@ -118,6 +119,17 @@ def test_ridge_in_closed_form_is_the_minimum_of_the_training_objective():
     descent.step(objective)
     # A quadratic in four unknowns: the search ends within 1e-8 of its minimum.
     np.testing.assert_allclose(fitted(x, y, 40 * decay / 2), weights.detach(), atol=1e-7)
+
+
+def test_runs_that_trained_alike_and_anew_are_compared_row_by_row():
+    def entry(seconds, values, epochs=3):
+        training = dict.fromkeys(("build", "batch_size", "lr", "optimizer", "schedule", "input_shape"), "any") | {"epochs": epochs}
+        rows = [dict.fromkeys(ROW, k) | {"value": value} for k, value in enumerate(values)]
+        return {"training": training, "records": 9, "references": 4, "seconds": {"train_model": seconds}, "agreement": rows}
+
+    runs = [("a", entry(1, [0.1])), ("b", entry(1, [0.1, 0.2])), ("c", entry(2, [0.1, 0.25, 0.3])), ("d", entry(5, [0.9], epochs=4))]
+    # From a to b tables were added; from c to d the training is another.
+    assert repeated(runs) == [{"commit": "b", "rows": 2, "same": 1, "largest": 0.05}]
 
 
 def test_wrong_labels_are_wrong_and_the_others_stay():

@@ -2,7 +2,8 @@
 
 import math
 
-from exposure_tables import COUNTS, RIVALS, mean, runs
+from exposure_bars import RIVALS
+from exposure_stored import COUNTS, mean, runs
 from matplotlib.lines import Line2D
 from pictures import COLOURS, finish, legend_below, panels, svg
 

@@ -1,120 +1,10 @@
 """Measured part of docs/exposure.md: recall against trainings spent, reliability of sizes, how the rules were chosen, from benchmarks/results/exposure."""
 
 import json
-from pathlib import Path
 
-RUNS = Path(__file__).parents[1] / "benchmarks" / "results" / "exposure"
-# The order of benchmarks/exposure/setups.py.
-ORDER = (
-    "energy_mlp",
-    "california_ridge",
-    "pneumonia_probe",
-    "california_mlp",
-    "cifar10_residual",
-    "sst2_probe",
-    "cifar10_cnn",
-    "sst2_bert",
-    "cifar100_resnet",
-)
-COUNTS = (1, 2, 4, 8, 16)
-RIVALS = ("difference", "lira_record", "lira_pooled", "lira_nig", "lira_record_d", "lira_pooled_d", "lira_nig_d", "rmia")
-SHOWN = {
-    "difference": "mean IN − mean OUT",
-    "lira_record": "LiRA, record variance",
-    "lira_pooled": "LiRA, pooled variance",
-    "lira_nig": "LiRA, shrunk variance",
-    "lira_record_d": "LiRA's d′, record variance",
-    "lira_pooled_d": "LiRA's d′, pooled variance",
-    "lira_nig_d": "LiRA's d′, shrunk variance",
-    "rmia": "RMIA",
-}
-# What an audit can be given, in words, the cheapest first.
-EVIDENCE = {
-    "exposure": "the final model alone",
-    "exposure_checkpoint": "a checkpoint",
-    "exposure_trace": "losses of every epoch",
-    "exposure_folds2": "two folds",
-    "exposure_short3": "three short reference models",
-    "exposure_1": "one reference model",
-    "exposure_2": "two reference models",
-    "exposure_short3_1": "three short reference models and a whole one",
-    "exposure_folds5": "five folds",
-    "exposure_4": "four reference models",
-    "exposure_short3_2": "three short reference models and two whole ones",
-    "exposure_8": "eight reference models",
-    "exposure_16": "16 reference models",
-}
-NOTHING = 0.1  # recall between halves of the truth models, twice that of a random order, below which there is nothing to rank
-FREE_RIVALS = ("loss", "lt_iqr", "label_quality_folds2", "label_quality_folds5")
-
-
-def runs():
-    """Stored results of the settings that judge, by name."""
-    paths = {name: RUNS / f"{name}.json" for name in ORDER}
-    return {name: json.loads(path.read_text()) for name, path in paths.items() if path.exists()}
-
-
-def rules():
-    path = RUNS / "rules.json"
-    return json.loads(path.read_text()) if path.exists() else None
-
-
-def mean(entry, method, truth="d_prime", measure="recall"):
-    """Mean over targets; None where the method was not run."""
-    return entry["methods"][method][truth][measure]["mean"] if method in entry["methods"] else None
-
-
-def evidence_lines():
-    """The README's table of what more than the final model adds, all judged by the same models."""
-    lines = [
-        "| data and model | the final model alone | and a checkpoint | and two reference models | the attack, run again |",
-        "|---|---|---|---|---|",
-    ]
-    entries = runs()
-    for entry in entries.values():
-        methods = ("exposure", "exposure_checkpoint", "exposure_2")
-        told = [f"{cell(mean(entry, method))} % / {cell(mean(entry, method, 'success'))} %" for method in methods]
-        lines.append(f"| {titled(entry)} | {' | '.join(told)} | {cell(entry['second_lira']['recall']['mean'])} % |")
-    return [*lines, *earlier_lines(entries)]
-
-
-def earlier(entry):
-    """Whether the setting was judged before the rules were what they are."""
-    chosen = rules()
-    return chosen is not None and entry.get("rules") != chosen["chosen"]
-
-
-def titled(entry):
-    """The setting's title, marked where it was judged with earlier rules."""
-    return entry["title"] + (" ‡" if earlier(entry) else "")
-
-
-def earlier_lines(entries):
-    """What the mark means, where there is one."""
-    if not any(earlier(entry) for entry in entries.values()):
-        return []
-    return ["", "‡ Judged before the spread could bend, and not yet again."]
-
-
-def cheapest_evidence(name):
-    """The evidence with the fewest trainings whose recall by d′ reaches the second LiRA of the same run, in words; "–" where nothing was judged."""
-    entry = runs().get(name)
-    if entry is None:
-        return "–"
-    goal = entry["second_lira"]["recall"]["mean"]
-    reached = [
-        (found["trainings"], method) for method, found in entry["methods"].items() if method in EVIDENCE and mean(entry, method) >= goal
-    ]
-    if not reached:
-        return f"none of those tried (second LiRA {cell(goal)})"
-    trainings, method = min(reached, key=lambda pair: (pair[0], list(EVIDENCE).index(pair[1])))
-    return f"{EVIDENCE[method]} ({cell(mean(entry, method))} of {cell(goal)}; {trainings:.2g} trainings)"
-
-
-def cell(value, error=None):
-    if value is None:
-        return "–"
-    return f"{100 * value:.0f}" + ("" if error is None else f" ± {100 * error:.0f}")
+from exposure_bars import RIVALS, SHOWN, goal_lines, halves
+from exposure_stored import COUNTS, RUNS, cell, earlier_lines, mean, rules, runs, titled
+from papers_stored import POOLED_BELOW
 
 
 def measured(entry, method):
@@ -123,20 +13,6 @@ def measured(entry, method):
         return "–"
     found = entry["methods"][method]["d_prime"]["recall"]
     return cell(found["mean"], found["error"])
-
-
-def best_rival(entry, count):
-    """(recall, name) of the best other method with at most this many reference models or folds of the same price."""
-    names = [f"{rival}_{k}" for rival in RIVALS for k in COUNTS if k <= count] + [
-        name for name in FREE_RIVALS if name in entry["methods"] and entry["methods"][name]["trainings"] <= count
-    ]
-    return max((mean(entry, name), name) for name in names if name in entry["methods"])
-
-
-def spoken(method):
-    """A rival's name in words."""
-    base, _, count = method.rpartition("_")
-    return f"{SHOWN[base]}, {count}" if base in SHOWN else {"loss": "loss", "lt_iqr": "LT-IQR"}.get(method, "out-of-fold label quality")
 
 
 def exposure_section():
@@ -152,7 +28,9 @@ def recall_lines(entries):
     lines = [
         "Recall of the truly riskiest 1 % (by d′ of models that no method sees) in the top 5 % of the rank,",
         "per cent, mean ± standard error over audited models. *Trainings* are counted in trainings of the",
-        "audited model; a random order finds 5.",
+        "audited model; a random order finds 5. Every record's d′ has its own spread here, also in a second",
+        f"LiRA, whose halves have {halves(entries)} models. [The papers, re-made](papers.md) has another truth:",
+        f"more models, and one spread for all records below {POOLED_BELOW} of them. Its second LiRA is higher ([both](#goals)).",
         "",
         "| evidence | trainings | " + " | ".join(titled(entry) for entry in entries.values()) + " |",
         "|---|---|" + "---|" * len(entries),
@@ -212,42 +90,6 @@ def rival_lines(entries):
         cells = [" / ".join(cell(mean(e, f"{rival}_{k}")) for k in COUNTS) for e in entries.values()]
         lines.append(f"| {SHOWN[rival]}, {' / '.join(map(str, COUNTS))} references | " + " | ".join(cells) + " |")
     return [*lines, ""]
-
-
-def goal_lines(entries):
-    lines = [
-        "### Goals",
-        "",
-        "*Two beat four*: exposure with two references against the best other method with up to four",
-        "trainings. *Second LiRA*: exposure with at most four trainings against what half of the truth",
-        "models find of the other half's top. *3 short*: the same with a checkpoint, a trace and three short",
-        "references, and what these cost in trainings. By the means alone.",
-        "",
-        "| setting | exposure, 2 | best other, ≤ 4 | two beat four | exposure, 4 | second LiRA | reached | 3 short | at the price of | reached |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for entry in entries.values():
-        two, (other, name), four = mean(entry, "exposure_2"), best_rival(entry, 4), mean(entry, "exposure_4")
-        second, short = entry["second_lira"]["recall"]["mean"], mean(entry, "exposure_short3")
-        price = entry["methods"]["exposure_short3"]["trainings"]
-        lines.append(
-            f"| {titled(entry)} | {cell(two)} | {cell(other)} ({spoken(name)}) | {verdict(two > other, second)} "
-            f"| {cell(four)} | {cell(second)} | {verdict(max(two, four) >= second, second)} "
-            f"| {cell(short)} | {price:.1f} | {verdict(short >= second, second)} |"
-        )
-    lines += ["", "*Nothing to find*: the truth models do not agree among themselves on who is exposed, so no method can be judged.", ""]
-    return [*lines, *missing_lines(entries)]
-
-
-def verdict(reached, second):
-    return "nothing to find" if second < NOTHING else ("yes" if reached else "**no**")
-
-
-def missing_lines(entries):
-    """Which of the papers' settings have not been judged yet."""
-    papers = RUNS.parent / "papers"
-    left = [json.loads((papers / f"{name}.json").read_text())["title"] for name in ORDER if name not in entries]
-    return [f"Not judged yet, as their models are still to be trained: {'; '.join(left)}.", ""] if left else []
 
 
 def reliability_lines(entries):

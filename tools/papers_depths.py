@@ -1,12 +1,8 @@
 """Measured part of docs/papers.md: the leverage score by depth, beside [GLS] Table 2, and what the published algorithm finds and costs."""
 
-import json
-
 import numpy as np
-from papers_stored import DIFFERS, PUBLISHED, RUNS, fit
+from papers_stored import DIFFERS, PUBLISHED, depth_runs, fit
 
-# The network in the paper's regime first, then the one that knows its records by heart.
-SETTINGS = ("fashion_depths", "cifar10_residual")
 METRICS = {
     "lira_score": "LiRA score, one variance",
     "lira_score_record": "LiRA score, each record's variances",
@@ -20,7 +16,7 @@ DEPTHS = ("last", "2", "4", "all")
 
 def depth_lines(solved):
     """The tables of each network, the published algorithm on one of them (`solved`, empty where it was not run), and what both cost."""
-    entries = {name: json.loads((RUNS / f"{name}.json").read_text()) for name in SETTINGS if (RUNS / f"{name}.json").exists()}
+    entries = depth_runs()
     if not entries:
         return []
     lines = [

@@ -122,7 +122,7 @@ def figure_lines(entries, pictures):
         (
             "frogs" in residual,
             "depths.svg",
-            "**Depth ([GLS] Figure 1).** A point a target, against LiRA's score of the scored model and its d′ over all models, and what one model costs.",
+            "**Depth ([GLS] Figure 1).** A point a target, against LiRA's score of the scored model and its d′ over all models, for the network in the paper's regime and for the one that knows its records by heart; and what a model of the latter costs.",
         ),
         (
             "frogs" in residual,

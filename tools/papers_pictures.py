@@ -1,10 +1,8 @@
 """Charts of docs/papers.md as SVG, from benchmarks/results/papers/*.json and papers_pictures.json, by tools/render_benchmarks.py."""
 
-import json
-
 import numpy as np
 from matplotlib.cm import ScalarMappable
-from papers_stored import RUNS, runs
+from papers_stored import depth_runs, runs
 from pictures import COLOURS, POINTS, RAMP, colour_bar, finish, panels, short_number, svg
 
 ATTACKS = {"lira_success": "LiRA", "rmia_success": "RMIA", "shokri_success": "Shokri"}
@@ -91,20 +89,26 @@ def fixed_design_picture(found):
 
 
 def depth_picture():
-    """Spearman with LiRA's score and with d′, and processor seconds by depth ([GLS] Figure 1)."""
-    path = RUNS / "cifar10_residual.json"
-    if not path.exists():
+    """Spearman with LiRA's score and with d′ of each network, and processor seconds by depth of those that were timed ([GLS] Figure 1)."""
+    entries, depths = depth_runs(), ("last", "2", "4", "all")
+    if not entries:
         return None
-    entry = json.loads(path.read_text())
-    depths = ("last", "2", "4", "all")
-    figure, (*agreement, cost) = panels(["Spearman with LiRA's score", "Spearman with LiRA's d′", "Cost of one model"])
-    for axes, metric in zip(agreement, ("lira_score", "d_prime"), strict=True):
-        for place, depth in enumerate(depths):
-            found = entry["depths"][metric][depth]
-            axes.plot([place] * len(found), found, **POINTS)
-    cost.plot([entry["depth_seconds"][depth]["processor"] for depth in depths])
-    for axes, name in zip((*agreement, cost), ("Spearman, a point a target",) * 2 + ("processor seconds",), strict=True):
-        finish(axes, "layers", name, x_ends=(-0.5, len(depths) - 0.5))
+    timed = [(entry, colour) for entry, colour in zip(entries.values(), COLOURS, strict=False) if "depth_seconds" in entry]
+    metrics = {"lira_score": "Spearman with LiRA's score", "d_prime": "Spearman with LiRA's d′"}
+    figure, all_axes = panels(
+        [*metrics.values(), *(["Cost of one model"] if timed else [])], [entry["title"] for entry in entries.values()]
+    )
+    for axes, metric in zip(all_axes, metrics, strict=False):
+        for number, (entry, colour) in enumerate(zip(entries.values(), COLOURS, strict=False)):
+            for place, depth in enumerate(depths):
+                found = entry["depths"][metric][depth]
+                axes.plot([place + 0.3 * number - 0.15] * len(found), found, **POINTS | {"color": colour})
+        finish(axes, "layers", "Spearman, a point a target", x_ends=(-0.5, len(depths) - 0.5))
+    for entry, colour in timed:
+        all_axes[-1].plot([entry["depth_seconds"][depth]["processor"] for depth in depths], color=colour)
+    if timed:
+        finish(all_axes[-1], "layers", "processor seconds", x_ends=(-0.5, len(depths) - 0.5))
+    for axes in all_axes:
         axes.set_xticks(range(len(depths)), depths)
     return svg(figure, "Leverage score by depth: agreement and cost")
 

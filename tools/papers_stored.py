@@ -22,6 +22,10 @@ ORDER = tuple(
     for published in PUBLISHED["ret_table_1"]["rows"]
     for name in (published, *(ours for ours, theirs in PUBLISHED_AS.items() if theirs == published))
 )
+# Settings of [GLS]: the network in the paper's regime first, then the one that knows its records by heart.
+BY_DEPTH = ("fashion_depths", "cifar10_residual")
+# LiRA has one spread for all records with fewer models than that (benchmarks.papers.truth, as the package).
+POOLED_BELOW = 64
 # One score a task, the same in every setting, as docs/network.md recommends: the column that audits rank by, over all layers for numbers.
 DEFAULT = {"classification": "shift", "regression": "network_shift"}
 
@@ -29,6 +33,16 @@ DEFAULT = {"classification": "shift", "regression": "network_shift"}
 def runs():
     """Name → stored results of every setting of [RET] that is complete, in the paper's order."""
     return {name: json.loads((RUNS / f"{name}.json").read_text()) for name in ORDER if (RUNS / f"{name}.json").exists()}
+
+
+def depth_runs():
+    """The same of [GLS]'s settings."""
+    return {name: json.loads((RUNS / f"{name}.json").read_text()) for name in BY_DEPTH if (RUNS / f"{name}.json").exists()}
+
+
+def second_by_d(name):
+    """What a LiRA with half of a setting's models finds, by d′, of the top 1 % of another with the other half."""
+    return recall((runs() | depth_runs())[name], "noise ceiling", attack="lira_d", table="ceiling")
 
 
 def begun(name):

@@ -43,6 +43,12 @@ def canary_lines(found):
     return [*lines, ""]
 
 
+def canary_figures(found):
+    """What docs/papers.md quotes: AUC and rate of canaries chosen by `shift`, and of those with wrong labels."""
+    chosen = {"shift": found["ways"]["shift"], "wrong": found["ways"]["random, wrong labels"]}
+    return {f"canary_{end}_{name}": f"{row[key]:.3f}" for name, row in chosen.items() for end, key in (("auc", "auc"), ("tpr", "tpr_0.01"))}
+
+
 def private_lines(found):
     if not found:
         return []

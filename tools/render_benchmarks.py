@@ -23,10 +23,13 @@ from layer_tables import network_section, record_tpr_section, which_layers_secti
 from lood_pictures import lood_pictures
 from lood_tables import lood_section, measured_section
 from own_gain_tables import intervals_section, own_gain_section, predictors_section
+from papers_disclosed import statistic_figures
 from papers_inventory import inventory_lines
 from papers_peers_picture import peers_picture
 from papers_pictures import papers_pictures
-from papers_tables import BESIDE_THE_SETTINGS, papers_section, proof_lines
+from papers_proof import proof_lines
+from papers_tables import BESIDE_THE_SETTINGS, papers_section
+from papers_uses import canary_figures
 from render_scaling import generated
 from tail_judged_tables import judged_section
 from tail_pictures import tail_pictures
@@ -260,6 +263,8 @@ def quoted_figures():
         | again_figures(*map(stored, ("tail_judged_again", "record_rates_again", "tail_shipped")))
         | compare_figures(stored("compare_coverage")["rows"])
         | {"report_words": words_figure()}
+        | canary_figures(stored("canaries"))
+        | statistic_figures(stored("papers_ridge"))
         | {
             "wide": f"{scores['50k_513_10']['seconds']:.0f} s",
             "wide_size": f"{scores['50k_513_10']['n']:,} records, {scores['50k_513_10']['d'] - 1} features, {scores['50k_513_10']['m']} classes",

@@ -60,7 +60,7 @@ SCORE_OPTIONS = frozenset(
 HAND_ON = frozenset({"audit", "audit_signals"})
 TRAINING_OPTIONS = ("workers", "threads", "backend", "address", "attempts", "engine", "stack", "settings")
 TRAIN_ON_REQUEST = frozenset({"audit"})
-ATTACK_CHOICES = frozenset({"variant", "variance", "center", "floor", "gamma", "a"})
+ATTACK_CHOICES = frozenset({"variant", "variance", "center", "floor", "gamma", "a", "statistic"})
 RUN_ATTACKS = frozenset({"ground_truth", "with_ground_truth"})
 
 

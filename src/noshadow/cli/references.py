@@ -71,6 +71,13 @@ class Variance(str, Enum):
     whole = "global"
 
 
+class Statistic(str, Enum):
+    """What LiRA looks at."""
+
+    auto = "auto"
+    loss = "loss"
+
+
 class Center(str, Enum):
     """LiRA's centres."""
 
@@ -178,6 +185,9 @@ def score(
     floor: Annotated[
         float, typer.Option("--floor", min=0.0, help="LiRA: least standard deviation, for models with few distinct outputs.")
     ] = 0.0,
+    statistic: Annotated[
+        Statistic, typer.Option("--statistic", help="LiRA in a regression: the signed residual, from both sides, or the loss.")
+    ] = Statistic.auto,
     gamma: Annotated[
         float | None, typer.Option("--gamma", help="RMIA: factor by which a record must beat others; default 2, and 1 for sequences.")
     ] = None,
@@ -202,7 +212,8 @@ def score(
 
     if out is not None and out.suffix not in (".parquet", ".csv"):
         raise InputError(said(f"--out must end in .parquet or .csv; got '{out}'."))
-    options = AttackOptions(variant.value, variance.value, center.value, floor=floor, gamma=gamma, shokri=shokri, seed=seed)
+    lira: dict[str, Any] = {"center": center.value, "floor": floor, "statistic": statistic.value}
+    options = AttackOptions(variant.value, variance.value, gamma=gamma, shokri=shokri, seed=seed, **lira)
     references, audited = load_references(folder), None if audit is None else load(audit)
     chosen: dict[str, Any] = {"fpr": fpr or None, "options": options, "progress": not quiet}
     if audited is not None and audit is not None:

@@ -17,10 +17,11 @@ from noshadow.columns import LANGUAGE_MODEL
 from noshadow.outcomes import Absent, not_applicable
 from noshadow.reference.rmia_probabilities import probabilities_of, reference_probabilities
 from noshadow.reference.sequences import NO_OUTPUTS
-from noshadow.reference.store import References
+from noshadow.reference.store import Recorded, References
 from noshadow.votes import one_vote
 
 EVERY_MODEL = slice(None)
+STATISTICS = ("auto", "loss")
 _STATISTICS = {"regression": "signed residual", LANGUAGE_MODEL: "−loss, the mean log-likelihood of a sequence's tokens"}
 _PROBABILITIES = {LANGUAGE_MODEL: "exp(−loss), the geometric mean over a sequence's tokens"}
 # The paper's γ. Of sequences p is a mean over tokens, whose ratios are near 1: a factor of 2 would
@@ -34,6 +35,8 @@ class AttackOptions:
 
     Attributes:
         gamma: RMIA's γ; None = 2, and 1 for sequences.
+        statistic: what LiRA looks at in a regression: "auto", the signed residual from both sides,
+            or "loss", −loss, which is larger with the record than without it ([RET]'s choice).
     """
 
     variant: str = "online"
@@ -44,6 +47,7 @@ class AttackOptions:
     a: float = 0.3
     shokri: bool = True
     seed: int = 0
+    statistic: str = "auto"
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,11 +126,11 @@ def _lira_settings(scene: Scene) -> dict[str, Any]:
 def _lira_over_models(scene: Scene, rows: slice) -> OverModels:
     references = scene.references
     found = attack_success(
-        references.statistic[rows],
+        _lira_signals(scene, references)[rows],
         references.membership[rows],
         attack="lira",
         # A signed residual has no member-like direction: the members' side differs by record.
-        direction="either" if references.task == "regression" else "larger",
+        direction="either" if references.task == "regression" and scene.options.statistic == "auto" else "larger",
         fprs=scene.levels,
         progress=scene.progress,
         **_lira_settings(scene),
@@ -135,14 +139,22 @@ def _lira_over_models(scene: Scene, rows: slice) -> OverModels:
     return OverModels(columns, found.model_auc, found.model_tpr, {"variance": found.variance})
 
 
+def _lira_signals(scene: Scene, of: References | Recorded) -> Array:
+    """What LiRA looks at, of all models or of one: a memory map, or −loss in memory."""
+    return of.statistic if scene.options.statistic == "auto" else -np.asarray(of.loss)
+
+
 def _lira_on_target(scene: Scene) -> Array:
     references = scene.references
     assert references.target is not None
-    return lira_scores(references.target.statistic, references.statistic, references.membership, **_lira_settings(scene))
+    own, others = (_lira_signals(scene, of) for of in (references.target, references))
+    return lira_scores(own, others, references.membership, **_lira_settings(scene))
 
 
 def _lira_choices(scene: Scene) -> dict[str, Any]:
     references = scene.references
+    if scene.options.statistic == "loss":
+        return {"statistic": "−loss", "queries": references.queries[0]} | _lira_settings(scene)
     statistic = _STATISTICS.get(references.task, "margin log p_y − log Σ p_c of the other classes")
     if references.votes:
         statistic = f"margin of votes log((k + ½)/(B − k + ½)), B = {references.votes}"

@@ -68,7 +68,7 @@ def ground_truth(
             resolve.
 
     Cost: O(rn) for each attack, O(folds·r·n·m) for Shokri; memory O(n) beside the memory-mapped
-        signals.
+        signals, and O(rn) with AttackOptions(statistic="loss").
     """
     _require_attackable(references)
     references = references if audit is None else in_votes_of(references, audit)

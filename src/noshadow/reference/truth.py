@@ -6,10 +6,10 @@ from functools import partial
 
 from noshadow.arguments import PROGRESS
 from noshadow.attacks import memorization
-from noshadow.checks import Array, InputError, refuse
+from noshadow.checks import Array, InputError, refuse, require_choice
 from noshadow.columns import LANGUAGE_MODEL, named
 from noshadow.outcomes import Absent, not_applicable
-from noshadow.reference.attack_list import ATTACKS, EVERY_MODEL, AttackOptions, OverModels, Scene
+from noshadow.reference.attack_list import ATTACKS, EVERY_MODEL, STATISTICS, AttackOptions, OverModels, Scene
 from noshadow.reference.rmia_probabilities import SMALLEST_PROBABILITY
 from noshadow.reference.sequences import NO_CLASS
 from noshadow.reference.store import References
@@ -51,6 +51,13 @@ def record_truth(references: References, options: AttackOptions, *, levels: Sequ
     if references.task == "regression" and options.variant == "offline":
         rule = "be 'online' in a regression, whose signed residual has no member-like side and whose densities are no probabilities"
         refuse("variant", rule, "'offline'")
+    require_choice(options.statistic, STATISTICS, "statistic")
+    if options.statistic == "loss" and references.task != "regression":
+        refuse(
+            "statistic",
+            "be 'auto' but in a regression: Gaussians are of a class's margins, and of sequences −loss is looked at already",
+            "'loss'",
+        )
     scene = Scene(references, options, levels, progress)
     results = {attack.name: attack.over_models(scene, EVERY_MODEL) for attack in ATTACKS}
     found = {name: result for name, result in results.items() if isinstance(result, OverModels)}

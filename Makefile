@@ -54,6 +54,7 @@ benchmarks: $(STAMP)
 	$(BIN)/python benchmarks/tnr_coverage.py
 	$(BIN)/python benchmarks/compare_coverage.py
 	$(BIN)/python benchmarks/largest_rate.py
+	$(BIN)/python benchmarks/few_parameters.py
 	$(BIN)/python benchmarks/attacks.py
 	$(BIN)/python benchmarks/reference_training.py
 	$(BIN)/python benchmarks/lood.py

@@ -49,8 +49,7 @@ def balanced(models, n, rng):
 
 def paired(models, n, rng):
     """The same, but that every second half is the rest of the one before."""
-    first = balanced(2, n, rng) if models == 2 else np.vstack([balanced(2, n, rng) for _ in range(models // 2)])
-    return first
+    return np.vstack([balanced(2, n, rng) for _ in range(models // 2)])
 
 
 def independent(models, n, rng):
@@ -118,7 +117,14 @@ def main():
         found[f"{features}, {design}"] = {f"{count}": summary([row[f"{count}"] for row in rows]) for count in COUNTS}
         for count, row in found[f"{features}, {design}"].items():
             print(features, design, count, row, flush=True)
-    result = {"members": MEMBERS, "truth_models": TRUTH_MODELS, "top": TOP, "times": STRONG_TIMES, "cases": found, "environment": environment()}
+    result = {
+        "members": MEMBERS,
+        "truth_models": TRUTH_MODELS,
+        "top": TOP,
+        "times": STRONG_TIMES,
+        "cases": found,
+        "environment": environment(),
+    }
     RESULTS.write_text(json.dumps(result, indent=1) + "\n")
 
 

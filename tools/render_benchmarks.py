@@ -15,6 +15,7 @@ from column_table import column_lines
 from ekfac_tables import ekfac_section
 from exposure_picture import recall_picture
 from exposure_tables import exposure_section
+from few_parameters_tables import few_parameters_section
 from finetuned_tables import cost_section, finetuned_section
 from forest_tables import forest_section
 from language_tables import language_section
@@ -243,6 +244,7 @@ def page():
         *where_stored("record_tpr", record_tpr_section),
         *where_stored("forests", forest_section),
         *where_stored("largest_rate", largest_section),
+        *where_stored("few_parameters", few_parameters_section),
         *attack_section(stored("attacks")),
         *where_stored("lood", lood_section),
     ]

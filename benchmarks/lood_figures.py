@@ -15,16 +15,15 @@ import torch
 from environment import environment
 from lood_activations import activations
 from lood_data import store, stored_figures
+from lood_many_records import gap, one_start
 from lood_means import leak_and_attack, mean_distance_optimum, sine
 from lood_networks import trained_networks
 from lood_queries import (
     convolutions,
     data_normalisation,
     gallery,
-    gap,
     group_of_three,
     normalised_convolutions,
-    one_start,
     perturbations,
     several_queries,
     trace,

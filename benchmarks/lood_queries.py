@@ -35,8 +35,13 @@ def problem(data, n, kernel):
     return x, y, posterior_of(x, y, kernel=kernel, noise=NOISE, with_inverse=True)
 
 
+def drawn_records(n, count, seed=0):
+    """Records in the order of their draw: the first few are the same, however many there are."""
+    return [int(i) for i in np.random.default_rng(seed).permutation(n)[:count]]
+
+
 def random_records(n, count, seed=0):
-    return [int(i) for i in np.sort(np.random.default_rng(seed).permutation(n)[:count])]
+    return sorted(drawn_records(n, count, seed))
 
 
 def tiled_picture(rows):

@@ -348,7 +348,7 @@ def calibration():
             *calibration_section(
                 *map(stored, ("tail_fits", "tail_shipped", "record_rates", "tail_extrapolation")), RESULTS / "tail_calibration"
             ),
-            *published_section(stored("tail_published")),
+            *published_section(stored("tail_published"), RESULTS / "tail_calibration"),
             *tree_calibration_section(stored_or_empty("tree_fits")),
         ],
     )

@@ -1,7 +1,7 @@
 """Figures of leave-one-out distinguishability on real data: queries and reconstruction, activations, trained networks.
 
-`python benchmarks/lood_figures.py --data DIR [--only NAME] [--work DIR] [--quick] [--again]` adds what is missing to results/lood_figures.json,
-one entry a figure, stored as it comes, and pictures of images to docs/images/lood/. DIR holds cifar10/.
+`python benchmarks/lood_figures.py --data DIR [--only NAME] [--work DIR] [--quick] [--again]` adds what is missing to
+results/lood_figures.json, one entry a figure, stored as it comes, and pictures of images to docs/images/lood/. DIR holds cifar10/.
 """
 
 import argparse

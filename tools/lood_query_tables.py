@@ -199,14 +199,19 @@ def optimum_lines(entry):
 def sine_lines(entry):
     far = entry["least_stationary_over_seeds"]
     rows = "; ".join(
-        f"{row['record']} ({row['at']:.2f}): mean distance {row['best_query_mean_distance']:.2f}, KL {row['best_query_kl']:.2f}"
+        f"{row['record']} ({row['at']:.2f}): mean distance {row['best_query_mean_distance']:.2f}, KL {row['best_query_kl']:.2f}, ratio of the variances {row['best_query_variance_ratio']:.2f}"
         for row in entry["rows"]
     )
+    (least,) = (row for row in entry["rows"] if row["record"] == "least stationary")
+    at_mean, largest = least["log_variance_ratio_at_mean_distance"], max(least["log_variance_ratio"])
     return [
         f"The sine toy, best queries: {rows}. The least stationary record depends on the ten points drawn: over {len(far)} seeds its size",
         f"ranges from {min(map(abs, far)):.2f} to {max(map(abs, far)):.2f}, median {statistics.median(map(abs, far)):.2f}.",
         "",
-        f"![Mean distance and KL over queries]({PICTURES}/sine.svg)",
+        f"The ratio of the variances is that of the prediction without the record to that with it ([LOOD] Figure 7). Where the least stationary record moves the mean most, its logarithm is {at_mean:.2f},",
+        f"and {largest:.2f} at its largest.",
+        "",
+        f"![Mean distance, KL and the ratio of the variances over queries]({PICTURES}/sine.svg)",
         "",
         "The gradient of the mean distance at the record itself, over records of the toy: near 0 far from the data and among them.",
         "",

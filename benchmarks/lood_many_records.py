@@ -3,10 +3,12 @@
 import numpy as np
 from lood_data import BOX, bootstrap, one_by_one, pixels, rounded
 from lood_queries import DEEP, FOUND, MAIN, NOISE, SIDE, cell, drawn_records, problem
+from lood_together import best_queries
 from PIL import Image
 
 from noshadow._lood import optimal_query
 
+TOGETHER = 20  # records whose queries ascend at once
 PARTS, ACROSS = 6, 21  # [LOOD] Figures 14–19: one picture a part
 
 
@@ -14,12 +16,14 @@ def gap(data, pictures, *, quick, records, work=None):
     """How far the best of four random starts stays below the record itself, over many random records."""
     n, steps, count = (60, 3, 3) if quick else (1000, 150, records)
     x, y, factor = problem(data, n, MAIN)
-    shared = {"kernel": MAIN, "noise": NOISE, "factor": factor, "bounds": BOX, "progress": False}
+    drawn = drawn_records(n, count)
+    batches = {str(drawn[low : low + TOGETHER]): drawn[low : low + TOGETHER] for low in range(0, count, TOGETHER)}
 
-    def measure(i):
-        return {"record": i} | cell(optimal_query(x, y, differing=i, restarts=4, steps=steps, seed=i, **shared))
+    def measure(batch):
+        return best_queries(x, y, batches[batch], kernel=MAIN, noise=NOISE, factor=factor, restarts=4, steps=steps)
 
-    cells, seconds = one_by_one(measure, drawn_records(n, count), kept_in(work, "gap", n, steps))
+    found, seconds = one_by_one(measure, batches, kept_in(work, "gap", n, steps))
+    cells = [one for batch in found for one in batch]
     cells.sort(key=lambda c: c["record"])
     reached = np.array([c["share_of_ceiling"] for c in cells])
     return {

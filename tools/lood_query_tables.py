@@ -3,6 +3,7 @@
 import statistics
 
 PICTURES = "images/lood"
+PUBLISHED_RECORDS, FIRST_PART = 500, 14  # [LOOD] Figures 14–19, a part each
 
 
 def percent(share):
@@ -70,21 +71,30 @@ def several_lines(entry):
 
 
 def one_start_lines(entry):
-    shares, rows = entry["share_of_ceiling"], -(-len(entry["share_of_ceiling"]) // entry["across"])
+    shares = entry["share_of_ceiling"]
     stuck = entry["rebuilt_below_90_percent"]
-    return [
-        f"{len(shares)} random records (the paper has 500) under its relu network of depth {entry['depth']} (n = {entry['n']:,}), *one* random start of {entry['steps']} steps each: the query reaches {percent(statistics.median(shares))} of the record's own KL in the median,",
+    lines = [
+        f"{len(shares)} random records (the paper has {PUBLISHED_RECORDS}) under its relu network of depth {entry['depth']} (n = {entry['n']:,}), *one* random start of {entry['steps']} steps each: the query reaches {percent(statistics.median(shares))} of the record's own KL in the median,",
         f"at least 90 % for {interval(entry['reached_90_percent'])} of the records, and points where the record does for {interval(entry['rebuilt'])}. Of the records where it stays below 90 % it still points there for "
         + ("none." if not stuck else f"{percent(stuck)}."),
         f"Queries above the record's own KL: {entry['above_record']} (largest share {entry['largest_share']:.6f}).",
         "",
         f"![Share of the record's KL, one start each]({PICTURES}/one_start.svg)",
         "",
-        f"All of them, {rows} rows of {entry['across']}, the record above its query, sorted by the share reached:",
-        "",
-        f"![Records and the queries found for them, sorted]({PICTURES}/one_start.webp)",
+        f"All of them in {len(entry['parts'])} parts, rows of {entry['across']} pairs, the record above its query, sorted by the share reached.",
         "",
     ]
+    first = 0
+    for number, count in enumerate(entry["parts"], 1):
+        part = shares[first : first + count]
+        first += count
+        lines += [
+            f"Part {number} ([LOOD] Figure {FIRST_PART + number - 1}), {count} records, shares from {part[0]:.4f} to {part[-1]:.4f}:",
+            "",
+            f"![Records and the queries found for them, part {number}]({PICTURES}/one_start_{number}.webp)",
+            "",
+        ]
+    return lines
 
 
 def group_lines(entry):

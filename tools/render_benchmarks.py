@@ -21,6 +21,7 @@ from language_tables import language_section
 from largest_tables import largest_section
 from layer_tables import network_section, record_tpr_section, which_layers_section
 from lood_pictures import lood_pictures
+from lood_quotes import lood_quotes
 from lood_tables import lood_section, measured_section
 from own_gain_tables import intervals_section, own_gain_section, predictors_section
 from papers_inventory import inventory_lines
@@ -260,6 +261,7 @@ def quoted_figures():
         | again_figures(stored("tail_judged_again"), stored("record_rates_again"))
         | compare_figures(stored("compare_coverage")["rows"])
         | {"report_words": words_figure()}
+        | lood_quotes(stored("lood_figures"))
         | {
             "wide": f"{scores['50k_513_10']['seconds']:.0f} s",
             "wide_size": f"{scores['50k_513_10']['n']:,} records, {scores['50k_513_10']['d'] - 1} features, {scores['50k_513_10']['m']} classes",

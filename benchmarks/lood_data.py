@@ -1,6 +1,7 @@
 """What the figures of leave-one-out distinguishability share: CIFAR-10's cars and planes, the file of results, intervals."""
 
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,22 @@ def stored_figures():
 def store(name, entry):
     """Keep one figure's numbers; the others stay as they are on disk."""
     RESULTS.write_text(json.dumps(stored_figures() | {name: entry}, indent=1, sort_keys=True) + "\n")
+
+
+def one_by_one(measure, keys, kept=None):
+    """What `measure` says of each key, in order, and the processor seconds it took in all.
+
+    `kept` is a file of JSON lines, one a key: a run that was stopped goes on there.
+    """
+    found = {row["key"]: row for row in map(json.loads, kept.read_text().splitlines())} if kept is not None and kept.exists() else {}
+    for key in keys:
+        if key not in found:
+            clock = time.process_time()
+            found[key] = {"key": key, "value": measure(key)} | {"seconds": time.process_time() - clock}
+            if kept is not None:
+                with kept.open("a") as file:
+                    file.write(json.dumps(found[key]) + "\n")
+    return [found[key]["value"] for key in keys], sum(found[key]["seconds"] for key in keys)
 
 
 def rounded(values, digits=5):

@@ -1,7 +1,7 @@
 """Figures of leave-one-out distinguishability on real data: queries and reconstruction, activations, trained networks.
 
-`python benchmarks/lood_figures.py --data DIR [--only NAME] [--quick] [--again]` adds what is missing to results/lood_figures.json,
-one entry a figure, stored as it comes, and pictures of images to docs/images/lood/. DIR holds cifar10/.
+`python benchmarks/lood_figures.py --data DIR [--only NAME] [--work DIR] [--quick] [--again]` adds what is missing to
+results/lood_figures.json, one entry a figure, stored as it comes, and pictures of images to docs/images/lood/. DIR holds cifar10/.
 """
 
 import argparse
@@ -15,16 +15,15 @@ import torch
 from environment import environment
 from lood_activations import activations
 from lood_data import store, stored_figures
+from lood_many_records import gap, one_start
 from lood_means import leak_and_attack, mean_distance_optimum, sine
 from lood_networks import trained_networks
 from lood_queries import (
     convolutions,
     data_normalisation,
     gallery,
-    gap,
     group_of_three,
     normalised_convolutions,
-    one_start,
     perturbations,
     several_queries,
     trace,
@@ -34,7 +33,7 @@ from lood_rates import rates
 PICTURES = Path(__file__).parents[1] / "docs" / "images" / "lood"
 # [LOOD] Figure 5's depth. Ten layers with weight variance 2 diverge at the rate of two, 0.01. After as many epochs gelu networks
 # fit less than relu ones, so they are also trained for as many as lead to about the same loss.
-DEEP = {"depth": 10, "lr": 0.0025, "epochs": 40, "chosen": 20, "seeds": 12, "seeds_with": 40}
+DEEP = {"depth": 10, "lr": 0.0025, "epochs": 40, "chosen": 70, "seeds": 12, "seeds_with": 40}
 FITTED, DEEP_FITTED = {"epochs": 44}, DEEP | {"epochs": 96}
 NETWORKS = {
     "networks_relu": {"activation": "relu"},
@@ -50,7 +49,7 @@ def without_pictures(figure, data, pictures, **options):
     return figure(data, **options)
 
 
-def figures(network, records):
+def figures(network, records, work):
     """Every figure by name: a function of (data folder, folder of pictures, quick=…)."""
     names = {
         function.__name__: function
@@ -59,7 +58,6 @@ def figures(network, records):
             perturbations,
             leak_and_attack,
             trace,
-            gap,
             gallery,
             group_of_three,
             several_queries,
@@ -70,9 +68,11 @@ def figures(network, records):
             rates,
         )
     }
-    networks = {name: functools.partial(without_pictures, trained_networks, **(network | plan)) for name, plan in NETWORKS.items()}
-    chosen = {"one_start": functools.partial(one_start, records=records), "activations": functools.partial(without_pictures, activations)}
-    return names | chosen | networks
+    names |= {function.__name__: functools.partial(function, records=records, work=work) for function in (gap, one_start)}
+    names["activations"] = functools.partial(without_pictures, activations)
+    trained = functools.partial(without_pictures, trained_networks, work=work, **network)
+    networks = {name: functools.partial(trained, **plan) for name, plan in NETWORKS.items()}
+    return names | networks
 
 
 def main():
@@ -82,10 +82,11 @@ def main():
     parser.add_argument("--quick", action="store_true", help="small sizes, nothing stored: does every figure run?")
     parser.add_argument("--again", action="store_true", help="measure again what is stored")
     parser.add_argument("--width", type=int, default=128, help="of the trained networks")
-    parser.add_argument("--records", type=int, default=75, help="of one_start; the paper has 500")
+    parser.add_argument("--records", type=int, default=500, help="of gap and one_start; the paper has 500")
+    parser.add_argument("--work", type=Path, help="where figures over many records keep what is measured; run again to go on")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    chosen = figures({"width": arguments.width}, arguments.records)
+    chosen = figures({"width": arguments.width}, arguments.records, None if arguments.quick else arguments.work)
     if arguments.only not in (None, *chosen):
         parser.error(f"--only must be one of {', '.join(chosen)}")
     for name in [arguments.only] if arguments.only else chosen:
@@ -93,7 +94,9 @@ def main():
             continue
         worked = time.process_time()
         entry = chosen[name](arguments.data, None if arguments.quick else PICTURES, quick=arguments.quick)
-        entry |= {"cpu_seconds": time.process_time() - worked, "load": os.getloadavg()[0], "environment": environment()}
+        # A figure that went on with what was kept says itself what all of it took.
+        entry = {"cpu_seconds": time.process_time() - worked} | entry
+        entry |= {"load": os.getloadavg()[0], "environment": environment()}
         print(name, f"{entry['cpu_seconds']:.1f} s", json.dumps(entry)[:300], flush=True)
         if not arguments.quick:
             store(name, entry)

@@ -113,6 +113,13 @@ def least_stationary(x, y, candidates):
     )
 
 
+def toy_variances(x, queries):
+    """Variance of the process's prediction at each query after the records x: k_QQ − k_QX (K + σ²I)⁻¹ k_XQ, without the noise."""
+    cross = toy_kernel(queries, x).numpy()
+    solved = np.linalg.solve(toy_kernel(x, x).numpy() + TOY_NOISE * np.eye(len(x)), cross.T)
+    return 1 - (cross * solved.T).sum(1)
+
+
 def sine(data, pictures, *, quick):
     """The one-dimensional toy: mean distance and KL over queries for a record close to the data, one far away and the least stationary."""
     x, y = sine_toy(seed=0)
@@ -123,10 +130,14 @@ def sine(data, pictures, *, quick):
     for name, at in (("close", float(np.median(x))), ("least stationary", drawn[0]), ("far", TOY_REACH)):
         data_x, data_y = np.vstack([x, [[at]]]), np.append(y, np.sin(at))
         kl, distance = query_lood(data_x, data_y, differing=len(x), queries=grid, kernel=toy_kernel, noise=TOY_NOISE)
+        ratio = np.log(toy_variances(x, grid) / toy_variances(data_x, grid))
         rows.append(
             {
                 "record": name,
                 "at": at,
+                "best_query_variance_ratio": float(grid[ratio.argmax(), 0]),
+                "log_variance_ratio": rounded(ratio, 4),
+                "log_variance_ratio_at_mean_distance": float(ratio[distance.argmax()]),
                 "best_query_mean_distance": float(grid[distance.argmax(), 0]),
                 "best_query_kl": float(grid[kl.argmax(), 0]),
                 "mean_distance": rounded(distance, 4),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from lood_data import BOX, car_plane, correlation, rounded
+from lood_data import BOX, car_plane, correlation, one_by_one, rounded
 from scipy.stats import rankdata
 from torch import nn
 
@@ -59,7 +59,7 @@ def recipe_of(plan, x, y):
     )
 
 
-def trained_networks(data, *, quick, **changes):
+def trained_networks(data, *, quick, work=None, **changes):
     """Correlations of the Gaussian process's figures and of two baselines with what leave-one-out training shows, and the attack along
     perturbations of each record.
     """
@@ -73,14 +73,14 @@ def trained_networks(data, *, quick, **changes):
     sizes, queries = perturbed(x[chosen], plan.points)
     clock = time.process_time()
     with_record, full = predictions(recipe, np.arange(plan.n), range(plan.seeds_with), queries)
-    without = np.stack(
-        [
-            predictions(recipe, np.delete(np.arange(plan.n), i), range(plan.seeds), at[None])[0][:, 0]
-            for i, at in zip(chosen, queries, strict=True)
-        ],
-        axis=1,
-    )
     seconds = {"networks": time.process_time() - clock, "trained": plan.seeds_with + plan.chosen * plan.seeds}
+
+    def left_out(place):
+        return predictions(recipe, np.delete(np.arange(plan.n), chosen[place]), range(plan.seeds), queries[place])[0].tolist()
+
+    found, spent = one_by_one(left_out, range(plan.chosen), kept_in(work, plan))
+    without = np.stack(list(map(np.array, found)), axis=1)
+    seconds["networks"] += spent
     seconds |= {"process": process_seconds(plan, x, y)}
     middle = plan.points // 2
     truth = observed(with_record[:, :, middle], without[:, :, middle], y[chosen])
@@ -95,6 +95,11 @@ def trained_networks(data, *, quick, **changes):
         "perturbed": attack_along(with_record, without, y[chosen], sizes),
         "seconds": seconds,
     }
+
+
+def kept_in(work, plan):
+    """The file that keeps the outputs of networks trained without each record under this plan."""
+    return None if work is None else work / f"networks-{'-'.join(map(str, vars(plan).values()))}.jsonl"
 
 
 def perturbed(records, points):

@@ -10,6 +10,7 @@ RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 FOUND = json.loads((RESULTS / "tail_published.json").read_text())
 SETUPS = [json.loads(path.read_text()) for path in sorted((RESULTS / "tail_calibration").glob("*.json"))]
 COLUMNS = {"tnr": "tnr_0.001", "accuracy_gap": "accuracy_gap", "rmia": "rmia_k2_tpr_0.001"}
+MEASURED = (("targets", "tnr_0.001"), ("targets", "rmia_k2_tpr_0.001"), ("traced", "lt_iqr_auc"))
 # Stored figures have four decimals.
 DIGITS = 6e-5
 
@@ -61,3 +62,10 @@ def test_the_page_shows_every_figure_that_was_drawn():
     for name in ("figure3", "figure4", "figure8"):
         assert f"images/calibration/{name}.svg" in page
         assert (RESULTS.parents[1] / "docs" / "images" / "calibration" / f"{name}.svg").exists()
+
+
+def test_the_page_says_over_how_many_models_each_measure_is_a_mean():
+    page = (RESULTS.parents[1] / "docs" / "calibration.md").read_text()
+    counts = [[len(setup[part][name]) for setup in SETUPS] for part, name in MEASURED]
+    tnr, rmia, traced = (f"{min(found)} to {max(found)}" if len(set(found)) > 1 else f"{found[0]}" for found in counts)
+    assert f"{tnr} for TNR, {rmia} for RMIA, {traced} for LT-IQR" in page

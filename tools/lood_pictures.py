@@ -1,8 +1,10 @@
 """Charts of docs/lood.md as SVG, made from benchmarks/results/lood_figures.json by tools/render_benchmarks.py."""
 
 from lood_network_tables import TITLES
-from pictures import POINTS, finish, panels, svg
+from matplotlib.lines import Line2D
+from pictures import COLOURS, POINTS, finish, legend_below, panels, svg
 
+MEAN = {"color": "#222222", "linewidth": 2.4}
 SHARE = "KL at query ÷ KL at record"
 
 
@@ -66,12 +68,13 @@ def activation_picture(entry):
 
 
 def sine_picture(entry):
-    figure, all_axes = panels([f"Record {row['record']}: {row['at']:.2f}" for row in entry["rows"]], ["mean distance", "KL"])
+    columns = {"mean_distance": "mean distance", "kl": "KL", "log_variance_ratio": "log of the variances' ratio"}
+    figure, all_axes = panels([f"Record {row['record']}: {row['at']:.2f}" for row in entry["rows"]], columns.values())
     for axes, row in zip(all_axes, entry["rows"], strict=True):
-        for column in ("mean_distance", "kl"):
+        for column in columns:
             axes.plot(entry["grid"], [value / max(row[column]) for value in row[column]])
         finish(axes, "query", "share of its largest value", y_ends=(0, 1))
-    return svg(figure, "Mean distance and KL over queries on the sine data")
+    return svg(figure, "Mean distance, KL and the ratio of the variances over queries on the sine data")
 
 
 def network_picture(entry):
@@ -118,13 +121,16 @@ def rates_picture(entry):
 
 
 def perturbed_picture(networks):
-    figure, all_axes = panels([TITLES[name] for name in networks])
+    shown = max(len(entry["perturbed"]["curves"]) for entry in networks.values())
+    figure, all_axes = panels([TITLES[name] for name in networks], ["records"], across=3)
+    figure.legends.clear()
     for axes, entry in zip(all_axes, networks.values(), strict=True):
-        for number, curve in enumerate(entry["perturbed"]["curves"], 1):
-            axes.plot(entry["perturbed"]["sizes"], curve, label=number, alpha=0.5)
-        axes.plot(entry["perturbed"]["sizes"], entry["perturbed"]["mean_curve"], color="#222222", linewidth=2.4, label="mean")
-        finish(axes, "size of the perturbation (of 255)", "attack AUC", y_ends=(0.3, 1))
-        axes.legend(title="record", loc="lower center", ncols=3)
+        for curve in entry["perturbed"]["curves"]:
+            axes.plot(entry["perturbed"]["sizes"], curve, alpha=0.5)
+        axes.plot(entry["perturbed"]["sizes"], entry["perturbed"]["mean_curve"], **MEAN)
+        finish(axes, "size of the perturbation (of 255)", "attack AUC", y_ends=(0.4, 1))
+    records = [Line2D([], [], color=COLOURS[k], alpha=0.5, label=f"record {k + 1}") for k in range(shown)]
+    legend_below(figure, [*records, Line2D([], [], **MEAN, label="mean of all records")])
     return svg(figure, "Attack AUC on trained networks along random directions through five records")
 
 

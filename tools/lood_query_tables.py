@@ -3,6 +3,7 @@
 import statistics
 
 PICTURES = "images/lood"
+PUBLISHED_RECORDS, FIRST_PART = 500, 14  # [LOOD] Figures 14–19, a part each
 
 
 def percent(share):
@@ -70,21 +71,30 @@ def several_lines(entry):
 
 
 def one_start_lines(entry):
-    shares, rows = entry["share_of_ceiling"], -(-len(entry["share_of_ceiling"]) // entry["across"])
+    shares = entry["share_of_ceiling"]
     stuck = entry["rebuilt_below_90_percent"]
-    return [
-        f"{len(shares)} random records (the paper has 500) under its relu network of depth {entry['depth']} (n = {entry['n']:,}), *one* random start of {entry['steps']} steps each: the query reaches {percent(statistics.median(shares))} of the record's own KL in the median,",
+    lines = [
+        f"{len(shares)} random records (the paper has {PUBLISHED_RECORDS}) under its relu network of depth {entry['depth']} (n = {entry['n']:,}), *one* random start of {entry['steps']} steps each: the query reaches {percent(statistics.median(shares))} of the record's own KL in the median,",
         f"at least 90 % for {interval(entry['reached_90_percent'])} of the records, and points where the record does for {interval(entry['rebuilt'])}. Of the records where it stays below 90 % it still points there for "
         + ("none." if not stuck else f"{percent(stuck)}."),
         f"Queries above the record's own KL: {entry['above_record']} (largest share {entry['largest_share']:.6f}).",
         "",
         f"![Share of the record's KL, one start each]({PICTURES}/one_start.svg)",
         "",
-        f"All of them, {rows} rows of {entry['across']}, the record above its query, sorted by the share reached:",
-        "",
-        f"![Records and the queries found for them, sorted]({PICTURES}/one_start.webp)",
+        f"All of them in {len(entry['parts'])} parts, rows of {entry['across']} pairs, the record above its query, sorted by the share reached.",
         "",
     ]
+    first = 0
+    for number, count in enumerate(entry["parts"], 1):
+        part = shares[first : first + count]
+        first += count
+        lines += [
+            f"Part {number} ([LOOD] Figure {FIRST_PART + number - 1}), {count} records, shares from {part[0]:.4f} to {part[-1]:.4f}:",
+            "",
+            f"![Records and the queries found for them, part {number}]({PICTURES}/one_start_{number}.webp)",
+            "",
+        ]
+    return lines
 
 
 def group_lines(entry):
@@ -199,14 +209,19 @@ def optimum_lines(entry):
 def sine_lines(entry):
     far = entry["least_stationary_over_seeds"]
     rows = "; ".join(
-        f"{row['record']} ({row['at']:.2f}): mean distance {row['best_query_mean_distance']:.2f}, KL {row['best_query_kl']:.2f}"
+        f"{row['record']} ({row['at']:.2f}): mean distance {row['best_query_mean_distance']:.2f}, KL {row['best_query_kl']:.2f}, ratio of the variances {row['best_query_variance_ratio']:.2f}"
         for row in entry["rows"]
     )
+    (least,) = (row for row in entry["rows"] if row["record"] == "least stationary")
+    at_mean, largest = least["log_variance_ratio_at_mean_distance"], max(least["log_variance_ratio"])
     return [
         f"The sine toy, best queries: {rows}. The least stationary record depends on the ten points drawn: over {len(far)} seeds its size",
         f"ranges from {min(map(abs, far)):.2f} to {max(map(abs, far)):.2f}, median {statistics.median(map(abs, far)):.2f}.",
         "",
-        f"![Mean distance and KL over queries]({PICTURES}/sine.svg)",
+        f"The ratio of the variances is that of the prediction without the record to that with it ([LOOD] Figure 7). Where the least stationary record moves the mean most, its logarithm is {at_mean:.2f},",
+        f"and {largest:.2f} at its largest.",
+        "",
+        f"![Mean distance, KL and the ratio of the variances over queries]({PICTURES}/sine.svg)",
         "",
         "The gradient of the mean distance at the record itself, over records of the toy: near 0 far from the data and among them.",
         "",

@@ -81,14 +81,14 @@ def box(figure, left, top, width, height):
     return figure.add_axes((left / across, 1 - (top + height) / down, width / across, height / down))
 
 
-def panels(titles, names=(), bar=False):
-    """A figure with a panel a title, four a row, one legend of the names below or room for a colour bar at the right; its axes."""
-    columns, rows = min(len(titles), PANELS_A_ROW), -(-len(titles) // PANELS_A_ROW)
+def panels(titles, names=(), bar=False, across=PANELS_A_ROW):
+    """A figure with a panel a title, `across` a row, one legend of the names below or room for a colour bar at the right; its axes."""
+    columns, rows = min(len(titles), across), -(-len(titles) // across)
     figure = sheet(WIDTH * columns, HEIGHT * rows + (LEGEND if names else 0))
     width = WIDTH - (BAR / columns if bar else 0)
     found = []
     for number, title in enumerate(titles):
-        row, column = divmod(number, PANELS_A_ROW)
+        row, column = divmod(number, across)
         axes = box(figure, width * column + LEFT, HEIGHT * row + TOP, width - LEFT - RIGHT, HEIGHT - TOP - BOTTOM)
         axes.set_title(textwrap.fill(title, LETTERS_A_TITLE), linespacing=1.1)
         found.append(axes)

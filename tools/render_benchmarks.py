@@ -22,6 +22,7 @@ from language_tables import language_section
 from largest_tables import largest_section
 from layer_tables import network_section, record_tpr_section, which_layers_section
 from lood_pictures import lood_pictures
+from lood_quotes import lood_quotes
 from lood_tables import lood_section, measured_section
 from own_gain_tables import intervals_section, own_gain_section, predictors_section
 from papers_disclosed import statistic_figures
@@ -267,6 +268,7 @@ def quoted_figures():
         | {"report_words": words_figure()}
         | canary_figures(stored("canaries"))
         | statistic_figures(stored("papers_ridge"))
+        | lood_quotes(stored("lood_figures"))
         | {
             "wide": f"{scores['50k_513_10']['seconds']:.0f} s",
             "wide_size": f"{scores['50k_513_10']['n']:,} records, {scores['50k_513_10']['d'] - 1} features, {scores['50k_513_10']['m']} classes",
@@ -355,7 +357,7 @@ def calibration():
             *calibration_section(
                 *map(stored, ("tail_fits", "tail_shipped", "record_rates", "tail_extrapolation")), RESULTS / "tail_calibration"
             ),
-            *published_section(stored("tail_published")),
+            *published_section(stored("tail_published"), RESULTS / "tail_calibration"),
             *tree_calibration_section(stored_or_empty("tree_fits")),
         ],
     )

@@ -1,12 +1,22 @@
 """Charts of docs/calibration.md: [TAIL]'s Figures 3, 4 and 8 on our setups, as SVG from benchmarks/results/tail_published.json."""
 
+import re
+
 import numpy as np
 from matplotlib.lines import Line2D
 from pictures import COLOURS, POINTS, finish, legend_below, panels, svg
 
+from noshadow.tail.forms import fitted_coefficients
+
 OVERFIT = 0.9
 GROUPS = ("train accuracy above 0.9, clean labels", "below 0.9, clean labels", "random labels")
-MEASURES = {"tnr": "TNR at FNR 0.001", "auc_excess": "2 AUC − 1", "accuracy_gap": "accuracy gap", "rmia": "RMIA, two references"}
+MEASURES = {
+    "tnr": "TNR at FNR 0.001",
+    "auc_excess": "2 AUC − 1",
+    "accuracy_gap": "accuracy gap",
+    "lt_iqr_excess": "LT-IQR, 2 AUC − 1",
+    "rmia": "RMIA, two references",
+}
 AT_RATE = {("tnr", "0.01"): "tnr_0.01", ("rmia", "0.01"): "rmia_0.01"}
 
 
@@ -74,17 +84,22 @@ def _figure4(found):
 
 
 def _figure8(found):
-    titles = [f"LiRA at {fpr} against {name.split(' at ')[0]}" for fpr in found["by_rate"] for name in MEASURES.values()]
-    figure, drawn = panels(titles, ["x"])
+    shown = [(measure, fpr) for measure in MEASURES for fpr in found["by_rate"]]
+    titles = [f"LiRA at {fpr} against {re.split(', | at ', MEASURES[measure])[0]}" for measure, fpr in shown]
+    figure, drawn = panels(titles, ["x"], across=len(found["by_rate"]))
     figure.legends.clear()
-    for axes, (fpr, measure) in zip(drawn, [(fpr, measure) for fpr in found["by_rate"] for measure in MEASURES], strict=True):
-        x = AT_RATE.get((measure, fpr), measure)
-        row = found["by_rate"][fpr][x]
-        end = max(point[x] for point in found["points"])
-        _line(axes, row["coefficients"][0], end)
-        _scatter(axes, found["points"], x, f"lira_record_{fpr}")
+    for axes, (measure, fpr) in zip(drawn, shown, strict=True):
+        x, y = AT_RATE.get((measure, fpr), measure), f"lira_record_{fpr}"
+        _line(axes, through_the_origin(found["points"], x, y), max(point[x] for point in found["points"]))
+        _scatter(axes, found["points"], x, y)
         finish(axes, MEASURES[measure].replace("0.001", fpr if x == "tnr_0.01" else "0.001"), f"TPR at FPR {fpr}")
-    return svg(_keyed(figure, GROUPS), "LiRA's rate at three false-positive rates against four measures")
+    return svg(_keyed(figure, GROUPS), "LiRA's rate at three false-positive rates against five measures")
+
+
+def through_the_origin(points, x, y):
+    """Slope of the line over the setups that have both; negative measures count as 0, as in the tables."""
+    both = np.array([(point[x], point[y]) for point in points if point[x] is not None and point[y] is not None])
+    return fitted_coefficients("linear", both[:, :1], both[:, 1], np.ones(len(both)))[0]
 
 
 def _keyed(figure, names):

@@ -1,5 +1,9 @@
 """[TAIL]'s Tables 1 and 2 beside ours, from benchmarks/results/tail_published.json, for docs/calibration.md."""
 
+import json
+import statistics
+from pathlib import Path
+
 # [TAIL] Table 1 (R², RMSE, MAE; those of RMIA are printed the other way round, which cannot be) and Table 2, 36 setups, in sample.
 TABLE1 = {
     "tnr": ("LOSS TNR at FNR 0.001", (0.945, 0.036, 0.025)),
@@ -28,16 +32,36 @@ RATES = {
 IMAGES = "images/calibration"
 
 
-def published_section(found):
-    """Lines on both tables, on the slopes over K, on other rates, and on errors beside the spread of what is predicted."""
-    return [*_table1(found), *_table2(found), *_slopes(found), *_rates(found), *_noise(found)]
+def published_section(found, folder):
+    """Lines on both tables, on the slopes over K, on other rates, and on errors beside the spread of what is predicted; the folder has the setups."""
+    return [*_table1(found, models_lines(folder)), *_table2(found), *_slopes(found), *_rates(found), *_noise(found)]
 
 
 def triple(row):
     return " / ".join(f"{row[key]:.3f}" for key in ("r2", "rmse", "mae"))
 
 
-def _table1(found):
+def models_lines(folder):
+    """Over how many models of a setup each measure is a mean, and what that leaves to chance in LT-IQR."""
+    entries = [json.loads(path.read_text()) for path in sorted(Path(folder).glob("*.json"))]
+    traced = [entry["traced"]["lt_iqr_auc"] for entry in entries]
+    tnr, rmia = ([entry["targets"][name] for entry in entries] for name in ("tnr_0.001", "rmia_k2_tpr_0.001"))
+    error = statistics.mean(statistics.variance(found) / len(found) for found in traced) ** 0.5
+    spread = statistics.pstdev(map(statistics.mean, traced))
+    return [
+        f"Each setup's figure is a mean over its models: {counted(tnr)} for TNR, {counted(rmia)} for RMIA, {counted(traced)} for LT-IQR, which needs the losses of every epoch. The standard error of a",
+        f"setup's LT-IQR AUC is {error:.3f} (root mean square), its spread over setups {spread:.3f}.",
+        "",
+    ]
+
+
+def counted(found):
+    """How many numbers each list has, in words."""
+    fewest, most = min(map(len, found)), max(map(len, found))
+    return f"{fewest}" if fewest == most else f"{fewest} to {most}"
+
+
+def _table1(found, models):
     rows, pooled = found["table1"]["record"], found["table1"]["global"]
     overfit, below = found["lt_iqr_of_overfit"], len(found["lt_iqr_below_half"])
     lines = [
@@ -59,6 +83,7 @@ def _table1(found):
     return [
         *lines,
         "",
+        *models,
         f"On our setups RMIA with two references {'beats' if rmia < tnr else 'does not beat'} TNR ({rmia:.3f} against {tnr:.3f} left out), where [TAIL] has it the other way round.",
         f"LT-IQR's AUC is below ½ on {below} of {found['setups']} setups, and in the mean {overfit['mean']:.3f} on the {overfit['setups']} whose accuracy gap is above 0.3",
         f"({overfit['below_half']} of them below ½): there losses of members spread no more over the epochs than those of strangers.",
@@ -131,7 +156,7 @@ def _rates(found):
             lines.append(
                 f"| {fpr} | {RATES[name]} | {row['setups']} | {row['coefficients'][0]:.3g} | {triple(row['in_sample'])} | {row['spread']:.3f} | {row['left_out']['rmse']:.3f} |"
             )
-    return [*lines, "", f"![LiRA at three rates against TNR, AUC, gap and RMIA]({IMAGES}/figure8.svg)", ""]
+    return [*lines, "", f"![LiRA at three rates against TNR, AUC, gap, LT-IQR and RMIA]({IMAGES}/figure8.svg)", ""]
 
 
 def _noise(found):

@@ -574,6 +574,40 @@ def test_a_reference_model_is_damped_by_its_own_number_of_records():
     np.testing.assert_allclose(found["shift"], direct.records["shift"], rtol=1e-9)  # float64 throughout
 
 
+# From the audit to the exposure
+
+
+def linear(x, y):
+    """Few records, many features, labels of chance: every record is half learnt by heart."""
+    return LogisticRegression(C=10.0, tol=1e-6, max_iter=2000).fit(x, y)
+
+
+@pytest.fixture(scope="module")
+def learnt(tmp_path_factory):
+    """A leaky model, its records, what trains others, and a folder in which these are kept."""
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=(3200, 400)), rng.integers(0, 2, 3200)
+
+    def train_fn(indices, seed):
+        return linear(x[indices], y[indices])
+
+    train, test = (x[:1600], y[:1600]), (x[1600:], y[1600:])
+    how = {"train_fn": train_fn, "training_options": {"workers": 1}, "progress": False, "fpr": 0.05, "work": tmp_path_factory.mktemp("work")}
+    return linear(*train), train, test, how
+
+
+@pytest.mark.parametrize("asked", [{"reference_models": 2}, {"folds": 3, "reference_models": 2}])
+def test_a_base_beside_references_sets_no_spread(learnt, asked):
+    """A base whose head was never trained is no draw of the trainings: as one of them it hid this leak below a guess."""
+    model, train, test, how = learnt
+    base = linear(*train)
+    base.coef_ = np.random.default_rng(0).normal(size=base.coef_.shape)
+    alone, beside = (ns.audit(model, train, test, **asked, **how, **more) for more in ({}, {"base": base}))
+    stamp = next(entry.stamp for entry in beside.evidence if entry.source == "exposure")
+    assert stamp["covariates_only"][-1] == "base model" and alone.records["attack_rate"].mean() > 0.08
+    assert beside.records["attack_rate"].mean() == pytest.approx(alone.records["attack_rate"].mean(), rel=0.05)
+
+
 # The list of joints
 
 

@@ -116,7 +116,7 @@ def _from_final_weights(arguments: Given) -> Exposure:
 
 def answered(arguments: Given, rules: Rules = CHOSEN) -> Exposure:
     """The answer of `exposure` to checked arguments with references, under given rules."""
-    sizes = sizes_of(arguments)
+    sizes = sizes_of(arguments.references, arguments.membership, arguments.counted)
     near, drawn_in = within_reach(arguments, rules.reach)
     given_rows, _, _ = _observed(arguments.turned)  # none of them drawn in
     arguments = near.turned

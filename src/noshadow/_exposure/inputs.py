@@ -28,6 +28,9 @@ class Given:
     """Margins (n,), covariates by name, references and membership (K, n).
 
     Signed statistics are all turned to the side of the margin.
+
+    Attributes:
+        counted: (K,) which references tell sizes; None: all.
     """
 
     margins: Array
@@ -37,6 +40,7 @@ class Given:
     direction: str
     level: float
     notes: tuple[str, ...]
+    counted: Array | None = None
 
     @property
     def turned(self) -> "Given":

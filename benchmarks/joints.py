@@ -255,6 +255,7 @@ MUTANTS = tuple(
         ("_audit/exposing.py", '"attack_rate": found.tpr(fpr)', '"attack_rate": found.tpr(0.05)', WEIGHED),
         ("_audit/exposing.py", 'resolved_level("auto", min(sizes))', "1e-3", OWN_LEVEL),
         ("_exposure/sources.py", "    if references and not sizes_of(", "    if False and not sizes_of(", SCALED),
+        ("_audit/known_references.py", 'FOLDS if "design" in references.describe["plan"] else REFERENCES', "REFERENCES", UNTRAINED),
         ("_exposure/sources.py", "counted=_counted(parts.rows)", "counted=None", NO_SIZES),
         ("_exposure/sources.py", "[source for source in full if not others or source.role != ORIGIN]", "full", ASIDE),
         ("_audit/other_models.py", ", role=ORIGIN", "", UNTRAINED),

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm, rankdata
 
 from noshadow._exposure import Source, line_to, parted, weighed
-from noshadow._exposure.sources import FOLDS, LEAST_TEST_RECORDS, ORIGIN, level_without
+from noshadow._exposure.sources import FOLDS, LEAST_TEST_RECORDS, ORIGIN, REFERENCES, level_without
 from noshadow.metrics import spearman
 
 N, TEST = 1500, 800
@@ -153,3 +153,34 @@ def test_a_base_identifies_no_sizes():
     inside = np.arange(3)[:, None] != np.arange(N) % 3
     found = weighed(margins, test, [started_from(level, 13, noise=0.6), replace(source, membership=inside)])
     assert found.order_only and "0 records have margins of two models trained without them" in found.reason
+
+
+def cross_fit(folds, seed, *, apart=0.6):
+    """An audited model, folds of its records, references, and the truth: noise of the folds is `apart`, of the others 0.6."""
+    margins, test, source, level, truth = drawn(2, seed)
+    rng = np.random.default_rng(seed + 100)
+    inside = np.arange(folds)[:, None] != np.arange(N) % folds
+    rows = level + inside * 0.6 * truth + apart * rng.normal(size=inside.shape)
+    unseen = rng.normal(size=(folds, TEST))
+    return margins, test, source, Source("folds", {}, rows, inside, unseen, role=FOLDS), truth
+
+
+def test_one_reference_beside_folds_gives_the_order_only():
+    """Together half of the records have two margins without them, but one of these is no other draw of the audited training."""
+    margins, test, source, folds, truth = cross_fit(3, 14)
+    one = replace(source, margins=source.margins[:1], membership=source.membership[:1], test_margins=source.test_margins[:1])
+    assert not weighed(margins, test, [replace(folds, role=REFERENCES), one]).order_only
+    found = weighed(margins, test, [folds, one])
+    assert found.order_only and "sizes are read from reference models alone" in found.reason
+    assert "0 records have margins of two models trained without them" in found.reason and "independent random halves" in found.reason
+    # As observations of an order both count.
+    assert spearman(truth, found.score) > max(spearman(truth, weighed(margins, test, [each]).score) for each in (folds, one)) - 0.02
+
+
+def test_folds_beside_references_set_no_spread():
+    """Folds that hardly differ from each other would make every record's spread a fraction of what it is."""
+    margins, test, source, folds, _ = cross_fit(5, 15, apart=0.05)
+    alone, both = (weighed(margins, test, sources) for sources in ([source], [folds, source]))
+    assert parted([folds, source], test).aside == (folds,) and not both.order_only
+    assert np.median(both.spread_out) == pytest.approx(np.median(alone.spread_out), rel=0.1)
+    assert np.median(weighed(margins, test, [replace(folds, role=REFERENCES), source]).spread_in) < 0.7 * np.median(alone.spread_in)

@@ -13,6 +13,7 @@ from noshadow._audit.exposing import Known
 from noshadow._audit.four_references import with_attack
 from noshadow._audit.settled import Settled
 from noshadow._exposure import Source
+from noshadow._exposure.sources import FOLDS, REFERENCES
 from noshadow.checks import Array, refuse
 from noshadow.joins import Held, held_by, join, loss_floor, require_agreement
 from noshadow.metrics import loss_auc
@@ -112,6 +113,7 @@ def known_references(
         membership=None if margins is None else membership,
         test_margins=None if margins is None else test_margins,
         early=stop is not None,
+        role=FOLDS if "design" in references.describe["plan"] else REFERENCES,
         trainings=trainings,
     )
     stamp: dict[str, Any] = {

@@ -14,6 +14,7 @@ import numpy as np
 from noshadow._audit.evidence import Scores, loss_evidence, score_evidence
 from noshadow._audit.options import Options
 from noshadow._audit.settled import Settled
+from noshadow._audit.withheld import why_withheld
 from noshadow._exposure import Exposure, Source, Step, largest_rate, line_to, mean_width, parted, retraining, stepwise, width_with
 from noshadow._exposure.inputs import LEAST_RECORDS
 from noshadow._exposure.sources import LEAST_TEST_RECORDS, NO_SCALE, REFERENCES
@@ -34,6 +35,7 @@ FREE_OF_SEQUENCES = ("base_gain",)
 EARLY_LOSS = "early_loss"
 # How many more reference models an audit says the price and the worth of.
 MORE_REFERENCES = (2, 4, 8)
+# What votes vary by is not what the mixed model takes it for.
 OF_VOTES = (
     "margins are votes of a forest's trees, and intervals from such margins did not hold on the calibration forests, with four "
     "references alone and with out-of-bag votes beside them"
@@ -177,18 +179,22 @@ def weighed_exposure(statistics: Statistics, known: Sequence[Known], free: Mappi
     except NotApplicable as reason:
         return _without(not_applicable(reason))
     sources = [entry.source for entry in known if entry.source.name not in weighing.covariates_only]
-    if statistics.votes:
-        weighing = replace(weighing, found=_of_votes(weighing.found), steps=tuple(replace(step, width=None) for step in weighing.steps))
-        sources = []  # whatever they say about test records, votes give no sizes
+    rests_on = {source.name for source in sources if source.observed}
+    held = [entry.evidence for entry in known if entry.source.name in rests_on]
+    withheld = OF_VOTES if statistics.votes else why_withheld(weighing.found, held, fpr)
+    if withheld is not None:
+        steps = tuple(replace(step, width=None) for step in weighing.steps)
+        weighing = replace(weighing, found=_order_of(weighing.found, withheld), steps=steps)
+        sources = []  # whatever they say about test records, there are no sizes
     columns, absent = _columns(weighing.found, fpr, _order_reason(weighing.found, sources, len(statistics.test)))
     notes = tuple(f"{note[:1].lower()}{note[1:].rstrip('.')}" for note in weighing.found.notes)
     stamp = _stamp(weighing, known, fpr) | _of_all_records(weighing.found, fpr, seed)
     return Evidence(SOURCE, columns, absent, notes, stamp, time.perf_counter() - started)
 
 
-def _of_votes(found: Exposure) -> Exposure:
-    """The order alone: what votes vary by is not what the mixed model takes it for."""
-    return replace(found, order_only=True, interval=np.full_like(found.interval, np.nan), reason=OF_VOTES)
+def _order_of(found: Exposure, reason: str) -> Exposure:
+    """The order alone, whose sizes are withheld for this reason."""
+    return replace(found, order_only=True, interval=np.full_like(found.interval, np.nan), reason=reason)
 
 
 def _without(why: Absent) -> Evidence:

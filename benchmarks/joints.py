@@ -74,6 +74,8 @@ UNTRAINED = "test_a_base_beside_references_sets_no_spread"
 WITHHELD = "test_sizes_that_contradict_themselves_are_withheld"
 HEEDLESS = "test_models_that_do_not_heed_their_rows_give_no_sizes"
 UNTESTED = "test_missing_test_records_are_what_is_asked_for"
+LEFT_OUT = "tests/test_exposure.py::test_few_records_left_out_are_told_and_fewer_are_refused"
+TWENTY = "tests/test_exposure.py::test_chance_among_twenty_records_is_no_contradiction"
 EARLIER = "tests/test_audit_other_models.py::test_the_columns_of_a_checkpoint_are_those_of_its_own_audit"
 ORIGIN = "tests/test_audit_other_models.py::test_the_base_is_a_model_without_the_records"
 SOURCES = "tests/test_cli_sources.py::test_sources_reach_the_audit_of_a_function"
@@ -262,6 +264,8 @@ MUTANTS = tuple(
         ("_audit/exposing.py", "else why_withheld(weighing.found, held, fpr)", "else None", WITHHELD),
         ("_audit/withheld.py", "_heedless(evidence) or ", "", HEEDLESS),
         ("_audit/exposing.py", "observed and test_records < LEAST_TEST_RECORDS", "False", UNTESTED),
+        ("_exposure/entry.py", "replace(arguments, notes=arguments.notes + odd)", "arguments", LEFT_OUT),
+        ("_exposure/odd_rows.py", "FAR_BELOW_CHANCE = 4.0", "FAR_BELOW_CHANCE = 0.0", TWENTY),
         ("_exposure/sources.py", "counted=_counted(parts.rows)", "counted=None", NO_SIZES),
         ("_exposure/sources.py", "[source for source in full if not others or source.role != ORIGIN]", "full", ASIDE),
         ("_audit/other_models.py", ", role=ORIGIN", "", UNTRAINED),

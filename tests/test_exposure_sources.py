@@ -143,7 +143,9 @@ def test_a_base_is_an_observation_only_where_nothing_else_has_margins():
     for beside in (source, early, unscaled):
         parts = parted([base, beside], test)
         assert parts.aside == (base,) and parts.rows == (() if beside is early else (beside,))
-        assert not np.array_equal(weighed(margins, test, [beside]).score, weighed(margins, test, [base, beside]).score) or beside is unscaled
+        assert (
+            not np.array_equal(weighed(margins, test, [beside]).score, weighed(margins, test, [base, beside]).score) or beside is unscaled
+        )
     assert parted([base], test).rows == (base,) and weighed(margins, test, [base]).order_only
 
 

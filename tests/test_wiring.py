@@ -597,7 +597,13 @@ def learnt(tmp_path_factory):
         return linear(x[indices], y[indices])
 
     train, test = (x[:1600], y[:1600]), (x[1600:], y[1600:])
-    how = {"train_fn": train_fn, "training_options": {"workers": 1}, "progress": False, "fpr": 0.05, "work": tmp_path_factory.mktemp("work")}
+    how = {
+        "train_fn": train_fn,
+        "training_options": {"workers": 1},
+        "progress": False,
+        "fpr": 0.05,
+        "work": tmp_path_factory.mktemp("work"),
+    }
     return linear(*train), train, test, how
 
 

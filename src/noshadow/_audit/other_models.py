@@ -19,7 +19,7 @@ from noshadow._audit.score_options import head_options
 from noshadow._audit.settled import Settled, settled
 from noshadow._audit.standing import agreement, require_other_model
 from noshadow._exposure import Source
-from noshadow._exposure.inputs import OPPOSITE
+from noshadow._exposure.odd_rows import OPPOSITE
 from noshadow._exposure.sources import ORIGIN
 from noshadow.checks import Array, InputError, refuse, said, unnamed
 from noshadow.joins import FEWEST_RANKED

@@ -135,7 +135,7 @@ def _bags_known(bagged: OutOfBag, left: LeftOut | None, found: Settled, started:
             margins=margins[None],
             membership=np.zeros((1, len(margins)), dtype=bool),
             test_margins=None if test is None else test[None],
-            # Votes give no sizes whatever stands beside them, and their order was measured as it is.
+            # Votes give no sizes whatever stands beside them; their order was measured as it is.
             role=REFERENCES if votes else FOLDS,
         )
     evidence = Evidence(OUT_OF_BAG, {"out_of_bag_loss": losses}, notes=notes, stamp=stamp, seconds=time.perf_counter() - started)

@@ -64,7 +64,7 @@ def sizes_of(references: Array, membership: Array, counted: Array | None = None)
 
 
 def _of_references_alone(references: Array, membership: Array) -> Sizes:
-    """Whether reference models identify sizes where others, which do not count, stand beside them."""
+    """Whether reference models identify sizes beside others, which do not count."""
     if not len(references):
         return Sizes(True, f"{OTHERS_SAY_NOTHING}, and there is none. {_would_identify(references.shape[1])}")
     found = sizes_of(references, membership)

@@ -224,7 +224,9 @@ def _stacked(sources: Sequence[Source], lines: Sequence[Line]) -> tuple[Array, A
 
 def _counted(sources: Sequence[Source]) -> Array:
     """Which rows (K,) are margins of reference models, on which sizes rest."""
-    return np.repeat([source.role == REFERENCES for source in sources], [len(source.margins) for source in sources if source.margins is not None])
+    return np.repeat(
+        [source.role == REFERENCES for source in sources], [len(source.margins) for source in sources if source.margins is not None]
+    )
 
 
 def _by_order(margins: Array, known: Mapping[str, Array], levels: Mapping[str, Array], direction: str, level: float) -> Exposure:

@@ -230,7 +230,9 @@ def rows_not_heeded(audit: Audited, _: Limits) -> Outcome:
         return not_applicable("the losses do not tell the audited model's records from others, or no other model had a part of them")
     source, worst = min(judged_ones, key=lambda pair: (not pair[1]["unmoved"], float(pair[1]["auc"])))
     theirs, own, found = float(worst["auc"]), float(worst["audited_auc"]), bool(worst["unmoved"])
-    sentence = f"The loss tells the records of {source} from others with an AUC of {theirs:.3f}, and those of the audited model with {own:.3f}"
+    sentence = (
+        f"The loss tells the records of {source} from others with an AUC of {theirs:.3f}, and those of the audited model with {own:.3f}"
+    )
     why = ": train_fn may not heed its indices, or train and test differ in kind. Every record would seem safe, so that no sizes are told"
     return judged(found, theirs, f"{sentence}{why if found else ''}.")
 

@@ -69,6 +69,14 @@ WITHIN = "test_a_target_within_the_range_of_its_references_is_like_them"
 WEIGHED = "tests/test_audit_exposure.py::test_the_columns_are_those_of_the_exposure"
 OWN_LEVEL = "tests/test_audit_exposure.py::test_the_rate_is_that_of_the_audits_own_level"
 SCALED = "tests/test_audit_exposure.py::test_a_source_without_a_scale_takes_no_sizes_away"
+NO_SIZES = "tests/test_exposure_sources.py::test_one_reference_beside_folds_gives_the_order_only"
+ASIDE = "tests/test_exposure_sources.py::test_a_base_is_an_observation_only_where_nothing_else_has_margins"
+UNTRAINED = "test_a_base_beside_references_sets_no_spread"
+WITHHELD = "test_sizes_that_contradict_themselves_are_withheld"
+HEEDLESS = "test_models_that_do_not_heed_their_rows_give_no_sizes"
+UNTESTED = "test_missing_test_records_are_what_is_asked_for"
+LEFT_OUT = "tests/test_exposure.py::test_few_records_left_out_are_told_and_fewer_are_refused"
+TWENTY = "tests/test_exposure.py::test_chance_among_twenty_records_is_no_contradiction"
 EARLIER = "tests/test_audit_other_models.py::test_the_columns_of_a_checkpoint_are_those_of_its_own_audit"
 ORIGIN = "tests/test_audit_other_models.py::test_the_base_is_a_model_without_the_records"
 SOURCES = "tests/test_cli_sources.py::test_sources_reach_the_audit_of_a_function"
@@ -252,7 +260,16 @@ MUTANTS = tuple(
         ("_audit/exposing.py", "free=free, direction", "direction", WEIGHED),
         ("_audit/exposing.py", '"attack_rate": found.tpr(fpr)', '"attack_rate": found.tpr(0.05)', WEIGHED),
         ("_audit/exposing.py", 'resolved_level("auto", min(sizes))', "1e-3", OWN_LEVEL),
-        ("_audit/exposing.py", "        if not sized.order_only or (", "        if False and (", SCALED),
+        ("_exposure/sources.py", "    if references and not sizes_of(", "    if False and not sizes_of(", SCALED),
+        ("_audit/known_references.py", 'FOLDS if "design" in references.describe["plan"] else REFERENCES', "REFERENCES", UNTRAINED),
+        ("_audit/exposing.py", "else why_withheld(weighing.found, held, fpr)", "else None", WITHHELD),
+        ("_audit/withheld.py", "_heedless(evidence) or ", "", HEEDLESS),
+        ("_audit/exposing.py", "observed and test_records < LEAST_TEST_RECORDS", "False", UNTESTED),
+        ("_exposure/entry.py", "replace(arguments, notes=arguments.notes + odd)", "arguments", LEFT_OUT),
+        ("_exposure/odd_rows.py", "FAR_BELOW_CHANCE = 4.0", "FAR_BELOW_CHANCE = 0.0", TWENTY),
+        ("_exposure/sources.py", "counted=_counted(parts.rows)", "counted=None", NO_SIZES),
+        ("_exposure/sources.py", "[source for source in full if not others or source.role != ORIGIN]", "full", ASIDE),
+        ("_audit/other_models.py", ", role=ORIGIN", "", UNTRAINED),
         ("_audit/other_models.py", "sample_weight=found.seen.sample_weight", "sample_weight=None", EARLIER),
         (ENTRY, "            *base_source(origin, read, options),\n", "", ORIGIN),
         ("cli/audits.py", '        "out_of_fold": out_of_fold,\n', "", SOURCES),

@@ -13,7 +13,7 @@ import noshadow as ns
 from noshadow import InputError, NotApplicable
 from noshadow._exposure.basis import basis_of, normal_scores
 from noshadow._exposure.entry import answered
-from noshadow._exposure.inputs import given, within_reach
+from noshadow._exposure.inputs import Given, given, within_reach
 from noshadow._exposure.mixed_model import START, Form, _Problem, fitted_model
 from noshadow._exposure.posterior import posterior_of
 from noshadow._exposure.result import shares
@@ -21,6 +21,7 @@ from noshadow._exposure.rules import CHOSEN, Rules
 from noshadow._exposure.scales import fitted_scales
 from noshadow._exposure.spread import spreads_of
 from noshadow._exposure.sufficient import Sides, _gathered, sides_of, sums_of
+from noshadow.errors import speaking_for
 
 SLOPES = np.array([[1.0, -0.4], [-0.4, 0.5]])
 SPREADS = (0.7, 0.5)  # OUT, IN
@@ -186,6 +187,20 @@ def test_many_models_give_the_moments_of_lira():
     # 128 models a side leave 1/√128 of noise in each; a spread of its own is shrunk by a prior of some ten models.
     np.testing.assert_allclose(found.d_prime, success.d_prime, atol=0.15, rtol=0.1)
     assert np.corrcoef(found.d_prime, success.d_prime)[0, 1] > 0.995
+
+
+def test_an_exposure_shows_itself_in_a_few_lines():
+    margins, covariates, references, inside, _ = drawn(1500, 4, 6)
+    covariates["dull"] = np.ones(1500)
+    found = ns.exposure(margins, covariates=covariates, references=references, membership=inside)
+    first, (low, high) = found.d_prime.argmax(), found.interval[found.d_prime.argmax()]
+    assert repr(found) == (
+        "Exposure of 1,500 records, ranked by separation / √spread\n"
+        f"  largest d′: {found.d_prime[first]:.3g} (90 % interval {low:.3g} to {high:.3g}), of record {first}\n"
+        "  1 note in .notes"
+    )
+    order = ns.exposure(margins, level=0.5)
+    assert repr(order) == "Exposure of 1,500 records, ranked by −margin\n  order only: .reason says what would identify sizes"
 
 
 def test_affine_maps_and_the_order_of_models_change_nothing():
@@ -470,7 +485,7 @@ def test_counts_are_gathered_only_where_there_are_too_many_patterns():
         ({"covariates": [1, 2]}, "covariates must be a dict"),
         ({"direction": "smaller"}, "direction must be one of 'larger', 'either'"),
         ({"level": 1.0}, "level must be a number"),
-        ({"membership": np.ones((2, 60), bool)}, "membership must leave most records out of some model; got one for 0%"),
+        ({"membership": np.ones((2, 60), bool)}, "membership must leave at least 25% of the records out of some model; got one for 0%"),
         ({"seed": -1}, "seed must be"),
     ],
 )
@@ -519,9 +534,81 @@ def test_losses_in_place_of_all_margins_are_told():
     inside = rng.random((4, 1000)) < 0.5
     margins, references = rng.normal(2, 1, 1000), rng.normal(0, 1, (4, 1000)) + 2 * inside
     losses = np.logaddexp(0.0, -margins), np.logaddexp(0.0, -references)
-    found = ns.exposure(losses[0], references=losses[1], membership=inside)
-    assert any("are these losses? Pass margins." in note for note in found.notes)
-    assert not any("losses" in note for note in ns.exposure(margins, references=references, membership=inside).notes)
+    match = "references must be margins, larger where a model was trained on a record; got models .* Are these losses, or is membership"
+    with pytest.raises(InputError, match=match):
+        ns.exposure(losses[0], references=losses[1], membership=inside)
+    with pytest.raises(InputError, match=match):
+        ns.exposure(margins, references=references, membership=~inside)
+    assert not ns.exposure(margins, references=references, membership=inside).notes
+
+
+@pytest.mark.parametrize("share", [0.5, 0.1])
+def test_models_of_unequal_levels_are_no_losses(share):
+    """A model of many records that does worse than one of few lowers its records' numbers; its own offset does so, not membership."""
+    rng = np.random.default_rng(1)
+    inside = rng.random((3, 1000)) < np.array([[1 - share], [share], [0.5]])
+    level, offset = rng.normal(2, 1, 1000), np.array([[-1.0], [1.0], [0.0]])
+    references = level + offset + 0.5 * rng.normal(size=(3, 1000)) + 0.1 * inside
+    assert not ns.exposure(level + 0.1, references=references, membership=inside).notes
+
+
+def test_chance_among_twenty_records_is_no_contradiction():
+    """Honest margins of so few may correlate at −0.5; losses of many more do so beyond chance."""
+    refused = 0
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        try:
+            ns.exposure(rng.normal(size=20), references=rng.normal(size=(4, 20)), membership=rng.random((4, 20)) < 0.5)
+        except InputError:
+            refused += 1
+    assert refused == 0
+    margins, _, references, inside, _ = drawn(60, 3, 12)
+    with pytest.raises(InputError, match="Are these losses"):
+        ns.exposure(margins, references=-references, membership=inside)
+
+
+@pytest.mark.parametrize("slope", [1.0, 1.5, 3.0])
+def test_the_audited_model_on_another_scale_is_still_the_audited_model(slope):
+    margins, _, references, inside, _ = drawn(200, 2, 30)
+    for kind in (np.float64, np.float32):
+        own = np.vstack([(slope * margins + 0.3).astype(kind), references[0]])
+        with pytest.raises(ns.InputError, match="the audited model itself as number 0"):
+            ns.exposure(margins, references=own, membership=inside)
+    near = slope * margins + 0.3 + 1e-3 * slope * references[1]
+    assert np.isfinite(ns.exposure(margins, references=np.vstack([near, references[0]]), membership=inside).score).all()
+
+
+def test_probabilities_beside_margins_are_refused():
+    margins, _, references, inside, _ = drawn(800, 3, 33)
+    shares = 1 / (1 + np.exp(-references))
+    with pytest.raises(InputError, match=r"references must be margins as .*; got probabilities, all in \[0, 1\], of model 0"):
+        ns.exposure(margins, references=shares, membership=inside)
+    with pytest.raises(InputError, match="of model 2 beside margins"):
+        ns.exposure(margins, references=np.vstack([references[:2], shares[2:]]), membership=inside)
+    # Shares of both are on one scale, votes of few parts are margins, and so are narrow margins that happen to lie in [0, 1].
+    votes = np.log((np.round(10 * shares) + 0.5) / (10.5 - np.round(10 * shares)))
+    own = np.log((np.round(10 / (1 + np.exp(-margins))) + 0.5) / (10.5 - np.round(10 / (1 + np.exp(-margins)))))
+    inner = 0.6 + 0.3 * (references - references.mean()) / np.abs(references - references.mean()).max()
+    for honest, beside in ((1 / (1 + np.exp(-margins)), shares), (own, votes), (2 * inner.mean(0) - 0.5, inner)):
+        assert np.isfinite(ns.exposure(honest, references=beside, membership=inside).score).all()
+
+
+def test_few_records_left_out_are_told_and_fewer_are_refused():
+    margins, _, references, _, _ = drawn(1000, 2, 34)
+    for share, told in ((0.7, 0), (0.3, 1)):
+        inside = np.repeat([np.arange(1000) >= 1000 * share], 2, axis=0)
+        notes = ns.exposure(margins, references=references, membership=inside).notes
+        assert sum(f"{share:.0%} of the records were left out of some model" in note for note in notes) == told
+    with pytest.raises(InputError, match="leave at least 25% of the records out of some model; got one for 20%"):
+        ns.exposure(margins, references=references, membership=np.repeat([np.arange(1000) >= 200], 2, axis=0))
+
+
+@pytest.mark.parametrize("shift", [np.ones(50), np.full(50, np.nan), np.full(50, np.inf)])
+def test_a_shift_that_says_nothing_ranks_nothing(shift):
+    margins = np.random.default_rng(0).normal(size=50)
+    found = ns.exposure(margins, covariates={"shift": shift})
+    assert found.rule == "−margin" and found.notes == ("Covariate 'shift' does not vary and says nothing: the margins rank.",)
+    np.testing.assert_array_equal(found.score, -margins)
 
 
 def test_margins_with_little_spread_have_an_order():
@@ -537,5 +624,11 @@ def test_margins_with_little_spread_have_an_order():
 def test_copies_of_one_model_are_told(models, noise):
     rng = np.random.default_rng(0)
     own = rng.normal(size=400)
-    with pytest.raises(ns.NumericalError, match="exposure: margins of the models differ by a constant and next to nothing else"):
-        ns.exposure(own, references=own + 1 + noise * rng.normal(size=(models, 400)), membership=rng.random((models, 400)) < 0.5)
+    references, inside = own + 1 + noise * rng.normal(size=(models, 400)), rng.random((models, 400)) < 0.5
+    with pytest.raises(InputError, match="exposure: references must be other models; got the audited model itself as number 0"):
+        ns.exposure(own, references=references, membership=inside)
+    # What an audit hands over is not held against the audited model again.
+    copies = Given(own, {}, references, inside, "larger", 0.9, ())
+    match = "exposure: margins of the models differ by a constant and next to nothing else"
+    with pytest.raises(ns.NumericalError, match=match), speaking_for("exposure"):
+        answered(copies)

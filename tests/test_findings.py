@@ -157,6 +157,7 @@ def test_a_quiet_audit_passes_everything_that_applies():
         "NS030",
         "NS031",
         "NS032",
+        "NS033",
         "NS042",
         "NS043",
         "NS044",
@@ -181,6 +182,16 @@ def with_base(**changes):
     """A quiet language model beside its base, unless something of the base is changed."""
     stamp = {"auc": 0.52, "auc_interval": [0.45, 0.59], "test_loss": 3.0, "vocabulary": 100} | changes
     return made(task="language-model", evidence=(EvidenceEntry("base model", ("base_gain",), {}, (), stamp, ""),))
+
+
+def with_models(told, source="few references"):
+    """A quiet audit that trained two models, and what these know of their own records."""
+    stamp = {"models": 2} | ({} if told is MISSING else {"own_records": told})
+    return made(evidence=(EvidenceEntry(source, (), {}, (), stamp, ""),))
+
+
+MISSING = object()
+HEEDLESS = {"auc": 0.5, "audited_auc": 0.7, "unmoved": True}
 
 
 def changed(split, count, size, *sources):
@@ -218,6 +229,7 @@ FOUND = {
     "NS030": (lambda: with_truth(FAR), 9.0),
     "NS031": (lambda: with_base(auc=0.7, auc_interval=[0.6, 0.8]), 0.7),
     "NS032": (lambda: with_base(test_loss=float(np.log(100)) + 0.75), 0.75),
+    "NS033": (lambda: with_models(HEEDLESS), 0.5),
     "NS040": (lambda: with_inputs(run_again=changed("test", 1, 0.25, "data")), 0.25),
     "NS041": (lambda: with_inputs(repeated_rows={"train": 3, "test": 2}), 5),
     "NS043": (lambda: with_inputs(head_outputs=HEAD_OUTPUTS), 3),
@@ -254,6 +266,7 @@ def test_every_code_has_a_found_case():
         (lambda: with_base(auc=0.549, auc_interval=[0.51, 0.6]), "NS031"),  # too close to matter
         (lambda: with_base(auc=0.4, auc_interval=[0.3, 0.51]), "NS031"),  # too uncertain
         (lambda: with_base(test_loss=float(np.log(100)) + 0.49), "NS032"),
+        (lambda: with_models(HEEDLESS | {"auc": 0.6, "unmoved": False}, "folds"), "NS033"),
         (lambda: with_inputs(head_outputs=HEAD_OUTPUTS | {"differing": 0, "largest": 0.0, "train_rows": []}), "NS043"),
         (lambda: with_inputs(alone_in_leaves=LEAVES | {"records": 2}), "NS016"),
         (lambda: with_leaves(10), "NS017"),
@@ -485,6 +498,9 @@ def test_what_the_audit_does_not_hold_is_skipped_with_the_reason():
     old = made(provenance={"scores": SCORES})  # a folder of the version before
     assert {of(old, code).status for code in ("NS007", "NS008", "NS013", "NS040", "NS041")} == {"skipped"}
     assert of(with_truth(None), "NS030").status == "skipped"
+    assert of(with_models(MISSING), "NS033").status == "skipped"  # a folder of the version before
+    assert of(with_models(None), "NS033").status == "not applicable"  # the audited model knows its records no better than others
+    assert of(with_models(HEEDLESS, "short references"), "NS033").status == "not applicable"
     assert of(made(provenance={"arguments": {"call": "audit_signals"}}), "NS042").status == "skipped"
     assert of(made(task="regression"), "NS042").status == "not applicable"
     assert of(with_scores(method="projected", errors={}), "NS024").status == "skipped"

@@ -138,6 +138,19 @@ def reference_models(folder, kind):
     return with_ground_truth(*experiment(folder / "set", kind), progress=False)
 
 
+def rows_not_heeded():
+    """Reference models that are all trained on the members, with a jitter each."""
+    wide = np.random.default_rng(5).normal(size=(400, 150))
+    data = splits(wide, np.random.default_rng(6).integers(0, 2, 400))
+
+    def train_fn(indices, seed):
+        jitter = np.random.default_rng(seed).normal(size=(200, 150))
+        return LogisticRegression(C=0.1).fit(wide[IN] + 0.1 * jitter, data[0][1])
+
+    how = {"reference_models": 4, "train_fn": train_fn, "training_options": {"workers": 1}}
+    return audited(LogisticRegression(C=0.1).fit(*data[0]), data, **how)
+
+
 def beside_lood():
     x, y = load_digits(return_X_y=True)
     x, y = x[:90] / 16, y[:90]
@@ -187,6 +200,7 @@ AUDITS = {
     "language model without a test": lambda _: language(0, weight_decay=0.01),
     "ground truth of a classifier": lambda folder: reference_models(folder, "classification"),
     "ground truth of a regression": lambda folder: reference_models(folder, "regression"),
+    "rows not heeded": lambda _: rows_not_heeded(),
     "leave-one-out distinguishability": lambda _: beside_lood(),
 }
 

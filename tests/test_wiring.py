@@ -19,8 +19,13 @@ from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
 import noshadow as ns
+from fixed_audits import drawn_references, weighed_signals
+from noshadow._answer import verdict
 from noshadow._audit import reference_columns
+from noshadow._audit.exposing import Known, Statistics, weighed_exposure
+from noshadow._exposure import Source
 from noshadow.attacks import attack_success, lira_scores
+from noshadow.figures import Evidence
 from noshadow.metrics import agreement_table
 from noshadow.reference import train_references
 from noshadow.reference.attack_list import AttackOptions
@@ -572,6 +577,103 @@ def test_a_reference_model_is_damped_by_its_own_number_of_records():
     found = reference_columns(target, model, rows)
     direct = ns.audit(model, (x[rows], y[rows]), None, weight_decay=0.5, progress=False)
     np.testing.assert_allclose(found["shift"], direct.records["shift"], rtol=1e-9)  # float64 throughout
+
+
+# From the audit to the exposure
+
+
+def linear(x, y):
+    """Few records, many features, labels of chance: every record is half learnt by heart."""
+    return LogisticRegression(C=10.0, tol=1e-6, max_iter=2000).fit(x, y)
+
+
+@pytest.fixture(scope="module")
+def learnt(tmp_path_factory):
+    """A leaky model, its records, what trains others, and a folder in which these are kept."""
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=(3200, 400)), rng.integers(0, 2, 3200)
+
+    def train_fn(indices, seed):
+        return linear(x[indices], y[indices])
+
+    train, test = (x[:1600], y[:1600]), (x[1600:], y[1600:])
+    how = {
+        "train_fn": train_fn,
+        "training_options": {"workers": 1},
+        "progress": False,
+        "fpr": 0.05,
+        "work": tmp_path_factory.mktemp("work"),
+    }
+    return linear(*train), train, test, how
+
+
+@pytest.mark.parametrize("asked", [{"reference_models": 2}, {"folds": 3, "reference_models": 2}])
+def test_a_base_beside_references_sets_no_spread(learnt, asked):
+    """A base whose head was never trained is no draw of the trainings: as one of them it hid this leak below a guess."""
+    model, train, test, how = learnt
+    base = linear(*train)
+    base.coef_ = np.random.default_rng(0).normal(size=base.coef_.shape)
+    alone, beside = (ns.audit(model, train, test, **asked, **how, **more) for more in ({}, {"base": base}))
+    stamp = next(entry.stamp for entry in beside.evidence if entry.source == "exposure")
+    assert set(stamp["covariates_only"]) == {"base model", *({"folds"} & set(asked))} and alone.records["attack_rate"].mean() > 0.08
+    assert beside.records["attack_rate"].mean() == pytest.approx(alone.records["attack_rate"].mean(), rel=0.05)
+
+
+@pytest.mark.parametrize("rows", [1600, 3200])
+def test_models_that_do_not_heed_their_rows_give_no_sizes(learnt, rows, tmp_path):
+    """Models on all members, or on all records: their rates are a guess's, and the losses give the audited model away."""
+    model, train, test, how = learnt
+    x, y = (np.concatenate(parts) for parts in zip(train, test, strict=True))
+
+    def heedless(indices, seed):
+        jitter = np.random.default_rng(seed).normal(size=(rows, x.shape[1]))
+        return linear(x[:rows] + 0.1 * jitter, y[:rows])
+
+    audit = ns.audit(model, train, test, reference_models=2, **how | {"train_fn": heedless, "work": tmp_path})
+    assert "attack_rate" not in audit.records and "NS033" in audit.not_applicable["attack_rate"]
+    told = next(finding for finding in audit.findings if finding.code == "NS033")
+    assert told.status == "found" and "train_fn may not heed its indices" in told.sentence
+    assert verdict(audit).level != "none"
+
+
+def test_sizes_that_contradict_themselves_are_withheld():
+    """Models with a record that know it less well than those without: no sign of safety, and the rank stays."""
+
+    def inverted(found):
+        known = drawn_references(found)
+        return replace(known, source=replace(known.source, membership=~known.source.membership))
+
+    audit, right = (weighed_signals([source], fpr=0.05) for source in (inverted, drawn_references))
+    why = audit.not_applicable["attack_rate"]
+    assert "attack_rate" not in audit.records and "pass the attack's bar more often" in why and "a guess 50" in why
+    stamp = next(entry.stamp for entry in audit.evidence if entry.source == "exposure")
+    assert stamp["order_only"] and stamp["width"] is None and "largest_rate" not in stamp and "attack_rate" in right.records
+
+
+@pytest.mark.parametrize("models", [2, 4, 16])
+def test_clean_models_keep_their_sizes(models):
+    """Where nobody leaks, the mean rate lies on either side of a guess by chance, and its interval holds the guess."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        level, inside = rng.normal(size=1500), rng.random((models, 1500)) < 0.5
+        spread = np.exp(0.4 * rng.normal(size=1500) + 0.3 * level)
+        offset, unseen = 0.2 * rng.normal(size=(models, 1)), rng.normal(size=400)
+        rows = level + spread * rng.normal(size=inside.shape) + offset
+        source = Source("references", {}, rows, inside, unseen + offset + rng.normal(size=(models, 400)))
+        statistics = Statistics(level + spread * rng.normal(size=1500), unseen + rng.normal(size=400), "larger")
+        found = weighed_exposure(statistics, [Known(source, Evidence("references"))], {}, fpr=0.05, seed=0)
+        # The upper end of the mean's interval is far from the guess below which sizes are withheld.
+        assert "attack_rate" in found.columns and found.columns["attack_rate_high"].mean() > 0.06
+
+
+@pytest.mark.parametrize(("asked", "more"), [({"reference_models": 2}, False), ({"folds": 3}, True)])
+def test_missing_test_records_are_what_is_asked_for(learnt, asked, more, tmp_path):
+    """Two further reference models would have no scale either."""
+    model, train, _, how = learnt
+    audit = ns.audit(model, train, None, **asked, **how | {"work": tmp_path})
+    why = audit.not_applicable["exposure"]
+    assert "takes 100 test records that neither had, and there are 0. Give more test records" in why
+    assert ("and have two reference models trained beside them" in why) is more and "would identify" not in why
 
 
 # The list of joints

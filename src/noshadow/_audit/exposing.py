@@ -14,9 +14,10 @@ import numpy as np
 from noshadow._audit.evidence import Scores, loss_evidence, score_evidence
 from noshadow._audit.options import Options
 from noshadow._audit.settled import Settled
-from noshadow._exposure import Exposure, Source, Step, largest_rate, line_to, mean_width, retraining, stepwise, width_with
+from noshadow._audit.withheld import why_withheld
+from noshadow._exposure import Exposure, Source, Step, largest_rate, line_to, mean_width, parted, retraining, stepwise, width_with
 from noshadow._exposure.inputs import LEAST_RECORDS
-from noshadow._exposure.sources import LEAST_TEST_RECORDS
+from noshadow._exposure.sources import LEAST_TEST_RECORDS, NO_SCALE, REFERENCES
 from noshadow.checks import Array, NotApplicable
 from noshadow.losses import record_margins
 from noshadow.outcomes import Absent, not_applicable
@@ -34,6 +35,7 @@ FREE_OF_SEQUENCES = ("base_gain",)
 EARLY_LOSS = "early_loss"
 # How many more reference models an audit says the price and the worth of.
 MORE_REFERENCES = (2, 4, 8)
+# What votes vary by is not what the mixed model takes it for.
 OF_VOTES = (
     "margins are votes of a forest's trees, and intervals from such margins did not hold on the calibration forests, with four "
     "references alone and with out-of-bag votes beside them"
@@ -177,18 +179,22 @@ def weighed_exposure(statistics: Statistics, known: Sequence[Known], free: Mappi
     except NotApplicable as reason:
         return _without(not_applicable(reason))
     sources = [entry.source for entry in known if entry.source.name not in weighing.covariates_only]
-    if statistics.votes:
-        weighing = replace(weighing, found=_of_votes(weighing.found), steps=tuple(replace(step, width=None) for step in weighing.steps))
-        sources = []  # whatever they say about test records, votes give no sizes
-    columns, absent = _columns(weighing.found, fpr, _order_reason(weighing.found, sources))
+    rests_on = {source.name for source in sources if source.observed}
+    held = [entry.evidence for entry in known if entry.source.name in rests_on]
+    withheld = OF_VOTES if statistics.votes else why_withheld(weighing.found, held, fpr)
+    if withheld is not None:
+        steps = tuple(replace(step, width=None) for step in weighing.steps)
+        weighing = replace(weighing, found=_order_of(weighing.found, withheld), steps=steps)
+        sources = []  # whatever they say about test records, there are no sizes
+    columns, absent = _columns(weighing.found, fpr, _order_reason(weighing.found, sources, len(statistics.test)))
     notes = tuple(f"{note[:1].lower()}{note[1:].rstrip('.')}" for note in weighing.found.notes)
     stamp = _stamp(weighing, known, fpr) | _of_all_records(weighing.found, fpr, seed)
     return Evidence(SOURCE, columns, absent, notes, stamp, time.perf_counter() - started)
 
 
-def _of_votes(found: Exposure) -> Exposure:
-    """The order alone: what votes vary by is not what the mixed model takes it for."""
-    return replace(found, order_only=True, interval=np.full_like(found.interval, np.nan), reason=OF_VOTES)
+def _order_of(found: Exposure, reason: str) -> Exposure:
+    """The order alone, whose sizes are withheld for this reason."""
+    return replace(found, order_only=True, interval=np.full_like(found.interval, np.nan), reason=reason)
 
 
 def _without(why: Absent) -> Evidence:
@@ -228,45 +234,29 @@ def too_few_records(n: int) -> Absent | None:
 
 
 def _weighed(statistics: Statistics, sources: Sequence[Source], free: Mapping[str, Array], seed: int) -> _Weighing:
-    """Weigh all sources; those without a scale count as covariates where the others have sizes.
-
-    Out-of-fold outputs beside reference models must not take the sizes away that the models give.
-    """
-    own, test, direction = statistics.own, statistics.test, statistics.direction
-
-    def weighing(chosen: Sequence[Source]) -> tuple[Exposure, tuple[Step, ...]]:
-        return stepwise(own, test, chosen, free=free, direction=direction, seed=seed)
-
-    full = [source for source in sources if source.margins is not None and not source.early]
-    lines = {source.name: line_to(source, test) for source in full}
+    """Weigh all sources, and say how each was put on the scale and which are covariates alone."""
+    own, test = statistics.own, statistics.test
+    found, steps = stepwise(own, test, sources, free=free, direction=statistics.direction, seed=seed)
+    lines = {source.name: line_to(source, test) for source in sources if source.observed}
     known = {
         name: {"records": line.records, "offset": line.offset, "slope": line.slope} if line.records >= LEAST_TEST_RECORDS else None
         for name, line in lines.items()
     }
-    unscaled = [name for name, line in known.items() if line is None]
-    if unscaled and len(unscaled) < len(full):
-        sized, steps = weighing([_as_covariate(source, direction) if source.name in unscaled else source for source in sources])
-        # Where left-out references refuse the rates, sizes were known: the order is theirs.
-        if not sized.order_only or (sized.state is not None and sized.state.tail is not None):
-            return _Weighing(sized, steps, known, tuple(unscaled))
-    return _Weighing(*weighing(sources), known, ())
+    return _Weighing(found, steps, known, tuple(source.name for source in parted(sources, test).aside))
 
 
-def _as_covariate(source: Source, direction: str) -> Source:
-    """The source with the mean of its margins without the record as a covariate."""
-    assert source.margins is not None and source.membership is not None
-    outside = np.where(source.membership, np.nan, np.abs(source.margins) if direction == "either" else source.margins)
-    held = (~np.isnan(outside)).sum(0)
-    mean = np.where(held > 0, np.nansum(outside, 0) / np.maximum(held, 1), np.nan)
-    return replace(source, margins=None, membership=None, covariates=dict(source.covariates) | {source.name: mean})
-
-
-def _order_reason(found: Exposure, sources: Sequence[Source]) -> str:
+def _order_reason(found: Exposure, sources: Sequence[Source], test_records: int) -> str:
     """Why sizes are not known, by the sources whose margins were weighed.
 
-    More test records are no help to a source that says nothing about any of them.
+    More test records are no help to a source that says nothing about any of them; where there are
+    too few, no further model helps.
     """
-    silent = [source.name for source in sources if source.margins is not None and not source.early and source.test_margins is None]
+    observed = [source for source in sources if source.observed]
+    references = [source for source in observed if source.role == REFERENCES]
+    if observed and test_records < LEAST_TEST_RECORDS:
+        more = "" if references else ", and have two reference models trained beside them"
+        return NO_SCALE.format(least=LEAST_TEST_RECORDS, count=test_records).rstrip(".") + more
+    silent = [source.name for source in observed if source.test_margins is None]
     if not silent:
         return found.reason.rstrip(".")
     return f"{' and '.join(silent)} say nothing about test records, which would show their scale; two reference models would identify sizes"

@@ -13,6 +13,8 @@ from noshadow.tail.prediction import FOUR_REFERENCES, calibration_for
 NAME = "predicted_tpr from reference models"
 OF_CLASSIFIERS = not_applicable("the calibration from four reference models was made from classifiers")
 
+HEEDLESS = not_applicable("these reference models know their own records no better than others, and the audited model does (NS033)")
+
 
 def with_attack(known: Known, references: References, rows: Array, unseen: Array, task: str) -> Known:
     """The source with LiRA's rate in its stamp, or with the reason why there is none.

@@ -10,9 +10,11 @@ import numpy as np
 import pandas as pd
 
 from noshadow._audit.exposing import Known
-from noshadow._audit.four_references import with_attack
+from noshadow._audit.four_references import HEEDLESS, not_predicting, with_attack
 from noshadow._audit.settled import Settled
+from noshadow._audit.withheld import OWN_RECORDS
 from noshadow._exposure import Source
+from noshadow._exposure.sources import FOLDS, REFERENCES
 from noshadow.checks import Array, refuse
 from noshadow.joins import Held, held_by, join, loss_floor, require_agreement
 from noshadow.metrics import loss_auc
@@ -112,6 +114,7 @@ def known_references(
         membership=None if margins is None else membership,
         test_margins=None if margins is None else test_margins,
         early=stop is not None,
+        role=FOLDS if "design" in references.describe["plan"] else REFERENCES,
         trainings=trainings,
     )
     stamp: dict[str, Any] = {
@@ -124,9 +127,11 @@ def known_references(
     stamp |= {} if stop is None else {"stop": stop}
     notes = (*notes, *more, *_one_sided(membership, words), *_unlike(references, stop), *_of_the_run(references))
     # Models that stop early have learnt nothing by heart, and need not know their records better.
-    notes += () if stop is not None else _unmoved(references, audited, rows, membership)
+    stamp |= {} if stop is not None else {OWN_RECORDS: _own_records(references, audited, rows, membership)}
     held = {"fold_loss": _loss_without(references, rows, membership)} if "fold_loss" in columns else {}
     known = Known(source, Evidence(words.source, held, notes=notes, stamp=stamp), votes=references.votes)
+    if attack and (stamp.get(OWN_RECORDS) or {}).get("unmoved"):
+        return not_predicting(known, HEEDLESS)
     return with_attack(known, references, rows, unseen, audited.task) if attack else known
 
 
@@ -209,29 +214,30 @@ def _one_sided(membership: Array, words: Words) -> tuple[str, ...]:
     return (f"{known}: what is said about their other side comes from records like them",)
 
 
-def _unmoved(references: References, audited: Audited, rows: Array, membership: Array) -> tuple[str, ...]:
-    """Whether the audited model knows its records better than others, and these models do not.
+def _own_records(references: References, audited: Audited, rows: Array, membership: Array) -> dict[str, Any] | None:
+    """Whether these models know the records that they were trained on better than others.
 
-    Either train and test differ in kind, or the training function does not heed its rows: then all
-    records would seem safe. Both are judged by the loss attack's AUC and its error without leakage.
+    Where the audited model does and they do not, either train and test differ in kind, or the
+    training function does not heed its rows: then all records would seem safe. Both are judged by
+    the loss attack's AUC and its error without leakage.
+
+    Returns:
+        "auc" of these models, "audited_auc", and "unmoved": whether the one shows nothing and the
+        other does. None where the audited model shows nothing, or no model had a part of the
+        records.
     """
     losses, unseen = audited.records.losses, audited.test_losses
     if losses is None or len(unseen) == 0:
-        return ()
+        return None
     own = loss_auc(losses, unseen)
     halved = [model for model in range(min(references.plan.models, MOST_ATTACKED)) if 0 < membership[model].sum() < len(rows)]
     if own < 0.5 + CLEARLY * _null_error(len(losses), len(unseen)) or not halved:
-        return ()
+        return None
     known = [np.asarray(references.loss[model, rows]) for model in halved]
     sides = [(values[membership[model]], values[~membership[model]]) for model, values in zip(halved, known, strict=True)]
     theirs = float(np.mean([loss_auc(*side) for side in sides]))
     error = float(np.sqrt(sum(_null_error(*map(len, side)) ** 2 for side in sides))) / len(sides)
-    if theirs > 0.5 + NOT_AT_ALL * error:
-        return ()
-    return (
-        f"these models know the records that they were trained on no better than others (AUC of the loss {theirs:.3f}), and the audited "
-        f"model does ({own:.3f}): train_fn may not heed its indices, and then every record seems safe; or train and test differ in kind",
-    )
+    return {"auc": theirs, "audited_auc": own, "unmoved": theirs <= 0.5 + NOT_AT_ALL * error}
 
 
 def _null_error(first: int, second: int) -> float:

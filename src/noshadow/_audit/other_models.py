@@ -19,7 +19,8 @@ from noshadow._audit.score_options import head_options
 from noshadow._audit.settled import Settled, settled
 from noshadow._audit.standing import agreement, require_other_model
 from noshadow._exposure import Source
-from noshadow._exposure.inputs import OPPOSITE
+from noshadow._exposure.odd_rows import OPPOSITE
+from noshadow._exposure.sources import ORIGIN
 from noshadow.checks import Array, InputError, refuse, said, unnamed
 from noshadow.joins import FEWEST_RANKED
 from noshadow.outcomes import Absent, not_applicable
@@ -98,7 +99,8 @@ def checkpoint_known(given: Sequence[object], read: Reading, options: Options, f
 def base_known(given: object, read: Reading, options: Options, found: Settled) -> Known:
     """Margins of the model that the training started from, which had none of the records.
 
-    Test records show its scale: neither model was trained on them.
+    Test records show its scale: neither model was trained on them. Beside other models it is a
+    covariate: it is no draw of the trainings that these are draws of.
 
     Args:
         given: the base model. read: how it is read. options: of the audit. found: the audited
@@ -124,7 +126,7 @@ def base_known(given: object, read: Reading, options: Options, found: Settled) -
     stamp = {"trainings": 0.0, "correlation": related, **_told(_Earlier(seen, not_applicable(""), _mean(seen.losses[1])))}
     seconds = time.perf_counter() - started
     evidence = Evidence(BASE, {"base_loss": seen.losses[0]}, notes=_no_better_than_a_guess(seen), stamp=stamp, seconds=seconds)
-    return Known(Source(BASE, margins=margins, membership=membership, test_margins=unseen), evidence)
+    return Known(Source(BASE, margins=margins, membership=membership, test_margins=unseen, role=ORIGIN), evidence)
 
 
 def _no_better_than_a_guess(seen: Settled) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from noshadow._audit.output_files import GivenOutputs
 from noshadow._audit.settled import Settled
 from noshadow._audit.standing import require_other_model, require_same_records
 from noshadow._exposure import Source
+from noshadow._exposure.sources import FOLDS
 from noshadow.checks import Array, refuse
 from noshadow.losses import hard_labels, record_losses
 from noshadow.output_scale import logits_of, probable_rows
@@ -53,7 +54,8 @@ def out_of_fold_known(given: GivenOutputs, options: Options, found: Settled) -> 
     margins = None
     if found.task != "regression" or found.targets.shape[1] == 1:
         margins = statistic_of(outputs, found.targets, found.task)[None, :]
-    source = Source(SOURCE, margins=margins, membership=None if margins is None else np.zeros(margins.shape, dtype=bool))
+    inside = None if margins is None else np.zeros(margins.shape, dtype=bool)
+    source = Source(SOURCE, margins=margins, membership=inside, role=FOLDS)
     stamp = {"trainings": 0.0, "matched_by": "position" if given.ids is None else "id"}
     return Known(source, Evidence(SOURCE, {"out_of_fold_loss": losses}, notes=notes, stamp=stamp, seconds=time.perf_counter() - started))
 

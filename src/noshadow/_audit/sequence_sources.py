@@ -22,6 +22,7 @@ from noshadow._audit.out_of_fold import SOURCE as OUT_OF_FOLD
 from noshadow._audit.output_files import GivenOutputs
 from noshadow._audit.trained_sources import TrainedSource
 from noshadow._exposure import Source
+from noshadow._exposure.sources import FOLDS
 from noshadow.checks import Array, NotApplicable, refuse
 from noshadow.columns import LANGUAGE_MODEL
 from noshadow.joins import FLOOR_NATS, held_by, loss_agreement
@@ -163,7 +164,7 @@ def out_of_fold_losses_known(given: GivenOutputs, seen: Sequences) -> Known:
     if found.kind == "unrelated":
         got = f"losses without relation to the audited model's (rank correlation {found.correlation:.2f})"
         refuse(ARGUMENT, "be losses of the training sequences in their order", got, "Or give a file with the ids beside them.")
-    source = Source(OUT_OF_FOLD, margins=-losses[None, :], membership=np.zeros((1, len(losses)), dtype=bool))
+    source = Source(OUT_OF_FOLD, margins=-losses[None, :], membership=np.zeros((1, len(losses)), dtype=bool), role=FOLDS)
     stamp = {"trainings": 0.0, "matched_by": "position" if given.ids is None else "id"}
     evidence = Evidence(OUT_OF_FOLD, {"out_of_fold_loss": losses}, stamp=stamp, seconds=time.perf_counter() - started)
     return Known(source, evidence)

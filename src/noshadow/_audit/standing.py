@@ -8,7 +8,7 @@ from scipy.optimize import linear_sum_assignment
 
 from noshadow._audit.exposing import statistic_of
 from noshadow._audit.settled import Settled
-from noshadow._exposure.inputs import OPPOSITE
+from noshadow._exposure.odd_rows import OPPOSITE
 from noshadow.checks import Array, NotApplicable, refuse
 from noshadow.joins import FEWEST_RANKED, LEAST_CORRELATION
 from noshadow.losses import correct_predictions, hard_labels

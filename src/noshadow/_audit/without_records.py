@@ -9,6 +9,7 @@ import numpy as np
 from noshadow._audit.exposing import Known, statistic_of
 from noshadow._audit.settled import Settled
 from noshadow._exposure import Source
+from noshadow._exposure.sources import FOLDS, REFERENCES
 from noshadow.checks import Array, NotApplicable
 from noshadow.losses import hard_labels, record_losses
 from noshadow.outcomes import not_applicable
@@ -75,7 +76,7 @@ def without_records(reader: Reader, model: object, train: object, found: Settled
     columns = {} if left is None else left_out_columns(found.train.outputs, left.outputs, found.targets, found.task)
     if left is not None:
         facts |= {"closed_form": left.how}
-    known = () if bagged is None else (_bags_known(bagged, left, found, started),)
+    known = () if bagged is None else (_bags_known(bagged, left, found, started, votes=bool(votes)),)
     facts |= votes
     if left is None:
         return Without(absent=absent, known=known, facts=facts)
@@ -105,7 +106,7 @@ def _own_shares(outputs: Array, targets: Array) -> Array:
     return shares
 
 
-def _bags_known(bagged: OutOfBag, left: LeftOut | None, found: Settled, started: float) -> Known:
+def _bags_known(bagged: OutOfBag, left: LeftOut | None, found: Settled, started: float, *, votes: bool) -> Known:
     """Out-of-bag answers as a source of margins without the record, and as `out_of_bag_loss`."""
     missing, outputs = bagged.parts == 0, bagged.outputs.reshape(len(bagged.parts), -1).copy()
     notes = _bag_notes(bagged, missing, closed=left is not None)
@@ -134,6 +135,8 @@ def _bags_known(bagged: OutOfBag, left: LeftOut | None, found: Settled, started:
             margins=margins[None],
             membership=np.zeros((1, len(margins)), dtype=bool),
             test_margins=None if test is None else test[None],
+            # Votes give no sizes whatever stands beside them; their order was measured as it is.
+            role=REFERENCES if votes else FOLDS,
         )
     evidence = Evidence(OUT_OF_BAG, {"out_of_bag_loss": losses}, notes=notes, stamp=stamp, seconds=time.perf_counter() - started)
     return Known(source, evidence)

@@ -8,7 +8,7 @@ from noshadow._exposure.largest import largest_rate
 from noshadow._exposure.prices import Step, mean_width, stepwise, width_with
 from noshadow._exposure.result import Exposure
 from noshadow._exposure.retraining import retraining
-from noshadow._exposure.sources import Source, line_to, weighed
+from noshadow._exposure.sources import Source, line_to, parted, weighed
 
 __all__ = [
     "Exposure",
@@ -18,6 +18,7 @@ __all__ = [
     "largest_rate",
     "line_to",
     "mean_width",
+    "parted",
     "retraining",
     "stepwise",
     "weighed",

@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from noshadow._exposure.basis import Basis, basis_of, clipped_scores
+from noshadow._exposure.basis import Basis, basis_of, clipped_scores, normal_scores
 from noshadow._exposure.held_out import left_out_margins, tail_of
 from noshadow._exposure.inputs import Given, given, within_reach
 from noshadow._exposure.mixed_model import Fitted, fitted_model
+from noshadow._exposure.odd_rows import require_margins
 from noshadow._exposure.orders import order_of, with_free_order
 from noshadow._exposure.posterior import Posterior, coefficient_variance, expected_levels, posterior_of
 from noshadow._exposure.result import Exposure, State, shares
@@ -73,8 +74,9 @@ def exposure(
         record.
 
     Raises:
-        InputError: arrays that do not fit together, references that are the audited model or
-            losses, fewer than 20 records.
+        InputError: arrays that do not fit together, references that are the audited model (or it on
+            another scale), losses or probabilities, members whose numbers are smaller far beyond
+            chance, a quarter of the records or fewer left out of any model, fewer than 20 records.
         NumericalError: a likelihood that is not finite.
 
     Exact when: the data follow the model: the posterior is then the exact conditional one at the
@@ -98,12 +100,15 @@ def exposure(
     arguments = given(margins, covariates, references, membership, direction, level)
     if len(arguments.references) == 0:
         return _from_final_weights(arguments)
-    return answered(arguments)
+    odd = require_margins(arguments.references, arguments.membership, arguments.margins, arguments.direction)
+    return answered(replace(arguments, notes=arguments.notes + odd))
 
 
 def _from_final_weights(arguments: Given) -> Exposure:
     """Exposure without references (K = 0): the order of `shift`, or of the margin."""
-    shift, direction = arguments.covariates.get("shift"), arguments.direction
+    shift, direction, notes = arguments.covariates.get("shift"), arguments.direction, arguments.notes
+    if shift is not None and not normal_scores(shift)[0].any():
+        shift, notes = None, (*notes, "Covariate 'shift' does not vary and says nothing: the margins rank.")
     if shift is not None:
         score, rule, source = np.where(np.isnan(shift), -np.inf, shift), "shift", "shift"
     elif direction == "either":
@@ -111,12 +116,12 @@ def _from_final_weights(arguments: Given) -> Exposure:
     else:
         score, rule, source = -arguments.margins, "−margin", "margins"
     found = order_of(score, rule, direction, arguments.level)
-    return replace(found, weights={source: 1.0}, notes=arguments.notes)
+    return replace(found, weights={source: 1.0}, notes=notes)
 
 
 def answered(arguments: Given, rules: Rules = CHOSEN) -> Exposure:
     """The answer of `exposure` to checked arguments with references, under given rules."""
-    sizes = sizes_of(arguments)
+    sizes = sizes_of(arguments.references, arguments.membership, arguments.counted)
     near, drawn_in = within_reach(arguments, rules.reach)
     given_rows, _, _ = _observed(arguments.turned)  # none of them drawn in
     arguments = near.turned

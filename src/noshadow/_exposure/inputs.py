@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from noshadow._exposure.odd_rows import require_other_margins
 from noshadow.checks import Array, as_array, numeric_array, refuse, require_choice, require_finite, require_number
-from noshadow.metrics import spearman
 
 DIRECTIONS = ("larger", "either")
 MOST_MODELS = 4096
@@ -14,12 +14,7 @@ LEAST_RECORDS = 20
 # At least this share of the records needs a margin of a model without them: less says nothing about
 # that side.
 LEAST_OUT = 0.25
-OPPOSITE = -0.2  # Spearman correlation below which references are losses, not margins
 SCALES_APART = 10.0
-ROUNDING = 1e-5  # share of the margins by which single precision may set the same model apart
-# Standard errors below 0 from which members' numbers are smaller, not larger. Records of one model
-# share its offset, so that fewer could be chance.
-FAR_BELOW = 10.0
 ROBUST_WIDTH = 3.2897  # distance of the 5 % and 95 % quantiles of a standard normal
 
 
@@ -28,6 +23,9 @@ class Given:
     """Margins (n,), covariates by name, references and membership (K, n).
 
     Signed statistics are all turned to the side of the margin.
+
+    Attributes:
+        counted: (K,) which references tell sizes; None: all.
     """
 
     margins: Array
@@ -37,6 +35,7 @@ class Given:
     direction: str
     level: float
     notes: tuple[str, ...]
+    counted: Array | None = None
 
     @property
     def turned(self) -> "Given":
@@ -122,35 +121,16 @@ def _odd_rows(rows: Array, inside: Array, own: Array, direction: str) -> tuple[s
     Notes name those that are far from the audited model's scale.
     """
     for model, row in enumerate(rows):
-        seen = ~np.isnan(row)
-        theirs, mine = row[seen], own[seen]
-        if np.abs(theirs - mine).max() <= ROUNDING * max(float(np.std(mine)), float(np.abs(mine).max())):
-            refuse("references", "be other models", f"the audited model itself as number {model}", "Leave it out.")
-        varied = len(theirs) >= LEAST_RECORDS and mine.min() < mine.max()
-        if varied and theirs.min() == theirs.max():
-            refuse("references", "differ between records", f"{theirs[0]:.6g} for every record of model {model}", "Leave it out.")
-        if direction == "larger" and varied and spearman(mine, theirs) < OPPOSITE:
-            got = f"model {model}, whose numbers fall where the audited model's rise"
-            refuse("references", "be margins, larger where a record is known better", got, "Are these losses? Pass margins.")
-    if len(rows) and ((~inside & ~np.isnan(rows)).any(0)).mean() < LEAST_OUT:
-        share = float((~inside & ~np.isnan(rows)).any(0).mean())
-        got = f"one for {share:.0%} of them"
-        refuse("membership", "leave most records out of some model", got, "Without that side there is nothing to compare with.")
+        require_other_margins(row, own, model, direction)
+    share = float((~inside & ~np.isnan(rows)).any(0).mean()) if len(rows) else 1.0
+    if share < LEAST_OUT:
+        rule = f"leave at least {LEAST_OUT:.0%} of the records out of some model"
+        refuse("membership", rule, f"one for {share:.0%} of them", "Without that side there is nothing to compare with.")
     wide = [_spread(row) for row in (own, *rows)]
     ratio = max((w / wide[0] if wide[0] > 0 else 1.0 for w in wide[1:]), default=1.0)
     if max(ratio, 1 / ratio if ratio > 0 else np.inf) > SCALES_APART and len(rows):
         return (f"A reference's margins spread {ratio:.3g} times as widely as the audited model's: are they on one scale?",)
-    if direction == "larger" and _falls_with_membership(rows, inside):
-        return ("Models that were trained on a record give it smaller numbers than others do: are these losses? Pass margins.",)
     return ()
-
-
-def _falls_with_membership(rows: Array, inside: Array) -> bool:
-    """Whether margins of models with a record are below those without it, far beyond chance."""
-    seen = ~np.isnan(rows)
-    means = [np.where(side, rows, 0.0).sum(0) / np.maximum(side.sum(0), 1) for side in (seen & inside, seen & ~inside)]
-    gaps = (means[0] - means[1])[(seen & inside).any(0) & (seen & ~inside).any(0)]
-    return len(gaps) >= LEAST_RECORDS and float(gaps.mean()) < -FAR_BELOW * float(gaps.std()) / np.sqrt(len(gaps))
 
 
 def _spread(row: Array) -> float:

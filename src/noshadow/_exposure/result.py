@@ -73,6 +73,21 @@ class Exposure:
     notes: tuple[str, ...]
     state: State | None = None
 
+    def __repr__(self) -> str:
+        """A few lines without arrays: how many records, what ranks them, and the largest d′."""
+        lines = [f"Exposure of {len(self.score):,} records, ranked by {self.rule}"]
+        if self.order_only:
+            lines.append("  order only: .reason says what would identify sizes")
+        else:
+            first = int(np.argmax(self.d_prime))
+            low, high = self.interval[first]
+            lines.append(
+                f"  largest d′: {self.d_prime[first]:.3g} ({100 * self.level:g} % interval {low:.3g} to {high:.3g}), of record {first}"
+            )
+        if self.notes:
+            lines.append(f"  {len(self.notes)} note{'' if len(self.notes) == 1 else 's'} in .notes")
+        return "\n".join(lines)
+
     @named_in_errors
     def tpr(self, fpr: float) -> Array:
         """Rate (n,) at which a threshold test on this record's margin finds it.

@@ -1,11 +1,10 @@
 """Whether sizes are identified, and whether left-out references agree with them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from noshadow._exposure.held_out import Tail
-from noshadow._exposure.inputs import Given
 from noshadow._exposure.spread import FITTED_RECORDS
 from noshadow.checks import Array
 
@@ -21,6 +20,10 @@ ENOUGH_FOR_TWO = 1400
 # Share of margins that lie at one end, tied, from which they have no spread that a rate could be
 # read from: shares of votes of exactly 1, clipped, stand ten standard deviations from all others.
 TIED = 0.01
+OTHERS_SAY_NOTHING = (
+    "sizes are read from reference models alone, because what sets a base or folds apart from the audited training would pass for the "
+    "spread from model to model"
+)
 
 
 @dataclass(frozen=True)
@@ -31,19 +34,25 @@ class Sizes:
     reason: str
 
 
-def sizes_of(arguments: Given) -> Sizes:
+def sizes_of(references: Array, membership: Array, counted: Array | None = None) -> Sizes:
     """Whether sizes are identified: each side needs records with two margins on it.
 
     The audited model does not count.
+
+    Args:
+        references: (K, n) margins. membership: (K, n). counted: (K,) which are margins of reference
+            models; None: all. Others say nothing of spreads.
     """
-    seen = ~np.isnan(arguments.references)
+    if counted is not None and not counted.all():
+        return _of_references_alone(references[counted], membership[counted])
+    seen = ~np.isnan(references)
     lacking = []
-    for words, chosen in (("without", ~arguments.membership), ("with", arguments.membership)):
+    for words, chosen in (("without", ~membership), ("with", membership)):
         margins = (seen & chosen).sum(0)
         twice, often = int((margins >= 2).sum()), int((margins >= MANY_MARGINS).sum())
         if twice < SIZED_RECORDS and often < FITTED_RECORDS:
             lacking.append(f"{twice} records have margins of two models trained {words} them")
-    tied = _tied_at_an_end(arguments.references)
+    tied = _tied_at_an_end(references)
     if not lacking and tied > TIED:
         reason = (
             f"a share of {tied:.2g} of the margins is tied at the largest or smallest one, as clipped probabilities of exactly 0 or 1 are"
@@ -52,6 +61,14 @@ def sizes_of(arguments: Given) -> Sizes:
     if not lacking:
         return Sizes(False, "")
     return Sizes(True, f"{' and '.join(lacking)}, and {SIZED_RECORDS} are needed. {_would_identify(seen.shape[1])}")
+
+
+def _of_references_alone(references: Array, membership: Array) -> Sizes:
+    """Whether reference models identify sizes beside others, which do not count."""
+    if not len(references):
+        return Sizes(True, f"{OTHERS_SAY_NOTHING}, and there is none. {_would_identify(references.shape[1])}")
+    found = sizes_of(references, membership)
+    return replace(found, reason=f"{OTHERS_SAY_NOTHING}, and of these {found.reason}") if found.order_only else found
 
 
 def _would_identify(records: int) -> str:

@@ -16,11 +16,16 @@ from noshadow._exposure.orders import free_order, mean_score, order_of
 from noshadow._exposure.posterior import expected_levels, posterior_of
 from noshadow._exposure.result import Exposure
 from noshadow._exposure.rules import CHOSEN, FREE_ORDER, Rules
+from noshadow._exposure.sizes import sizes_of
 from noshadow._exposure.sufficient import sides_of, sums_of
 from noshadow.checks import Array, whole_seed
 
 # A line through fewer test records than this moves by more than a tenth of a standard deviation.
 LEAST_TEST_RECORDS = 100
+# How models came to be. Reference models are trained as the audited one was, each on a draw of its
+# own. Folds share most of their records with each other and with the audited training. A base is
+# what that training started from.
+REFERENCES, FOLDS, ORIGIN = "references", "folds", "base"
 NO_SCALE = (
     "the sources cannot be put on the audited model's scale: that takes {least} test records that neither had, and there are {count}. "
     "Give more test records."
@@ -41,6 +46,7 @@ class Source:
             model was trained on that record.
         early: the models were stopped early. Their level without the record counts as a covariate,
             their slope does not.
+        role: how the models came to be, which decides what rests on their margins (`parted`).
         trainings: what the source cost, in trainings of the audited model.
     """
 
@@ -50,7 +56,26 @@ class Source:
     membership: Array | None = None
     test_margins: Array | None = None
     early: bool = False
+    role: str = REFERENCES
     trainings: float = 0.0
+
+    @property
+    def observed(self) -> bool:
+        """Whether it has margins of models that were trained to the end."""
+        return self.margins is not None and not self.early
+
+
+@dataclass(frozen=True, eq=False)
+class Parted:
+    """Sources with margins, by what rests on them.
+
+    Attributes:
+        rows: whose margins are observations of the mixed model.
+        aside: whose level without the record is a covariate, and nothing else.
+    """
+
+    rows: tuple[Source, ...]
+    aside: tuple[Source, ...]
 
 
 @dataclass(frozen=True)
@@ -76,9 +101,9 @@ def weighed(
     """Weigh what all sources know about each record.
 
     Margins of models trained to the end are observations of the mixed model of `exposure`, each
-    source first put on the audited model's scale by a line through test records. Models that were
-    stopped early give their level without the record as a covariate. Everything else is a
-    covariate.
+    source first put on the audited model's scale by a line through test records; which ones, says
+    `parted`. Models that were stopped early give their level without the record as a covariate.
+    Everything else is a covariate.
 
     Args:
         margins: (n,) of the audited model on its training records. test_margins: (t,) on its test
@@ -92,25 +117,60 @@ def weighed(
 
     Cost: as `exposure`, and a fit of the mixed model for each source that was stopped early.
     """
-    known = dict(free or {})
+    known, parts = dict(free or {}), parted(sources, test_margins)
     for source in sources:
         known |= source.covariates
+    known |= {source.name: mean_without(source, direction) for source in parts.aside}
     early = [source for source in sources if source.early]
     levels = {source.name: level_without(source, margins, known, direction) for source in early}
     known |= levels
-    full = [source for source in sources if source.margins is not None and not source.early]
-    if not full:
+    if not parts.rows:
         return _by_order(margins, known, levels, direction, level)
-    lines = [line_to(source, test_margins) for source in full]
-    rows = np.vstack([_on_line(source, line) for source, line in zip(full, lines, strict=True)])
-    inside = np.vstack([source.membership for source in full if source.membership is not None])
+    lines = [line_to(source, test_margins) for source in parts.rows]
+    rows, inside = _stacked(parts.rows, lines)
     whole_seed(seed)
-    found = answered(given(margins, known, rows, inside, direction, level), rules)
+    arguments = replace(given(margins, known, rows, inside, direction, level), counted=_counted(parts.rows))
+    found = answered(arguments, rules)
     unscaled = [line.records for line in lines if line.records < LEAST_TEST_RECORDS]
     if not unscaled:
         return found
     reason = NO_SCALE.format(least=LEAST_TEST_RECORDS, count=min(unscaled))
     return replace(found, interval=np.full_like(found.interval, np.nan), order_only=True, reason=reason)
+
+
+def parted(sources: Sequence[Source], test_margins: Array) -> Parted:
+    """Decide what rests on which margins.
+
+    Where reference models on the audited model's scale identify sizes, their margins alone are
+    observations: what sets a base, folds or models of an unknown scale apart from the audited
+    training would pass for a spread from model to model, and their level without the record is a
+    covariate. Elsewhere all are observations, of an order only. A base is one as long as nothing
+    else has margins: it is no draw of the trainings that the others are draws of.
+
+    Args:
+        sources: all of them. test_margins: (t,) of the audited model.
+    """
+    full = [source for source in sources if source.observed]
+    lines = {source.name: line_to(source, test_margins) for source in full}
+    references = [source for source in full if source.role == REFERENCES and lines[source.name].records >= LEAST_TEST_RECORDS]
+    if references and not sizes_of(*_stacked(references, [lines[source.name] for source in references])).order_only:
+        rows = references
+    else:
+        others = [source for source in sources if source.margins is not None and source.role != ORIGIN]
+        rows = [source for source in full if not others or source.role != ORIGIN]
+    return Parted(tuple(rows), tuple(source for source in full if source not in rows))
+
+
+def mean_without(source: Source, direction: str) -> Array:
+    """Mean (n,) of the margins of a source's models without the record, NaN where it has none.
+
+    Of the sizes of signed residuals.
+    """
+    assert source.margins is not None and source.membership is not None
+    outside = np.where(source.membership, np.nan, np.abs(source.margins) if direction == "either" else source.margins)
+    held = (~np.isnan(outside)).sum(0)
+    mean: Array = np.where(held > 0, np.nansum(outside, 0) / np.maximum(held, 1), np.nan)
+    return mean
 
 
 def line_to(source: Source, test_margins: Array) -> Line:
@@ -156,10 +216,17 @@ def level_without(source: Source, margins: Array, covariates: Mapping[str, Array
     return found
 
 
-def _on_line(source: Source, line: Line) -> Array:
-    assert source.margins is not None
-    moved: Array = line.offset + line.slope * source.margins
-    return moved
+def _stacked(sources: Sequence[Source], lines: Sequence[Line]) -> tuple[Array, Array]:
+    """Margins (K, n) of all models on the audited model's scale, and their membership."""
+    rows = [line.offset + line.slope * source.margins for source, line in zip(sources, lines, strict=True) if source.margins is not None]
+    return np.vstack(rows), np.vstack([source.membership for source in sources if source.membership is not None])
+
+
+def _counted(sources: Sequence[Source]) -> Array:
+    """Which rows (K,) are margins of reference models, on which sizes rest."""
+    return np.repeat(
+        [source.role == REFERENCES for source in sources], [len(source.margins) for source in sources if source.margins is not None]
+    )
 
 
 def _by_order(margins: Array, known: Mapping[str, Array], levels: Mapping[str, Array], direction: str, level: float) -> Exposure:

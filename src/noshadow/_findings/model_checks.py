@@ -9,6 +9,8 @@ from noshadow.limits import FEW_MEMBERS, LARGEST_Z, STRONG_TIMES, SWAPPED_AUC
 from noshadow.metrics import error_budget
 from noshadow.outcomes import Absent
 
+# Sources of models that were trained to the end for an audit.
+_TRAINED = ("few references", "folds", "reference models")
 _GIVE_TEST = "Audit with records the model has not seen."
 _AGAIN = "Run the audit again with this version."
 
@@ -200,6 +202,39 @@ def target_unlike_references(audit: Audited, limits: Limits) -> Outcome:
     compared = [truth.parity[kind] for kind in ("member", "nonmember") if truth.parity[kind] is not None]
     farthest = max(abs(float(values["z"])) for values in compared)
     return judged(bool(truth.parity["outlying"]), farthest, str(truth.parity["sentence"]))
+
+
+@rule(
+    "NS033",
+    "rows-not-heeded",
+    "high",
+    found_when=(
+        "the loss attack tells the audited model's records from others beyond chance, and not those of the models that were trained for "
+        "this audit"
+    ),
+    next_step=(
+        "Let train_fn train on the rows that indices names, and only on these, as the audited model was trained; and draw train and test "
+        "from one source."
+    ),
+)
+def rows_not_heeded(audit: Audited, _: Limits) -> Outcome:
+    """NS033: whether models trained for the audit know their own records better than others."""
+    asked = [(entry.source, entry.stamp) for entry in audit.evidence if entry.source in _TRAINED]
+    if not asked:
+        return not_applicable("no models were trained for this audit")
+    held = [(source, stamp["own_records"]) for source, stamp in asked if "own_records" in stamp]
+    if not held:
+        return skipped("the version that wrote this audit did not keep what these models know of their own records", _AGAIN)
+    judged_ones = [(source, told) for source, told in held if told is not None]
+    if not judged_ones:
+        return not_applicable("the losses do not tell the audited model's records from others, or no other model had a part of them")
+    source, worst = min(judged_ones, key=lambda pair: (not pair[1]["unmoved"], float(pair[1]["auc"])))
+    theirs, own, found = float(worst["auc"]), float(worst["audited_auc"]), bool(worst["unmoved"])
+    sentence = (
+        f"The loss tells the records of {source} from others with an AUC of {theirs:.3f}, and those of the audited model with {own:.3f}"
+    )
+    why = ": train_fn may not heed its indices, or train and test differ in kind. Every record would seem safe, so that no sizes are told"
+    return judged(found, theirs, f"{sentence}{why if found else ''}.")
 
 
 def _no_risk(audit: Audited) -> Outcome:

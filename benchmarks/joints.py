@@ -36,6 +36,7 @@ UNTOLD = "tests/test_reference_votes.py::test_files_that_do_not_tell_are_read_as
 WALKED = "tests/test_yielding_splits.py::test_steps_are_those_of_a_walk_down_the_tree"
 YIELDS = "tests/test_yielding_splits.py::test_boosted_classifiers_are_ranked_by_it"
 OF_BOTH = "tests/test_yielding_splits.py::test_the_column_is_made_of_both_answers"
+COMPLEMENT_PAIRS = "tests/test_exposure.py::test_pairs_of_complements_give_no_sizes_and_random_halves_do"
 HEAD = "test_what_describes_the_head_reaches_its_scores"
 RISK = "test_seed_level_groups_and_classes_reach_the_risk"
 DECAY = "test_weight_decay_becomes_damping_on_the_sum"
@@ -258,6 +259,7 @@ MUTANTS = tuple(
         ("cli/audits.py", "max_record_rate, max_tnr, max_auc)", "max_record_rate, max_auc, max_tnr)", COMMAND),
         # Evidence beyond the final weights
         ("_audit/exposing.py", "free=free, direction", "direction", WEIGHED),
+        ("_exposure/sizes.py", "ratio <= COMPLEMENTS", "ratio <= 10 * COMPLEMENTS", COMPLEMENT_PAIRS),
         ("_audit/exposing.py", '"attack_rate": found.tpr(fpr)', '"attack_rate": found.tpr(0.05)', WEIGHED),
         ("_audit/exposing.py", 'resolved_level("auto", min(sizes))', "1e-3", OWN_LEVEL),
         ("_exposure/sources.py", "    if references and not sizes_of(", "    if False and not sizes_of(", SCALED),

@@ -12,6 +12,7 @@ from statsmodels.regression.mixed_linear_model import MixedLM
 import noshadow as ns
 from noshadow import InputError, NotApplicable
 from noshadow._exposure.basis import basis_of, normal_scores
+from noshadow._exposure.design import noise_between
 from noshadow._exposure.entry import answered
 from noshadow._exposure.inputs import Given, given, within_reach
 from noshadow._exposure.mixed_model import START, Form, _Problem, fitted_model
@@ -22,6 +23,7 @@ from noshadow._exposure.scales import fitted_scales
 from noshadow._exposure.spread import spreads_of
 from noshadow._exposure.sufficient import Sides, _gathered, sides_of, sums_of
 from noshadow.errors import speaking_for
+from noshadow.reference import plan
 
 SLOPES = np.array([[1.0, -0.4], [-0.4, 0.5]])
 SPREADS = (0.7, 0.5)  # OUT, IN
@@ -393,8 +395,9 @@ def test_where_sizes_are_not_identified_the_order_is_given_and_says_so(pattern):
 
 @pytest.mark.parametrize(("twice", "order_only"), [(299, True), (300, False)])
 def test_sizes_need_three_hundred_records_with_two_margins_on_each_side(twice, order_only):
-    inside = np.tile(np.array([[True], [True], [False], [False]]), (1, 1000))
-    inside[0, twice:], inside[1, twice:] = False, True
+    order = np.random.default_rng(4).permuted(np.tile(np.arange(4)[:, None], (1, 1000)), axis=0)
+    inside = order < 2
+    inside[:, twice:] = order[:, twice:] < 1
     margins, covariates, references, inside, _ = drawn(1000, 4, 4, membership=inside)
     found = ns.exposure(margins, covariates=covariates, references=references, membership=inside)
     assert found.order_only is order_only and np.isnan(found.interval).all() == order_only
@@ -632,3 +635,44 @@ def test_copies_of_one_model_are_told(models, noise):
     match = "exposure: margins of the models differ by a constant and next to nothing else"
     with pytest.raises(ns.NumericalError, match=match), speaking_for("exposure"):
         answered(copies)
+
+
+def other_records(design, n, rng, models=4):
+    """Margins of n records that do nothing to themselves, by models that are linear in who else is in."""
+    inside = {
+        "pairs": lambda: np.vstack([m for half in rng.random((models // 2, n)) < 0.5 for m in (half, ~half)]),
+        "balanced": lambda: plan(n, models=models, seed=int(rng.integers(1 << 20))).membership,
+    }[design]()
+    weights = rng.normal(size=(n, n)) / np.sqrt(n)
+    np.fill_diagonal(weights, 0.0)
+    return 2 + (rng.random((1, n)) < 0.5)[0] @ weights, 2 + inside @ weights, inside
+
+
+def test_pairs_of_complements_give_no_sizes_and_random_halves_do():
+    """What is exchanged between two complements is opposite in them: with their sizes, records that do not leak would."""
+    rng = np.random.default_rng(4)
+    own, references, inside = other_records("pairs", 800, rng)
+    found = ns.exposure(own, references=references, membership=inside)
+    assert found.order_only and "pairs of complements" in found.reason and "chosen at random, would identify sizes" in found.reason
+    with pytest.raises(NotApplicable, match="pairs of complements"):
+        found.tpr(0.01)
+    own, references, inside = other_records("balanced", 800, rng)
+    found = ns.exposure(own, references=references, membership=inside)
+    assert not found.order_only and found.tpr(0.01).mean() < 0.03
+
+
+def test_the_noise_of_a_design_is_that_of_models_which_are_linear_in_who_is_in():
+    rng = np.random.default_rng(5)
+    for models in (4, 6, 12):
+        inside = plan(1200, models=models, seed=3).membership
+        inside[:, :3] = False  # records that no model had do not count
+        between = within = 0.0
+        for _ in range(6):
+            others = rng.normal(size=(1200, 1200))
+            np.fill_diagonal(others, 0.0)
+            margins = inside @ others
+            sides = [np.where(inside == side, margins, np.nan)[:, 3:] for side in (True, False)]
+            between += ((np.nanmean(sides[0], axis=0) - np.nanmean(sides[1], axis=0)) ** 2).sum()
+            within += sum((np.nanvar(side, axis=0, ddof=1) / (~np.isnan(side)).sum(0)).sum() for side in sides)
+        # Two means over thousands of records that share models: each known to about 0.05.
+        assert noise_between(inside, np.ones_like(inside)) == pytest.approx(between / within, abs=0.12)

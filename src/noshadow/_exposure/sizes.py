@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from noshadow._exposure.design import noise_between
 from noshadow._exposure.held_out import Tail
 from noshadow._exposure.spread import FITTED_RECORDS
 from noshadow.checks import Array
@@ -20,6 +21,9 @@ ENOUGH_FOR_TWO = 1400
 # Share of margins that lie at one end, tied, from which they have no spread that a rate could be
 # read from: shares of votes of exactly 1, clipped, stand ten standard deviations from all others.
 TIED = 0.01
+# Noise through other records beyond which sizes are withheld: 2 for pairs of complements, 1.2 and
+# less for eight and more models of plans that are balanced over both halves of the models.
+COMPLEMENTS = 1.5
 OTHERS_SAY_NOTHING = (
     "sizes are read from reference models alone, because what sets a base or folds apart from the audited training would pass for the "
     "spread from model to model"
@@ -59,8 +63,19 @@ def sizes_of(references: Array, membership: Array, counted: Array | None = None)
         )
         return Sizes(True, f"{reason}: such margins have no spread. Models whose outputs are logits would identify sizes.")
     if not lacking:
-        return Sizes(False, "")
+        return _of_the_design(noise_between(membership, seen))
     return Sizes(True, f"{' and '.join(lacking)}, and {SIZED_RECORDS} are needed. {_would_identify(seen.shape[1])}")
+
+
+def _of_the_design(ratio: float) -> Sizes:
+    """No sizes where reference models share their records as complements do."""
+    if ratio <= COMPLEMENTS:
+        return Sizes(False, "")
+    reason = (
+        f"reference models share their records as pairs of complements do: what other records do to a margin differs between models with "
+        f"and without the record by {ratio:.2g} times the variance that either side shows, and would pass for the record's own"
+    )
+    return Sizes(True, f"{reason}. Models that have every record in half of them, chosen at random, would identify sizes.")
 
 
 def _of_references_alone(references: Array, membership: Array) -> Sizes:

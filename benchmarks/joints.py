@@ -406,8 +406,8 @@ MUTANTS = tuple(
         ),
         (
             "_answer/offers.py",
-            "if _without_sizes(weighed, entries) else",
-            "if False else",
+            "and had < needed.models:",
+            "and True:",
             "tests/test_offers.py::test_references_that_gave_no_sizes_are_not_offered_again",
         ),
         (

@@ -169,7 +169,9 @@ def test_what_was_trained_already_is_not_advised_again():
     audit = exposed(rates, rates / 2, rates)
     ordered = replace(audit, records=audit.records.drop(columns=["attack_rate", "attack_rate_low", "attack_rate_high"]))
     assert best_known(ordered).source == "losses" and "64 reference models" in next_action(ordered).sentence
-    assert "--reference-models 4" in next_action(made()).command
+    assert "--reference-models 4" in next_action(made(300)).command
+    # Two hundred records have rates of their own with sixteen models, and not with four.
+    assert "--reference-models 16" in next_action(made(200)).command
 
 
 def test_strong_is_the_line_of_the_finding_on_model_risk():

@@ -16,12 +16,12 @@ from noshadow._audit.options import Options
 from noshadow._audit.settled import Settled
 from noshadow._exposure import Exposure, Source, Step, largest_rate, line_to, mean_width, retraining, stepwise, width_with
 from noshadow._exposure.inputs import LEAST_RECORDS
-from noshadow._exposure.sources import LEAST_TEST_RECORDS
 from noshadow.checks import Array, NotApplicable
 from noshadow.losses import record_margins
 from noshadow.outcomes import Absent, not_applicable
 from noshadow.results import Evidence
 from noshadow.scores.trees.boosting import LeafScores
+from noshadow.sizing import LEAST_TEST_RECORDS, would_identify
 from noshadow.tail.losses import resolved_level
 from noshadow.votes import VOTES, margins_in_votes, vote_margins, vote_shares
 
@@ -269,7 +269,8 @@ def _order_reason(found: Exposure, sources: Sequence[Source]) -> str:
     silent = [source.name for source in sources if source.margins is not None and not source.early and source.test_margins is None]
     if not silent:
         return found.reason.rstrip(".")
-    return f"{' and '.join(silent)} say nothing about test records, which would show their scale; two reference models would identify sizes"
+    identify = would_identify(len(found.score)).rstrip(".")
+    return f"{' and '.join(silent)} say nothing about test records, which would show their scale. {identify}"
 
 
 def _columns(found: Exposure, fpr: float, reason: str) -> tuple[dict[str, Array], dict[str, str]]:

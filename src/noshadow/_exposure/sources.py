@@ -18,9 +18,8 @@ from noshadow._exposure.result import Exposure
 from noshadow._exposure.rules import CHOSEN, FREE_ORDER, Rules
 from noshadow._exposure.sufficient import sides_of, sums_of
 from noshadow.checks import Array, whole_seed
+from noshadow.sizing import LEAST_TEST_RECORDS
 
-# A line through fewer test records than this moves by more than a tenth of a standard deviation.
-LEAST_TEST_RECORDS = 100
 NO_SCALE = (
     "the sources cannot be put on the audited model's scale: that takes {least} test records that neither had, and there are {count}. "
     "Give more test records."

@@ -14,6 +14,7 @@ from noshadow._answer import (
     per_thousand,
     per_thousand_between,
     verdict,
+    why_no_sizes,
     worst_record,
 )
 from noshadow._findings import findings, most_severe
@@ -97,11 +98,18 @@ def records_title(audit: Told) -> str:
 
 
 def note_lines(audit: Told) -> list[Line]:
-    """The notes, what each source beyond the final weights changed, and what the next would buy."""
+    """The notes, what each source changed, why no record has a rate, what the next would buy."""
     told = [f"Note: {ended(note)}" for note in audit.notes]
     told += [f"Evidence: {change}" for change in evidence_changes(audit)]
+    told += [line] if (line := no_rates(audit)) else []
     told += [f"More evidence: {offer.sentence}" for offer in offers(audit)]
     return [Line(visible(text)) for text in told]
+
+
+def no_rates(audit: Told) -> str:
+    """Why no record has a rate although evidence was weighed; "" where records have one."""
+    why = why_no_sizes(audit)
+    return "" if why is None else f"No rates of records: {ended(why)}"
 
 
 def summary_text(audit: Told, *, show_ids: bool) -> str:

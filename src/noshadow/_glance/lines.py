@@ -191,7 +191,9 @@ def _predicted(risk: ModelRisk, rate: float) -> str:
     told = [risk.predicted_attack, None if risk.predicted_from is None else f"from {risk.predicted_from}"]
     named = f" ({', '.join(word for word in told if word)})" if any(told) else ""
     level = risk.prediction_level or risk.interval_level  # older folders have one level for all
-    return _rate(f"Predicted attack TPR at FPR {number(risk.fpr)}{named}", rate, risk.predicted_tpr_interval, level)
+    # What is known does not rest on the prediction of a model outside the calibration's domain.
+    title = "Predicted attack TPR" if risk.in_calibration_domain else "Hint, no answer: predicted attack TPR"
+    return _rate(f"{title} at FPR {number(risk.fpr)}{named}", rate, risk.predicted_tpr_interval, level)
 
 
 def _rate(words: str, rate: float, ends: Interval | None, level: float) -> str:

@@ -201,14 +201,12 @@ def _from_losses(audit: Audited, fpr: float) -> KnownRate | None:
     risk = audit.model_risk
     if risk is None or error_budget(fpr, risk.n_members) == 0:
         return None
-    why = risk.reason.rstrip(".")
+    why = f"none is predicted, because {_lowered(risk.reason.rstrip('.'))}"
     if risk.predicted_tpr is not None:
-        why = (
-            "the model is unlike the setups that predictions come from"
-            if not risk.in_calibration_domain
-            else "the prediction is for another level"
-        )
-    reason = f"From the losses of members and non-members alone; no attack was measured, and none is predicted, because {_lowered(why)}."
+        why = "the rate that is predicted for one is for another level"
+        if not risk.in_calibration_domain:
+            why = "the rate that is predicted for one is a hint, because the model is unlike the setups that predictions come from"
+    reason = f"From the losses of members and non-members alone; no attack was measured, and {why}."
     if is_level(risk.fpr, fpr):
         return KnownRate(risk.fpr, risk.tnr, risk.tnr_interval, "losses", None, 0, reason, None, risk.interval_level)
     return KnownRate(float(fpr), tnr_at_fnr(audit.member_losses, audit.nonmember_losses, fpr), None, "losses", None, 0, reason)

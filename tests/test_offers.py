@@ -1,6 +1,7 @@
 """The price list of certainty: what sources changed and what more would buy, on the terminal, in the report and after a round trip."""
 
 import io
+import json
 import re
 from dataclasses import replace
 from functools import partial
@@ -19,7 +20,7 @@ from noshadow._exposure import inputs
 from noshadow._exposure.held_out import Tail
 from noshadow._findings import RULES
 from noshadow._known import needed_references
-from noshadow.cli.printing import print_audit
+from noshadow.cli.printing import print_audit, summary
 from noshadow.reference import plan
 from noshadow.sizing import ENOUGH_FOR_TWO, LEAST_RECORDS, SIZED_RECORDS
 from test_findings import made
@@ -234,6 +235,16 @@ def test_terminal_and_report_say_both(weighed, plain, tmp_path):
         for line in (*evidence_changes(audit), *(offer.sentence for offer in offers(audit))):
             assert line in screen.getvalue() and line[1:] in page
     assert "The final weights alone." in page
+
+
+def test_an_audit_and_its_json_hold_the_price_list_and_the_evidence(weighed, plain, tmp_path):
+    for audit in (weighed, plain):
+        assert audit.offers == offers(audit) and audit.offers
+        told = json.loads(json.dumps(summary(audit, tmp_path / "report.html"), allow_nan=False))
+        assert told["offers"] == [offer.to_dict() for offer in audit.offers]
+        assert told["offers"][0].keys() == {"argument", "trainings", "seconds", "narrower", "sentence"}
+        assert [entry["source"] for entry in told["evidence"]] == [entry.source for entry in audit.evidence]
+        assert told["evidence_changes"] == list(evidence_changes(audit))
 
 
 def test_a_folder_read_again_offers_the_same(weighed, tmp_path):

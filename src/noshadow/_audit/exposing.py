@@ -14,6 +14,7 @@ import numpy as np
 from noshadow._audit.evidence import Scores, loss_evidence, score_evidence
 from noshadow._audit.options import Options
 from noshadow._audit.settled import Settled
+from noshadow._audit.tracing import trace_covariates
 from noshadow._exposure import Exposure, Source, Step, largest_rate, line_to, mean_width, retraining, stepwise, width_with
 from noshadow._exposure.inputs import LEAST_RECORDS
 from noshadow.checks import Array, NotApplicable
@@ -88,7 +89,7 @@ def with_traces(known: Sequence[Known], traces: Sequence[Evidence], scores: Scor
     rank no better than the final weights do, and nothing is weighed. Nor is it where the shift of
     boosted trees is known: it is made of the same rounds and ranks better than their losses.
     """
-    beside = tuple(Known(Source("loss traces", covariates=trace.columns), trace) for trace in traces)
+    beside = tuple(Known(Source("loss traces", covariates=trace_covariates(trace.columns, trace.stamp)), trace) for trace in traces)
     alone = any(EARLY_LOSS in trace.columns for trace in traces) and not isinstance(scores, LeafScores)
     return (*known, *beside) if known or alone else ()
 

@@ -13,6 +13,12 @@ from noshadow.sizing import LEAST_RECORDS
 _TRAINED = ("few references", "folds", "short references", "reference models")
 _EARLIER = ("checkpoints", "base model", "traces")
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
+# What ranks forests that classify, whatever else is known, and why.
+OF_FORESTS = "loo"
+OWN_TREES = (
+    "the records stay ranked by loo, and exposure_score is a column beside it: on the calibration forests loo found more of the exposed "
+    "records than exposure_score did, with two reference models too"
+)
 _SIZES = "an exposure and an attack rate with intervals per record"
 _ORDER = "a better order"
 # The least that can show how margins vary on either side.
@@ -107,7 +113,7 @@ def evidence_changes(audit: Audited) -> tuple[str, ...]:
             line += f", intervals of the exposure are {step['width']:.2g} wide in the mean ({before})"
         width = step["width"]
         told.append(line)
-    return tuple(told)
+    return (*told, OWN_TREES) if told and audit.ranked_by == OF_FORESTS else tuple(told)
 
 
 def _is_network(audit: Audited) -> bool:

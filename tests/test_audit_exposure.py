@@ -187,7 +187,7 @@ def audited(model, train, test, out_of_fold, **more):
 
 def test_constant_out_of_fold_outputs_are_refused_by_their_name(digits):
     model, train, test, folds = digits
-    with pytest.raises(InputError, match="^audit: out_of_fold must differ between records; got the same output for every record"):
+    with pytest.raises(InputError, match=r"^audit: out_of_fold must differ between records; got the same output for every record"):
         ns.audit(model, train, test, out_of_fold=np.full_like(folds, 0.1), progress=False)
     alike = np.full_like(folds, 0.1 / 9)
     alike[np.arange(len(folds)), train[1]] = 0.9

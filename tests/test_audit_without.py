@@ -233,7 +233,7 @@ def test_bags_are_weighed_with_other_sources():
     assert audit.ranked_by == "loo" and {"exposure_score", "out_of_bag_loss", "left_out_loss"} <= set(audit.records)
     order = np.argsort(-audit.records["loo"].to_numpy(), kind="stable")
     np.testing.assert_array_equal(audit.records["rank"].to_numpy()[order], np.arange(1, len(order) + 1))
-    assert "Evidence: the records stay ranked by loo, and exposure_score is a column beside it" in audit.summary()
+    assert "Evidence: the records stay ranked by loo, which found more of the exposed on the calibration forests" in audit.summary()
     stamp = next(entry.stamp for entry in audit.evidence if entry.source == "exposure")
     assert list(stamp["trainings"]) == ["out-of-fold outputs", "out of bag", "left out"] and "out of bag" in stamp["lines"]
 

@@ -15,10 +15,7 @@ _EARLIER = ("checkpoints", "base model", "traces")
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 # What ranks forests that classify, whatever else is known, and why.
 OF_FORESTS = "loo"
-OWN_TREES = (
-    "the records stay ranked by loo, and exposure_score is a column beside it: on the calibration forests loo found more of the exposed "
-    "records than exposure_score did, with two reference models too"
-)
+OWN_TREES = "the records stay ranked by loo, which found more of the exposed on the calibration forests than exposure_score did"
 _SIZES = "an exposure and an attack rate with intervals per record"
 _ORDER = "a better order"
 # The least that can show how margins vary on either side.

@@ -110,7 +110,8 @@ MUTANTS = tuple(
     Mutant(file, before, after, (test,) if isinstance(test, str) else test)
     for file, before, after, test in (
         # From the view to the scores
-        (COLUMNS, "ranks=1", "ranks=3", RANKED),
+        (COLUMNS, "ranks=5", "ranks=9", RANKED),
+        (COLUMNS, "ranks=1", "ranks=9", "tests/test_audit_without.py::test_bags_are_weighed_with_other_sources"),
         (EVIDENCE, 'named(source="scores", score=True)', 'named(source="scores", predicts=True)', RANKED),
         ("results/audit_record.py", "places[np.argsort(-score,", "places[np.argsort(score,", RANKED),
         (EVIDENCE, 'known = options.damping == "auto" and isinstance', "known = isinstance", DECAY),
@@ -293,8 +294,8 @@ MUTANTS = tuple(
         ("_audit/trained_sources.py", "references, audited, words, attack=True", "references, audited, words", BY_FOUR),
         (
             "_audit/trained_sources.py",
-            "load_references(asked.reference_models), audited, words, attack=True",
-            "load_references(asked.reference_models), audited, words",
+            "_set_in(asked.reference_models), audited, words, attack=True",
+            "_set_in(asked.reference_models), audited, words",
             f"{FOUR}::test_a_folder_of_such_a_set_serves_as_well",
         ),
         ("_audit/gather.py", "_model_risk(found, options, held, reference_tpr)", "_model_risk(found, options, held)", BY_FOUR),
@@ -427,9 +428,21 @@ MUTANTS = tuple(
             "tests/test_audit_exposure.py::test_refused_rates_are_not_put_down_to_a_source_that_is_a_covariate",
         ),
         (
+            "_audit/exposing.py",
+            "covariates=trace_covariates(trace.columns, trace.stamp)",
+            "covariates=trace.columns",
+            "tests/test_boosting_models.py::test_beside_references_the_range_of_rounds_still_orders_nothing",
+        ),
+        (
+            "_known/needed.py",
+            "needed_for_sizes(len(audit.records), len(audit.nonmember_losses))",
+            "needed_for_sizes(len(audit.records), len(audit.records))",
+            "tests/test_offers.py::test_sizes_are_promised_from_as_many_references_as_they_take",
+        ),
+        (
             "_answer/offers.py",
-            "if _without_sizes(weighed, entries) else",
-            "if False else",
+            "and had < needed.models:",
+            "and True:",
             "tests/test_offers.py::test_references_that_gave_no_sizes_are_not_offered_again",
         ),
         (

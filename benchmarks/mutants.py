@@ -84,7 +84,7 @@ def main():
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         tree, log = copied(Path(folder)), Path(folder) / "pytest.log"
-        if tested(tree, sorted({node for mutant in chosen for node in nodes(mutant)}), log) != PASSED:
+        if chosen and tested(tree, sorted({node for mutant in chosen for node in nodes(mutant)}), log) != PASSED:
             sys.exit(f"The named tests must pass before anything is broken:\n{log.read_text()}")
         rows = []
         for mutant in chosen:

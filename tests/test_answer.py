@@ -132,6 +132,19 @@ def test_a_prediction_names_the_attack_whose_rate_it_is():
     assert best_known(few).reason.startswith(said)
 
 
+def test_a_prediction_for_a_model_unlike_the_setups_is_a_hint_wherever_it_is_told():
+    audit = predicted(0.3, (0.2, 0.4))
+    lines = audit.summary().splitlines()
+    assert any(line.startswith("Predicted attack TPR at FPR 0.01") for line in lines)
+    unlike = replace(audit, model_risk=replace(audit.model_risk, in_calibration_domain=False))
+    lines = unlike.summary().splitlines()
+    assert "the rate that is predicted for one is a hint, because the model is unlike the setups" in lines[2]
+    (hint,) = (line for line in lines if "redicted attack TPR" in line)
+    assert hint.startswith("Hint, no answer: predicted attack TPR at FPR 0.01") and "300 in 1,000" in hint
+    assert "none is predicted" not in unlike.summary() and "none is predicted" in best_known(made()).reason
+    assert "for another level" in best_known(audit, 0.05).reason
+
+
 @pytest.mark.parametrize(
     ("rate", "ends", "level"),
     [
@@ -169,7 +182,9 @@ def test_what_was_trained_already_is_not_advised_again():
     audit = exposed(rates, rates / 2, rates)
     ordered = replace(audit, records=audit.records.drop(columns=["attack_rate", "attack_rate_low", "attack_rate_high"]))
     assert best_known(ordered).source == "losses" and "64 reference models" in next_action(ordered).sentence
-    assert "--reference-models 4" in next_action(made()).command
+    assert "--reference-models 4" in next_action(made(300)).command
+    # Two hundred records have rates of their own with sixteen models, and not with four.
+    assert "--reference-models 16" in next_action(made(200)).command
 
 
 def test_strong_is_the_line_of_the_finding_on_model_risk():

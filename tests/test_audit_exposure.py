@@ -185,6 +185,16 @@ def audited(model, train, test, out_of_fold, **more):
     return ns.audit(model, train, test, out_of_fold=out_of_fold, progress=False, **more)
 
 
+def test_constant_out_of_fold_outputs_are_refused_by_their_name(digits):
+    model, train, test, folds = digits
+    with pytest.raises(InputError, match=r"^audit: out_of_fold must differ between records; got the same output for every record"):
+        ns.audit(model, train, test, out_of_fold=np.full_like(folds, 0.1), progress=False)
+    alike = np.full_like(folds, 0.1 / 9)
+    alike[np.arange(len(folds)), train[1]] = 0.9
+    with pytest.raises(InputError, match=r"^audit: out_of_fold must differ between records; got the margin 2\.19722 for every record"):
+        ns.audit(model, train, test, out_of_fold=alike, progress=False)
+
+
 def test_the_losses_are_those_of_the_given_outputs(digits):
     model, train, test, folds = digits
     audit = audited(model, train, test, folds)

@@ -229,7 +229,11 @@ def test_bags_are_weighed_with_other_sources():
     model = RandomForestClassifier(50, random_state=0).fit(*TRAIN)
     folds = out_of_bag_outputs(RandomForestClassifier(50, random_state=1).fit(*TRAIN), TRAIN).outputs
     audit = ns.audit(model, TRAIN, TEST, out_of_fold=np.exp(folds) / np.exp(folds).sum(1, keepdims=True), progress=False)
-    assert audit.ranked_by == "exposure_score" and {"out_of_bag_loss", "left_out_loss"} <= set(audit.records)
+    # What won on the calibration forests ranks; what was weighed stands beside it, and the reader is told.
+    assert audit.ranked_by == "loo" and {"exposure_score", "out_of_bag_loss", "left_out_loss"} <= set(audit.records)
+    order = np.argsort(-audit.records["loo"].to_numpy(), kind="stable")
+    np.testing.assert_array_equal(audit.records["rank"].to_numpy()[order], np.arange(1, len(order) + 1))
+    assert "Evidence: the records stay ranked by loo, which found more of the exposed on the calibration forests" in audit.summary()
     stamp = next(entry.stamp for entry in audit.evidence if entry.source == "exposure")
     assert list(stamp["trainings"]) == ["out-of-fold outputs", "out of bag", "left out"] and "out of bag" in stamp["lines"]
 

@@ -19,8 +19,12 @@ from sklearn.preprocessing import StandardScaler
 
 import noshadow as ns
 from extras import extra
+from noshadow._audit import exposing, with_references
+from noshadow._audit.exposing import weighed_exposure
+from noshadow._audit.tracing import OF_ROUNDS, trace_covariates
+from noshadow._exposure.rules import FREE_ORDER
 from noshadow.checks import InputError, NotApplicable
-from noshadow.metrics import spearman
+from noshadow.reference import train_references
 from noshadow.scores.trees.boosting import boosting_scores
 from noshadow.scores.trees.left_out import left_out
 from noshadow.views import OtherRecords, model_family, stage_outputs
@@ -619,8 +623,49 @@ def test_where_bags_are_unknown_the_stages_rank():
     assert audit.not_applicable["shift"].endswith("settings that are not read here (subsample)")
     assert next(found.status for found in audit.findings if found.code == "NS044") == "not applicable"
     rule = next(entry.stamp["rule"] for entry in audit.evidence if entry.source == "exposure")
-    assert "early_loss" in rule and "lt_iqr" in rule
-    assert spearman(audit.records["early_loss"], audit.records["exposure_score"]) > 0.8
+    assert rule == "early_loss" and "lt_iqr" in audit.records
+    np.testing.assert_array_equal(audit.records["exposure_score"], audit.records["early_loss"])
+
+
+@pytest.mark.parametrize(
+    "model", [GB(n_estimators=25, subsample=0.5), GradientBoostingRegressor(n_estimators=25, loss="huber")], ids=["subsample", "huber"]
+)
+def test_without_its_leaves_a_boosted_model_is_ordered_by_early_loss(model):
+    task = "two" if isinstance(model, GB) else "value"
+    x, y = DATA[task]
+    audit = ns.audit(model.fit(x[:N], y[:N]), (x[:N], y[:N]), (x[N:], y[N:]), progress=False)
+    assert "shift" not in audit.records and audit.ranked_by == "exposure_score"
+    np.testing.assert_array_equal(audit.records["exposure_score"], audit.records["early_loss"])
+
+
+def test_the_range_of_rounds_is_a_covariate_that_orders_nothing_by_itself():
+    columns = {"lt_iqr": np.arange(3.0), "early_loss": np.ones(3)}
+    rounds, epochs = trace_covariates(columns, {"rounds": [1]}), trace_covariates(columns, {})
+    assert set(rounds) == {OF_ROUNDS, "early_loss"} and OF_ROUNDS not in FREE_ORDER
+    assert set(epochs) == {"lt_iqr", "early_loss"} <= set(FREE_ORDER)
+    np.testing.assert_array_equal(rounds[OF_ROUNDS], columns["lt_iqr"])
+
+
+def test_beside_references_the_range_of_rounds_still_orders_nothing(monkeypatch, tmp_path):
+    """Weighed in the audit, and weighed anew when a set of references is scored."""
+    seen = []
+
+    def noted(statistics, known, free, **how):
+        seen.append({*free, *(name for entry in known for name in entry.source.covariates)})
+        return weighed_exposure(statistics, known, free, **how)
+
+    monkeypatch.setattr(exposing, "weighed_exposure", noted)
+    monkeypatch.setattr(sys.modules["noshadow._audit.with_references"], "weighed_exposure", noted)
+    model, train, test = GB(n_estimators=10, random_state=0).fit(X[:N], Y[:N]), (X[:N], Y[:N]), (X[N:], Y[N:])
+    both = np.concatenate([X[:N], X[N:]]), np.concatenate([Y[:N], Y[N:]])
+
+    def train_fn(rows, seed):
+        return GB(n_estimators=10, random_state=seed).fit(both[0][rows], both[1][rows])
+
+    references = train_references(tmp_path / "set", train_fn, train, test, model=model, models=4, workers=1, progress=False)
+    audit = ns.audit(model, train, test, reference_models=references, progress=False)
+    with_references(audit, references)
+    assert len(seen) == 2 and all(OF_ROUNDS in names and "lt_iqr" not in names for names in seen)
 
 
 def test_pipelines_and_score_options():

@@ -125,7 +125,11 @@ def test_a_target_may_ask_itself_and_is_not_contradicted(project):
         ("without_train_fn", ("--folds", 3), "audit: train_fn must be given with folds; got none. Pass train_fn=f"),
         ("target", ("--short-references", 2), "audit: stop must be given unless loss_traces hold losses of unseen records"),
         ("target", ("--short-references", 2, "--stop", "soon"), "audit: --stop must be a share of the training or an epoch; got 'soon'"),
-        ("target", ("--reference-models", "nowhere"), "folder must hold reference models (plan.json); got 'nowhere'"),
+        (
+            "target",
+            ("--reference-models", "nowhere"),
+            "audit: reference_models must be a number of models, or the folder of such a set; got 'nowhere'",
+        ),
         ("target", ("--training-option", "workers=1"), "training_options must come with folds, reference_models or short_references"),
         ("target", ("--folds", 2, "--training-option", "models=1"), "training_options must name options of train_references"),
     ],

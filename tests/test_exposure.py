@@ -447,8 +447,11 @@ def test_without_references_the_order_is_that_of_shift():
     assert found.order_only and found.rule == "shift" and found.score.argmax() == 3 and found.score.argmin() == 7
     np.testing.assert_array_equal(ns.exposure(margins).score, -margins)
     np.testing.assert_array_equal(ns.exposure(margins, direction="either").score, np.abs(margins))
-    with pytest.raises(NotApplicable, match="Two reference models on independent halves"):
+    with pytest.raises(NotApplicable, match="Sizes of fewer than 200 records are not identified"):
         found.tpr_interval(0.1)
+    many = ns.exposure(np.random.default_rng(0).normal(size=1400))
+    with pytest.raises(NotApplicable, match="Two or more reference models on independent random halves"):
+        many.tpr_interval(0.1)
 
 
 def test_missing_margins_infinite_covariates_and_records_that_no_model_had():

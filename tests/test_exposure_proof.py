@@ -1,6 +1,8 @@
 """The proof of exposure: its truth, its rivals and its measures against simulation and by hand."""
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -149,3 +151,16 @@ def test_no_calibration_setup_is_a_judging_setting():
     later = {"fashion_depths", "fashion_probe", "cifar10_full", "cifar100_full", "sst2_minilm"}
     assert {setup.name for setup in JUDGING} == set(SETTINGS) - later and all(setup.judging for setup in JUDGING)
     assert len(SETUPS) == len(CALIBRATION) + len(JUDGING)
+
+
+def test_the_page_shows_every_measure_that_was_stored():
+    """Recall, precision and Spearman by d′ and by success, and label quality from as many folds as the goals go by."""
+    root = Path(__file__).parents[1]
+    page = (root / "docs" / "exposure.md").read_text()
+    stored = json.loads((root / "benchmarks" / "results" / "exposure" / "california_mlp.json").read_text())["methods"]
+    for measure, words in (("precision", "precision@1 %"), ("recall", "recall"), ("spearman", "Spearman")):
+        (row,) = (line for line in page.splitlines() if line.startswith(f"| {words} | and 2 references |"))
+        cell = row.split(" | ")[5]
+        own = [stored["exposure_2"][truth][measure]["mean"] for truth in ("d_prime", "success")]
+        assert cell == " / ".join(f"{value:.2f}" if measure == "spearman" else f"{100 * value:.0f}" for value in own)
+    assert "| out-of-fold label quality, 5 folds |" in page

@@ -7,8 +7,9 @@ import pytest
 from scipy.stats import norm, rankdata
 
 from noshadow._exposure import Source, line_to, parted, weighed
-from noshadow._exposure.sources import FOLDS, LEAST_TEST_RECORDS, ORIGIN, REFERENCES, level_without
+from noshadow._exposure.sources import FOLDS, ORIGIN, REFERENCES, level_without
 from noshadow.metrics import spearman
+from noshadow.sizing import LEAST_TEST_RECORDS
 
 N, TEST = 1500, 800
 

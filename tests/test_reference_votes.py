@@ -135,7 +135,7 @@ def test_sets_of_votes_and_others_say_that_they_are_log_odds(tmp_path):
     # The exposure of a forest is weighed in votes all the same, and gives the order alone.
     audit = ns.audit(forest(np.arange(N), 0), TRAIN, TEST, progress=False)
     found = with_references(audit, references, progress=False)
-    assert found.ranked_by == "exposure_score" and "attack_rate" not in found.records
+    assert found.ranked_by == "loo" and "exposure_score" in found.records and "attack_rate" not in found.records
     (weighed,) = (entry for entry in found.evidence if entry.source == "exposure")
     assert weighed.stamp["order_only"] and found.ground_truth.variants["LiRA"]["statistic"].startswith("margin log p_y")
     assert trained(tmp_path / "one", boosted, model=boosted(np.arange(N), 0)).votes == 0
@@ -195,7 +195,7 @@ def test_the_command_scores_forests_by_votes(train_fn, tmp_path):
     references = trained(tmp_path / "set", train_fn)
     found = with_references(audit, references, progress=False)
     said = found.ground_truth.variants["LiRA"]["statistic"]
-    assert found.ranked_by == "exposure_score" and said.endswith(f"B = {TREES}") == (train_fn is forest)
+    assert found.ranked_by == "loo" and "exposure_score" in found.records and said.endswith(f"B = {TREES}") == (train_fn is forest)
     (weighed,) = (entry for entry in found.evidence if entry.source == "exposure")
     own, theirs = (
         np.asarray(values) if references.votes else margins_in_votes(np.asarray(values), TREES)

@@ -297,8 +297,15 @@ def test_sets_of_another_model_or_other_records_are_refused(tmp_path):
     with pytest.raises(InputError, match=r"folder must hold the same experiment; got other values .*hashes.weights"):
         audited(reference_models=4, work=tmp_path / "work")
         ns.audit(other, TRAIN, TEST, reference_models=4, train_fn=fit, training_options=HERE, work=tmp_path / "work", progress=False)
-    with pytest.raises(InputError, match=r"folder must hold reference models \(plan.json\)"):
+    with pytest.raises(
+        InputError, match=r"^audit: reference_models must be a number of models, or the folder of such a set; got '.*nowhere'"
+    ):
         ns.audit(MODEL, TRAIN, TEST, reference_models=tmp_path / "nowhere", progress=False)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"^audit: reference_models must hold reference models \(plan.json\); got '.*empty'"):
+        ns.audit(MODEL, TRAIN, TEST, reference_models=tmp_path / "empty", progress=False)
+    with pytest.raises(InputError, match=rf"^audit: folds must be at most the {N} training records, each in one fold; got 4000"):
+        ns.audit(MODEL, TRAIN, TEST, folds=4000, train_fn=fit, training_options=HERE, progress=False)
 
 
 def test_models_that_do_not_learn_from_their_rows_are_refused(tmp_path):
@@ -400,6 +407,7 @@ def short_only(indices, seed, stop):
         ({"short_references": 2, "train_fn": fit, "stop": 1.0}, "audit: stop must be a number > 0 and < 1; got 1"),
         ({"short_references": 2, "train_fn": RECIPE, "stop": 11}, "audit: stop must be one of the 10 epochs of the training"),
         ({"short_references": 2, "train_fn": fit_values, "stop": 0.5}, "audit: train_fn must take a third argument 'stop' for short_ref"),
+        ({"short_references": 2, "train_fn": fit_values, "stop": 0.5}, r"after which it ends; got a function of \(.*\)\. Or pass a Recipe"),
         ({"stop": 0.5, "folds": 2, "train_fn": fit}, "audit: stop must come with short_references; got 0.5"),
         ({"folds": 2, "train_fn": fit, "work": 3}, "audit: work must be the path of a folder; got 3"),
         ({"folds": 2, "train_fn": fit, "work": __file__}, "audit: work must be a folder; got the file"),

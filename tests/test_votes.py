@@ -71,7 +71,12 @@ def test_a_forest_beside_reference_forests_gives_the_order_and_says_why(trees, t
     forest = RandomForestClassifier(30, random_state=0).fit(*TRAIN)
     audit = ns.audit(forest, TRAIN, TEST, reference_models=4, train_fn=train_fn, progress=False)
     (weighed,) = (entry for entry in audit.evidence if entry.source == "exposure")
-    assert audit.ranked_by == "exposure_score" and "attack_rate" not in audit.records and weighed.stamp["order_only"]
+    assert (
+        audit.ranked_by == "loo"
+        and "exposure_score" in audit.records
+        and "attack_rate" not in audit.records
+        and weighed.stamp["order_only"]
+    )
     assert "did not hold on the calibration forests" in audit.not_applicable["exposure"]
     assert audit.provenance["inputs"]["votes"] == 30 and all(step["width"] is None for step in weighed.stamp["changed"])
     # No sizes follow from more of them: none are offered.
@@ -90,5 +95,5 @@ def test_out_of_fold_outputs_of_forests_do_not_promise_sizes():
     others = [RandomForestClassifier(20, random_state=1).fit(X[:800][half], Y[:800][half]) for half in (halves, ~halves)]
     outputs = np.where(halves[:, None], others[1].predict_proba(X[:800]), others[0].predict_proba(X[:800]))
     audit = ns.audit(forest, TRAIN, TEST, out_of_fold=outputs, progress=False)
-    assert audit.ranked_by == "exposure_score" and "identify sizes" not in audit.not_applicable["exposure"]
+    assert audit.ranked_by == "loo" and "exposure_score" in audit.records and "identify sizes" not in audit.not_applicable["exposure"]
     assert "did not hold on the calibration forests" in audit.not_applicable["exposure"]

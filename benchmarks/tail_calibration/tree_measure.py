@@ -19,6 +19,7 @@ from benchmarks.environment import environment
 from benchmarks.exposure.truth import separation
 from benchmarks.tail_calibration.tree_rivals import label_quality, shapley_of_neighbours, structural, worst_case
 from benchmarks.tail_calibration.tree_setups import SETUPS
+from noshadow._audit.tracing import OF_ROUNDS
 from noshadow._exposure import Source, weighed
 from noshadow._exposure.rules import CHOSEN
 from noshadow.attacks import attack_success, lira_scores, rmia_scores
@@ -153,7 +154,8 @@ def exposures_of(setup, target, margins, membership, columns):
     """Scores of `exposure`, with what the audit has for free and with two references beside it."""
     member = membership[target]
     own, test = margins[target][member], margins[target][~member]
-    free = {name: columns[name] for name in COVARIATES if name in columns and np.isfinite(columns[name]).all()}
+    held = {name: columns[name] for name in COVARIATES if name in columns and np.isfinite(columns[name]).all()}
+    free = {OF_ROUNDS if name == "lt_iqr" else name: values for name, values in held.items()}
     sources = free_sources(columns, own, test)
     alone = weighed(own, test, sources, free=free).score
     rows = slice(setup.targets, setup.targets + REFERENCES)

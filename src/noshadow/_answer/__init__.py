@@ -1,7 +1,7 @@
 """The answer at one glance: what is known, a verdict, the most exposed record, what to do next."""
 
 from noshadow._answer.next_action import NextAction, next_action
-from noshadow._answer.offers import Offer, evidence_changes, offers
+from noshadow._answer.offers import Offer, evidence_changes, offers, why_no_sizes
 from noshadow._answer.verdict import LEVELS, Verdict, verdict
 from noshadow._known import (
     Accusation,
@@ -36,5 +36,6 @@ __all__ = [
     "per_thousand_between",
     "retraining",
     "verdict",
+    "why_no_sizes",
     "worst_record",
 ]

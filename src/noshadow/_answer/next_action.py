@@ -4,18 +4,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from noshadow._answer.verdict import Verdict, in_doubt, verdict
-from noshadow._known import trained_models
+from noshadow._known import models_on_halves, needed_references
 from noshadow._known.audited import Audited
 
 AUDIT_AGAIN = "noshadow audit package.module:function --out new-audit"
 COMPARE = "noshadow compare this-audit new-audit"
 GATE = "noshadow gate this-audit --max-tpr {limit:g}"
-FEW_REFERENCES = "noshadow audit package.module:function --out new-audit --reference-models 4"
+FEW_REFERENCES = "noshadow audit package.module:function --out new-audit --reference-models {models}"
 ALL_REFERENCES = (
     "noshadow reference train package.module:function --out references && noshadow reference score references --audit this-audit"
 )
 WITH_BASE = "noshadow audit package.module:function --base package.module:base --out new-audit"
 LANGUAGE_MODEL = "language-model"
+USUAL = 4
+_WORDS = {4: "four", 16: "sixteen"}
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,21 @@ def _measuring(audit: Audited, found: Verdict) -> NextAction:
     if audit.task == LANGUAGE_MODEL:
         sentence = "Give the model that this one was fine-tuned from: comparing the two measures an attack."
         return NextAction(sentence, WITH_BASE)
-    if found.known.source == "exposure" or trained_models(audit):
+    models = _models_for_sizes(audit)
+    if found.known.source == "exposure" or models is None:
         return NextAction("Measure what the real attacks find on this model, with 64 reference models.", ALL_REFERENCES)
-    sentence = "Train four models like this one on halves of the records: each record then has a rate of its own, with an interval."
-    return NextAction(sentence, FEW_REFERENCES)
+    train = f"Train {_WORDS.get(models, models)} models like this one on halves of the records"
+    sentence = f"{train}: each record then has a rate of its own, with an interval."
+    return NextAction(sentence, FEW_REFERENCES.format(models=models))
+
+
+def _models_for_sizes(audit: Audited) -> int | None:
+    """How many reference models to train for rates of records; None where attacks are better.
+
+    Four where two would do, since LiRA's own rate is predicted from four. Who has trained some
+    already, and would have to train many more, is near the price of the attacks.
+    """
+    needed, had = needed_references(audit).models, models_on_halves(audit)
+    if needed is None or had >= needed or (had and needed > USUAL):
+        return None
+    return max(needed, USUAL)

@@ -14,15 +14,17 @@ import numpy as np
 from noshadow._audit.evidence import Scores, loss_evidence, score_evidence
 from noshadow._audit.options import Options
 from noshadow._audit.settled import Settled
+from noshadow._audit.tracing import trace_covariates
 from noshadow._audit.withheld import why_withheld
 from noshadow._exposure import Exposure, Source, Step, largest_rate, line_to, mean_width, parted, retraining, stepwise, width_with
 from noshadow._exposure.inputs import LEAST_RECORDS
-from noshadow._exposure.sources import LEAST_TEST_RECORDS, NO_SCALE, REFERENCES
+from noshadow._exposure.sources import NO_SCALE, REFERENCES
 from noshadow.checks import Array, NotApplicable
 from noshadow.losses import record_margins
 from noshadow.outcomes import Absent, not_applicable
 from noshadow.results import Evidence
 from noshadow.scores.trees.boosting import LeafScores
+from noshadow.sizing import LEAST_TEST_RECORDS, would_identify
 from noshadow.tail.losses import resolved_level
 from noshadow.votes import VOTES, margins_in_votes, vote_margins, vote_shares
 
@@ -90,7 +92,7 @@ def with_traces(known: Sequence[Known], traces: Sequence[Evidence], scores: Scor
     rank no better than the final weights do, and nothing is weighed. Nor is it where the shift of
     boosted trees is known: it is made of the same rounds and ranks better than their losses.
     """
-    beside = tuple(Known(Source("loss traces", covariates=trace.columns), trace) for trace in traces)
+    beside = tuple(Known(Source("loss traces", covariates=trace_covariates(trace.columns, trace.stamp)), trace) for trace in traces)
     alone = any(EARLY_LOSS in trace.columns for trace in traces) and not isinstance(scores, LeafScores)
     return (*known, *beside) if known or alone else ()
 
@@ -259,7 +261,8 @@ def _order_reason(found: Exposure, sources: Sequence[Source], test_records: int)
     silent = [source.name for source in observed if source.test_margins is None]
     if not silent:
         return found.reason.rstrip(".")
-    return f"{' and '.join(silent)} say nothing about test records, which would show their scale; two reference models would identify sizes"
+    identify = would_identify(len(found.score)).rstrip(".")
+    return f"{' and '.join(silent)} say nothing about test records, which would show their scale. {identify}"
 
 
 def _columns(found: Exposure, fpr: float, reason: str) -> tuple[dict[str, Array], dict[str, str]]:

@@ -16,6 +16,7 @@ from noshadow.checks import Array, refuse
 from noshadow.losses import hard_labels, record_losses
 from noshadow.output_scale import logits_of, probable_rows
 from noshadow.results import Evidence
+from noshadow.sizing import LEAST_RECORDS
 from noshadow.views.pairing import require_index_of
 
 ARGUMENT = "out_of_fold"
@@ -47,6 +48,8 @@ def out_of_fold_known(given: GivenOutputs, options: Options, found: Settled) -> 
         require_index_of(found.train, given.given, ARGUMENT)
     values = given.in_order_of(found.train.ids, ARGUMENT)
     outputs = _on_models_scale(values, found)
+    if (outputs == outputs[:1]).all() and not (found.train.outputs == found.train.outputs[:1]).all():
+        refuse(ARGUMENT, "differ between records", "the same output for every record", _LABELS if found.task != "regression" else "")
     require_other_model(outputs, found, ARGUMENT, "Give the outputs of models that were not trained on the record.")
     hint = "Give the rows in the order of train, or a file with the ids beside them, and classes in the order of the model's."
     notes = require_same_records(outputs, found, ARGUMENT, hint)
@@ -54,6 +57,8 @@ def out_of_fold_known(given: GivenOutputs, options: Options, found: Settled) -> 
     margins = None
     if found.task != "regression" or found.targets.shape[1] == 1:
         margins = statistic_of(outputs, found.targets, found.task)[None, :]
+        if len(found.train) >= LEAST_RECORDS and margins.min() == margins.max():
+            refuse(ARGUMENT, "differ between records", f"the margin {margins[0, 0]:.6g} for every record")
     inside = None if margins is None else np.zeros(margins.shape, dtype=bool)
     source = Source(SOURCE, margins=margins, membership=inside, role=FOLDS)
     stamp = {"trainings": 0.0, "matched_by": "position" if given.ids is None else "id"}

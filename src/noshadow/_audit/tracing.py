@@ -3,6 +3,7 @@
 Their last recording is compared with the losses of the audited model.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from noshadow.scores.traces import early_trace_mean, loss_trace_iqr
 from noshadow.traces import GivenTraces
 
 _WHY = "was it made in training mode, on augmented records or before the last step?"
+# What the exposure calls the `lt_iqr` of the rounds of a boosted model.
+OF_ROUNDS = "range of the rounds"
 NO_UNSEEN = Absent(
     "not available",
     "it needs losses of records that the training does not see; record with LossTraces(…, test=…), or append them as test_losses",
@@ -62,6 +65,19 @@ def trace_evidence(given: GivenTraces | None, ids: Array, losses: Pair, targets:
         stamp |= {"last_test_recording": kind}
         notes += more
     return (Evidence("traces", columns, absent, notes=notes, stamp=stamp | _course(given)),)
+
+
+def trace_covariates(columns: Mapping[str, Array], stamp: Mapping[str, Any]) -> dict[str, Array]:
+    """Columns of evidence as the exposure reads them, name → (n,), by the stamp of its traces.
+
+    The rounds of a boosted model are no epochs of a training. Their `lt_iqr` ranks far worse there
+    than `early_loss` does, and beside it makes the order worse on the choosing settings
+    (benchmarks/results/tree_calibration, tree_tried.json). So it goes by a name that orders no
+    records by itself, and stays a covariate beside other models.
+    """
+    if "rounds" not in stamp:
+        return dict(columns)
+    return {OF_ROUNDS if name == "lt_iqr" else name: values for name, values in columns.items()}
 
 
 def traced_facts(traces: tuple[Evidence, ...]) -> dict[str, Any]:

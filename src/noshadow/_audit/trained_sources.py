@@ -16,6 +16,7 @@ from noshadow._audit.trainings import Trainings
 from noshadow._exposure import Source
 from noshadow.checks import InputError, said, unnamed
 from noshadow.reference import References, load_references, train_references
+from noshadow.reference.plan import checked_folds
 from noshadow.results import Evidence
 from noshadow.storage.folders import temporary_folder
 
@@ -57,6 +58,7 @@ def folds_known(asked: Trainings, subject: Subject, options: Options, audited: A
     k − 1 trainings. One margin without the record gives the order only.
     """
     assert asked.folds is not None
+    checked_folds(len(audited.records.ids), len(audited.test_losses), asked.folds, options.seed, "folds")
     words = Words(FOLDS, "folds", "models of folds")
     plan = {"models": asked.folds, "design": "folds", "seed": options.seed}
     with _trained(asked, subject, options, audited, asked.train_fn, plan, f"folds-{asked.folds}") as (references, notes):
@@ -72,10 +74,18 @@ def few_references_known(asked: Trainings, subject: Subject, options: Options, a
     if audited.has_several_residuals:
         return _nothing(words)
     if isinstance(asked.reference_models, Path):
-        return known_references(load_references(asked.reference_models), audited, words, attack=True)
+        return known_references(_set_in(asked.reference_models), audited, words, attack=True)
     plan = {"models": asked.reference_models, "seed": options.seed}
     with _trained(asked, subject, options, audited, asked.train_fn, plan, f"references-{asked.reference_models}") as (references, notes):
         return _noted(known_references(references, audited, words, attack=True), notes)
+
+
+def _set_in(folder: Path) -> References:
+    """The set in a folder; what is wrong with it is said of the argument that named it."""
+    try:
+        return load_references(folder)
+    except InputError as error:
+        raise InputError(said(unnamed(error).replace("folder must", "reference_models must", 1))) from error
 
 
 def short_references_known(asked: Trainings, subject: Subject, options: Options, audited: Audited) -> Known:

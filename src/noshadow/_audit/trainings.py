@@ -99,7 +99,12 @@ def _set_or_count(given: object) -> int | Path | None:
         return None
     if isinstance(given, References):  # what train_references and load_references return
         return given.folder
-    return _folder(given, "reference_models") if isinstance(given, (str, Path)) else require_whole(given, "reference_models", low=1)
+    if not isinstance(given, (str, Path)):
+        return require_whole(given, "reference_models", low=1)
+    path = _folder(given, "reference_models")
+    if not path.is_dir():
+        refuse("reference_models", "be a number of models, or the folder of such a set", f"'{path}', where nothing is")
+    return path
 
 
 def _folder(given: object, argument: str) -> Path:
@@ -141,10 +146,11 @@ def _stopping(asked: Trainings, stop: object, traced: tuple[int, int] | None) ->
         epoch = max(round(share * train_fn.epochs), 1)
         return replace(asked, short_fn=replace(train_fn, stop=epoch), stop=epoch / train_fn.epochs)
     try:
-        inspect.signature(train_fn).bind(None, None, stop=share)
+        signature = inspect.signature(train_fn)
+        signature.bind(None, None, stop=share)
     except TypeError as error:
         rule = "take a third argument 'stop' for short_references, the share of the training after which it ends"
-        raise InputError(said(f"train_fn must {rule}; got {error}. Or pass a Recipe.")) from error
+        raise InputError(said(f"train_fn must {rule}; got a function of {signature}. Or pass a Recipe.")) from error
     except ValueError:
         pass  # a callable without a readable signature: the call itself will tell
     return replace(asked, short_fn=partial(train_fn, stop=share), stop=share)

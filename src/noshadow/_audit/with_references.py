@@ -8,6 +8,7 @@ import numpy as np
 from noshadow._audit.exposing import FREE, FREE_OF_SEQUENCES, SEVERAL_RESIDUALS, SOURCE, Known, Statistics, in_votes, weighed_exposure
 from noshadow._audit.known_references import Audited, Words, known_references
 from noshadow._audit.other_models import BASE
+from noshadow._audit.tracing import trace_covariates
 from noshadow._known import own_fpr
 from noshadow.checks import Array
 from noshadow.columns import LANGUAGE_MODEL, named
@@ -20,7 +21,8 @@ from noshadow.results import Audit, Evidence
 from noshadow.votes import VOTES
 
 # Sources of an earlier weighing whose columns the audit still holds; their margins it does not.
-_STILL_KNOWN = ("traces", "checkpoints", "left out", "out of bag", "out-of-fold outputs", "folds", BASE)
+TRACES = "traces"
+_STILL_KNOWN = (TRACES, "checkpoints", "left out", "out of bag", "out-of-fold outputs", "folds", BASE)
 NO_TARGET = Absent("not available", "the set was trained without the audited model, whose scale is not known then")
 
 
@@ -52,7 +54,8 @@ def with_references(audit: Audit, references: References, **options: Any) -> Aud
     sources = [name for name in _STILL_KNOWN if audit.task != LANGUAGE_MODEL or name != BASE]
     free = FREE_OF_SEQUENCES if audit.task == LANGUAGE_MODEL else FREE
     held = (*free, *(name for source in sources for name in named(source=source)))
-    covariates = {name: found.records[name].to_numpy(np.float64) for name in held if name in found.records}
+    traced = next((entry.stamp for entry in found.evidence if entry.source == TRACES), {})
+    covariates = trace_covariates({name: found.records[name].to_numpy(np.float64) for name in held if name in found.records}, traced)
     weighed = weighed_exposure(statistics, weighed_with, covariates, fpr=own_fpr(found), seed=references.plan.seed)
     if "exposure_score" in weighed.absent:
         return _noted(found, Absent.of(weighed.absent["exposure_score"]))

@@ -8,14 +8,14 @@ PAIRS = 4000  # of records that the ratio is a mean over: known to about 0.03
 
 
 def noise_between(membership: Array, seen: Array) -> float:
-    """How many times the variance within its sides a record's means differ by, through other records.
+    """How many times the variance within its sides a record's two means differ by, through others.
 
     A margin y_k of record i depends, nearly linearly, on who else model k was trained on. The part
-    that record j has in it differs between the means with and without i by d = mean_IN m_j − mean_OUT
-    m_j, and the margins on either side tell of it v = s²_IN/n_IN + s²_OUT/n_OUT, with s² the unbiased
-    variance of m_j over the models of a side. The ratio is Σ d²/Σ v over pairs (i, j): 1 where halves
-    are independent or every record is in half of the models, chosen at random, and 2 for two pairs
-    of complementary halves. Beyond 1, what others do passes for the record's own.
+    that record j has in it differs between the means with and without i by d = mean_IN m_j −
+    mean_OUT m_j. The margins on either side tell of it v = s²_IN/n_IN + s²_OUT/n_OUT, with s² the
+    unbiased variance of m_j over the models of a side. The ratio is Σ d²/Σ v over pairs (i, j): 1
+    where halves are independent or every record is in half of the models, chosen at random, and 2
+    for two pairs of complementary halves. Beyond 1, what others do passes for the record's own.
 
     Args:
         membership: (K, n) bool. seen: (K, n) bool, which margins there are.

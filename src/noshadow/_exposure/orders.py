@@ -9,6 +9,7 @@ from noshadow._exposure.basis import normal_scores
 from noshadow._exposure.result import Exposure
 from noshadow._exposure.rules import FREE_ORDER
 from noshadow.checks import Array
+from noshadow.sizing import would_identify
 
 
 def order_of(score: Array, rule: str, direction: str, level: float) -> Exposure:
@@ -29,7 +30,7 @@ def order_of(score: Array, rule: str, direction: str, level: float) -> Exposure:
         spread_out=nothing,
         ratio_variance=nothing,
         order_only=True,
-        reason="there are no margins of models without the record. Two reference models on independent halves would identify them.",
+        reason=f"there are no margins of models without the record. {would_identify(len(score))}",
         level=level,
         direction=direction,
         weights={rule: 1.0},

@@ -6,18 +6,9 @@ import numpy as np
 
 from noshadow._exposure.design import noise_between
 from noshadow._exposure.held_out import Tail
-from noshadow._exposure.spread import FITTED_RECORDS
 from noshadow.checks import Array
+from noshadow.sizing import FITTED_RECORDS, MANY_MARGINS, SIZED_RECORDS, would_identify
 
-# Records with two margins on a side from which sizes are told. A spread fits from 200 on, but on
-# the calibration setup with wrong labels that had 225 of them, rates were off by more than 0.05; on
-# those with 500 they were not (benchmarks/results/exposure/rules.json, "2 references, chosen").
-# Where records have many margins each shows its own spread, and as many as its fit needs will do.
-SIZED_RECORDS = 300
-MANY_MARGINS = 8
-# A quarter of the records is in both of two independent halves, and a quarter in neither: 300 and
-# more of so many, by three standard errors.
-ENOUGH_FOR_TWO = 1400
 # Share of margins that lie at one end, tied, from which they have no spread that a rate could be
 # read from: shares of votes of exactly 1, clipped, stand ten standard deviations from all others.
 TIED = 0.01
@@ -64,7 +55,7 @@ def sizes_of(references: Array, membership: Array, counted: Array | None = None)
         return Sizes(True, f"{reason}: such margins have no spread. Models whose outputs are logits would identify sizes.")
     if not lacking:
         return _of_the_design(noise_between(membership, seen))
-    return Sizes(True, f"{' and '.join(lacking)}, and {SIZED_RECORDS} are needed. {_would_identify(seen.shape[1])}")
+    return Sizes(True, f"{' and '.join(lacking)}, and {SIZED_RECORDS} are needed. {would_identify(seen.shape[1])}")
 
 
 def _of_the_design(ratio: float) -> Sizes:
@@ -81,19 +72,9 @@ def _of_the_design(ratio: float) -> Sizes:
 def _of_references_alone(references: Array, membership: Array) -> Sizes:
     """Whether reference models identify sizes beside others, which do not count."""
     if not len(references):
-        return Sizes(True, f"{OTHERS_SAY_NOTHING}, and there is none. {_would_identify(references.shape[1])}")
+        return Sizes(True, f"{OTHERS_SAY_NOTHING}, and there is none. {would_identify(references.shape[1])}")
     found = sizes_of(references, membership)
     return replace(found, reason=f"{OTHERS_SAY_NOTHING}, and of these {found.reason}") if found.order_only else found
-
-
-def _would_identify(records: int) -> str:
-    """What would identify sizes of so many records."""
-    if records < FITTED_RECORDS:
-        return f"Sizes of fewer than {FITTED_RECORDS} records are not identified, whatever the number of reference models."
-    if records < ENOUGH_FOR_TWO:
-        models = "Four" if records >= SIZED_RECORDS else "Sixteen"
-        return f"{models} reference models or more, with every record in half of them, would identify sizes."
-    return "Two or more reference models on independent random halves would identify sizes."
 
 
 def held_against(tail: Tail | None) -> Sizes:

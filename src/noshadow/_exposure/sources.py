@@ -19,9 +19,8 @@ from noshadow._exposure.rules import CHOSEN, FREE_ORDER, Rules
 from noshadow._exposure.sizes import sizes_of
 from noshadow._exposure.sufficient import sides_of, sums_of
 from noshadow.checks import Array, whole_seed
+from noshadow.sizing import LEAST_TEST_RECORDS
 
-# A line through fewer test records than this moves by more than a tenth of a standard deviation.
-LEAST_TEST_RECORDS = 100
 # How models came to be. Reference models are trained as the audited one was, each on a draw of its
 # own. Folds share most of their records with each other and with the audited training. A base is
 # what that training started from.

@@ -14,9 +14,9 @@ from noshadow._exposure.basis import clipped_scores
 from noshadow._exposure.rules import CHOSEN, Rules
 from noshadow._exposure.sufficient import Sides
 from noshadow.checks import Array
+from noshadow.sizing import FITTED_RECORDS
 
 STEPS = 50
-FITTED_RECORDS = 200  # with two margins on a side, from which the side's spread is fitted
 # Share of its level's variance below which a record's margins are equal but for rounding, as those
 # of votes may be, and the logarithm of the largest ratio of a record's variances.
 EQUAL, LARGEST_RATIO = 1e-6, float(np.log(100.0))

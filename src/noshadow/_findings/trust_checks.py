@@ -8,6 +8,7 @@ from noshadow._findings.outcome import Limits, Outcome, judged, not_applicable, 
 from noshadow._findings.rule import rule
 from noshadow._known.audited import Audited
 from noshadow.limits import CROWDED, DOUBTFUL_CONDITION, FAR_FROM_MINIMUM, FAR_OFF, NONLINEAR_HEAD, ROUNDING_TOLERANCE
+from noshadow.sizing import ENOUGH_FOR_TWO, SIZED_RECORDS
 
 _AGAIN = "Run the audit again with this version."
 
@@ -210,7 +211,9 @@ def trace_past_interpolation(audit: Audited, limits: Limits) -> Outcome:
     found_when="the records are ranked by their loss alone",
     next_step=(
         "Give what cross-validation says of each record (out_of_fold=, from cross_val_predict), or have models trained without it: "
-        "audit(…, folds=2, train_fn=…) costs one training, reference_models=2 two and gives rates with intervals."
+        "audit(…, folds=2, train_fn=…) costs one training, reference_models=2 two. Reference models also give rates with intervals: four "
+        f"of them from {SIZED_RECORDS} training records on, two from {ENOUGH_FOR_TWO:,} on, unless the model is a forest, whose votes give "
+        "an order alone."
     ),
 )
 def ranked_by_loss(audit: Audited, _: Limits) -> Outcome:

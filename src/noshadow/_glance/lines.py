@@ -14,6 +14,7 @@ from noshadow._answer import (
     per_thousand,
     per_thousand_between,
     verdict,
+    why_no_sizes,
     worst_record,
 )
 from noshadow._findings import findings, most_severe
@@ -97,11 +98,18 @@ def records_title(audit: Told) -> str:
 
 
 def note_lines(audit: Told) -> list[Line]:
-    """The notes, what each source beyond the final weights changed, and what the next would buy."""
+    """The notes, what each source changed, why no record has a rate, what the next would buy."""
     told = [f"Note: {ended(note)}" for note in audit.notes]
     told += [f"Evidence: {change}" for change in evidence_changes(audit)]
+    told += [line] if (line := no_rates(audit)) else []
     told += [f"More evidence: {offer.sentence}" for offer in offers(audit)]
     return [Line(visible(text)) for text in told]
+
+
+def no_rates(audit: Told) -> str:
+    """Why no record has a rate although evidence was weighed; "" where records have one."""
+    why = why_no_sizes(audit)
+    return "" if why is None else f"No rates of records: {ended(why)}"
 
 
 def summary_text(audit: Told, *, show_ids: bool) -> str:
@@ -183,7 +191,9 @@ def _predicted(risk: ModelRisk, rate: float) -> str:
     told = [risk.predicted_attack, None if risk.predicted_from is None else f"from {risk.predicted_from}"]
     named = f" ({', '.join(word for word in told if word)})" if any(told) else ""
     level = risk.prediction_level or risk.interval_level  # older folders have one level for all
-    return _rate(f"Predicted attack TPR at FPR {number(risk.fpr)}{named}", rate, risk.predicted_tpr_interval, level)
+    # What is known does not rest on the prediction of a model outside the calibration's domain.
+    title = "Predicted attack TPR" if risk.in_calibration_domain else "Hint, no answer: predicted attack TPR"
+    return _rate(f"{title} at FPR {number(risk.fpr)}{named}", rate, risk.predicted_tpr_interval, level)
 
 
 def _rate(words: str, rate: float, ends: Interval | None, level: float) -> str:

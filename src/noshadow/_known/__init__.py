@@ -2,7 +2,8 @@
 
 from noshadow._known.accusation import PRIORS, Accusation, accusations
 from noshadow._known.circular import circular_columns, exposure_rests_on
-from noshadow._known.rate import DECLARED, SOURCES, KnownRate, best_known, declared_attack, is_level, own_fpr, trained_models
+from noshadow._known.needed import models_on_halves, needed_references, trained_models, weighed_entry
+from noshadow._known.rate import DECLARED, SOURCES, KnownRate, best_known, declared_attack, is_level, own_fpr
 from noshadow._known.together import largest_rate, retraining
 from noshadow._known.words import per_thousand, per_thousand_between, per_thousand_more
 from noshadow._known.worst import ENOUGH_MODELS, WorstRecord, worst_record
@@ -22,11 +23,14 @@ __all__ = [
     "exposure_rests_on",
     "is_level",
     "largest_rate",
+    "models_on_halves",
+    "needed_references",
     "own_fpr",
     "per_thousand",
     "per_thousand_between",
     "per_thousand_more",
     "retraining",
     "trained_models",
+    "weighed_entry",
     "worst_record",
 ]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from noshadow._known.audited import Audited
+from noshadow._known.needed import models_beside, trained_models
 from noshadow._known.words import per_thousand
 from noshadow.checks import require_number
 from noshadow.figures import EvidenceEntry, GroundTruth, Interval, MeasuredAttack, MeasuredRate
@@ -159,16 +160,12 @@ def _exposed(audit: Audited, fpr: float) -> KnownRate | None:
         return None
     rate, low, high = (float(np.mean(audit.records[name].to_numpy(np.float64))) for name in columns)
     models = trained_models(audit)
-    many = f"{models} model{'' if models == 1 else 's'} trained" if models else "models trained earlier"
-    reason = f"The mean over records of each one's attack rate, from {many} for this audit; the model itself has not been attacked."
+    many = f"{_counted(models)} trained" if models else "models trained earlier"
+    beside = models_beside(audit)
+    told = f"The mean over records of each one's attack rate, from {many} for this audit"
+    told += f" (beside {_counted(beside)} that helped to order the records and not to find rates)" if beside else ""
+    reason = f"{told}; the model itself has not been attacked."
     return KnownRate(float(fpr), rate, (low, high), "exposure", None, models, reason, None, float(entry.stamp["level"]))
-
-
-def trained_models(audit: Audited) -> int:
-    """How many models the records' exposure rests on, beside the audited one."""
-    entry = _entry(audit.evidence, "exposure")
-    trained = {} if entry is None else {name for name, price in entry.stamp.get("trainings", {}).items() if price > 0}
-    return sum(int(held.stamp.get("models", 0)) for held in audit.evidence if held.source in trained)
 
 
 def declared_attack(attacks: Iterable[MeasuredAttack]) -> MeasuredAttack | None:
@@ -204,17 +201,19 @@ def _from_losses(audit: Audited, fpr: float) -> KnownRate | None:
     risk = audit.model_risk
     if risk is None or error_budget(fpr, risk.n_members) == 0:
         return None
-    why = risk.reason.rstrip(".")
+    why = f"none is predicted, because {_lowered(risk.reason.rstrip('.'))}"
     if risk.predicted_tpr is not None:
-        why = (
-            "the model is unlike the setups that predictions come from"
-            if not risk.in_calibration_domain
-            else "the prediction is for another level"
-        )
-    reason = f"From the losses of members and non-members alone; no attack was measured, and none is predicted, because {_lowered(why)}."
+        why = "the rate that is predicted for one is for another level"
+        if not risk.in_calibration_domain:
+            why = "the rate that is predicted for one is a hint, because the model is unlike the setups that predictions come from"
+    reason = f"From the losses of members and non-members alone; no attack was measured, and {why}."
     if is_level(risk.fpr, fpr):
         return KnownRate(risk.fpr, risk.tnr, risk.tnr_interval, "losses", None, 0, reason, None, risk.interval_level)
     return KnownRate(float(fpr), tnr_at_fnr(audit.member_losses, audit.nonmember_losses, fpr), None, "losses", None, 0, reason)
+
+
+def _counted(models: int) -> str:
+    return f"{models} model{'' if models == 1 else 's'}"
 
 
 def _unknown(audit: Audited, fpr: float) -> KnownRate:

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from noshadow._known.audited import Audited
-from noshadow._known.rate import own_fpr, trained_models
+from noshadow._known.needed import trained_models
+from noshadow._known.rate import own_fpr
 from noshadow._known.together import largest_rate
 from noshadow.checks import Array
 from noshadow.figures import Interval, LargestRate

@@ -10,7 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from noshadow._answer import accusations, best_known, next_action, retraining, verdict, worst_record
+from noshadow._answer import accusations, best_known, evidence_changes, next_action, retraining, verdict, worst_record
 from noshadow._glance import (
     TOP_RECORDS,
     Line,
@@ -44,6 +44,9 @@ def summary(audited: Audit, page: Path) -> dict[str, Any]:
             "findings": [finding.to_dict() for finding in drawn(audited)],
             "most_exposed": [{"rank": int(row["rank"]), "id": str(row["id"])} for row in shown],
             "scores": audited.provenance.get("scores"),
+            "evidence": manifest.get("evidence", []),
+            "evidence_changes": list(evidence_changes(audited)),
+            "offers": [offer.to_dict() for offer in audited.offers],
             "sequence_attacks": manifest.get("sequence_attacks", []),
             "folder": str(page.parent),
             "report": str(page),

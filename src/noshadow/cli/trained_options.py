@@ -7,6 +7,7 @@ import typer
 
 from noshadow.cli.options import named_values
 from noshadow.errors import InputError, said
+from noshadow.sizing import ENOUGH_FOR_TWO, SIZED_RECORDS
 
 Folds = Annotated[
     int | None,
@@ -17,8 +18,9 @@ ReferenceModels = Annotated[
     typer.Option(
         "--reference-models",
         metavar="K|FOLDER",
-        help="Train this many models on random halves of train and test; two are enough for sizes with intervals. Or the folder of a set "
-        "that `noshadow reference train` made for this model.",
+        help="Train this many models on random halves of train and test; four give rates with intervals "
+        f"from {SIZED_RECORDS} training records on, two from {ENOUGH_FOR_TWO:,} on. Or the folder of a set that "
+        "`noshadow reference train` made for this model.",
     ),
 ]
 ShortReferences = Annotated[

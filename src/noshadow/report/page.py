@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from noshadow._answer import evidence_changes, offers
+from noshadow._glance import no_rates
 from noshadow._known import best_known
 from noshadow.arguments import SHOW_TOP
 from noshadow.checks import Array, named_in_errors, refuse
@@ -116,6 +117,7 @@ def page(audit: Audit, contents: ShownContents | None = None) -> dict[str, Any]:
         "sequence_attacks": sequence_attacks_section(audit),
         "truth": None if audit.ground_truth is None else ground_truth_section(audit.ground_truth),
         "changes": [sentence(line) for line in evidence_changes(audit)],
+        "no_sizes": no_rates(audit),
         "offers": [sentence(offer.sentence) for offer in offers(audit)],
         "absent": _absent(_untold(audit)),
         "notes": [sentence(note) for note in audit.notes],

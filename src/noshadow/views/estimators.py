@@ -38,6 +38,8 @@ from noshadow.views.row_names import RowNames, index_ids, index_names, name_fact
 from noshadow.views.view import Settings, View, no_records
 
 DENSE_LIMIT_BYTES = 1_000_000_000
+# What the digest of a model without coefficient arrays is that of, in the audit's provenance.
+OUTPUTS_DIGESTED = "its outputs on the training records"
 
 
 def estimator_view(
@@ -72,7 +74,7 @@ def estimator_view(
             again["test"] = _run_again(fitted, X_test, y_test, unseen, "test")
             names["test"], paired = index_names(X_test), (*paired, *also_paired)
     penalty = no_penalty(fitted.last, len(seen)) if fitted.headless else family.penalty(fitted.last, len(seen))
-    digest, digest_notes = _weights_sha256(family, fitted.last, seen)
+    digest, of_weights = _weights_sha256(family, fitted.last, seen)
     class_weight = getattr(fitted.last, "class_weight", None) if fitted.headless is None else None
     return View(
         train=seen,
@@ -85,9 +87,9 @@ def estimator_view(
         sample_weight=None if class_weight is None else compute_sample_weight(class_weight, y),
         class_names=None if fitted.task == "regression" else tuple(str(c) for c in family.classes(fitted.last)),
         not_applicable=fitted.headless or penalty.not_applicable,
-        notes=(*paired, *family.notes(fitted.last), *penalty.notes, *_clipped_note(clipped + also_clipped), *digest_notes),
+        notes=(*paired, *family.notes(fitted.last), *penalty.notes, *_clipped_note(clipped + also_clipped)),
         weights_sha256=digest,
-        inputs=name_facts(names) | {"run_again": again},
+        inputs=name_facts(names) | {"run_again": again} | ({} if of_weights else {"weights_digest_of": OUTPUTS_DIGESTED}),
     )
 
 
@@ -174,10 +176,11 @@ def _clipped_note(entries: int) -> tuple[str, ...]:
     return (f"{entries} class probabilities below {LEAST_PROBABILITY:g} were raised to it, since a zero gives an infinite loss.",)
 
 
-def _weights_sha256(family: EstimatorFamily, last: Any, train: Signals) -> tuple[str, tuple[str, ...]]:
+def _weights_sha256(family: EstimatorFamily, last: Any, train: Signals) -> tuple[str, bool]:
+    """The digest, and whether it is that of the model's own parameters."""
     saved = family.saved(last)
     if saved is not None:
-        return hashlib.sha256(saved).hexdigest(), ()
+        return hashlib.sha256(saved).hexdigest(), True
     digest, arrays = hashlib.sha256(), 0
     for name in ("coef_", "intercept_", "coefs_", "intercepts_"):
         held: Any = getattr(last, name, None)
@@ -187,11 +190,9 @@ def _weights_sha256(family: EstimatorFamily, last: Any, train: Signals) -> tuple
             digest.update(array.data)
             arrays += 1
     if arrays:
-        return digest.hexdigest(), ()
+        return digest.hexdigest(), True
     digest.update(np.ascontiguousarray(train.outputs).data)
-    return digest.hexdigest(), (
-        f"{type(last).__name__} has no coefficient arrays: weights_sha256 is the digest of its outputs on the training records.",
-    )
+    return digest.hexdigest(), False
 
 
 def estimator_reader(family: EstimatorFamily) -> Reader:

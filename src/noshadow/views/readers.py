@@ -28,7 +28,7 @@ from noshadow.views.sklearn_newton import AGAINST_THE_REST, LOG_LINKED
 from noshadow.views.sklearn_sparse import ACTIVE_SET, BAYESIAN_RIDGE, HUBER, PATH, PURSUIT, RELEVANCE
 from noshadow.views.sklearn_trees import FOREST, TREE
 from noshadow.views.torch import MODULE
-from noshadow.views.wrapped_module import WRAPPED_MODULE
+from noshadow.views.wrapped_module import PIPED_MODULE, WRAPPED_MODULE
 from noshadow.views.xgboost import XGBOOST
 
 # The first that reads a model has it: special families stand before general ones.
@@ -37,6 +37,7 @@ READERS = (
     SEQ2SEQ_LM,
     MODULE,
     WRAPPED_MODULE,
+    PIPED_MODULE,
     AGAINST_THE_REST,
     LOGISTIC_REGRESSION,
     LEAST_SQUARES,

@@ -65,6 +65,7 @@ _INPUTS = Keys(
         "closed_form": str,
         "votes": Count,
         "other_records": str,
+        "solver_leaves": Size,
         "alone_in_leaves": Keys({"records": Count, "of": Count, "trees": Count, "first": list[Count]}),
         "leaves": Keys(
             {"trees": Count, "leaves": Count, "leaves_of_a_tree": Size, "deepest": Count, "depth": Size, "by_size": list[Count]}

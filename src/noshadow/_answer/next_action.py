@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from noshadow._answer.verdict import Verdict, in_doubt, verdict
+from noshadow._answer.verdict import Verdict, verdict
 from noshadow._known import trained_models
 from noshadow._known.audited import Audited
 
@@ -43,9 +43,9 @@ def next_action(audit: Audited) -> NextAction:
 
     Cost: O(n) in the number of records.
     """
-    doubt, found = in_doubt(audit), verdict(audit)
-    if doubt is not None:
-        return NextAction(doubt.next_step, AUDIT_AGAIN)
+    found = verdict(audit)
+    if found.remedy:
+        return NextAction(found.remedy, AUDIT_AGAIN)
     if found.known.rate is None:
         return NextAction("Audit again with test records that the model has not seen.", AUDIT_AGAIN)
     if found.level == "strong":

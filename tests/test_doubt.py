@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression, LogisticRegressionCV, Ridge
 from sklearn.preprocessing import scale
 
 import noshadow as ns
-from noshadow._answer import next_action, verdict
-from test_findings import of, with_inputs, with_scores, with_splits
+from noshadow._answer import FEWEST_RECORDS, next_action, verdict
+from noshadow.tail import model_risk
+from test_answer import predicted
+from test_findings import made, of, with_inputs, with_scores, with_splits
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(600, 4))
@@ -126,3 +129,64 @@ def test_the_advice_on_a_left_over_gradient_follows_where_the_penalty_comes_from
     assert "weight decay" in of(with_scores(stationarity=20.0), "NS020").next_step
     assert "max_iter" in of(with_scores(stationarity=20.0, damping_kind="estimator"), "NS020").next_step
     assert of(with_inputs(solver_leaves=1e-4), "NS044").status == "passed"
+
+
+# Too few records, too coarse a level
+
+
+def with_splits_of(members, nonmembers, *, fpr="auto", apart=0.0):
+    """An audit of so many records of losses that say nothing, or that tell the splits apart."""
+    rng = np.random.default_rng(1)
+    inside, outside = rng.exponential(0.3, members), rng.exponential(0.3, nonmembers) + apart
+    risk = model_risk(inside, outside, fpr=fpr, resamples=100)
+    return made(members, members=inside, nonmembers=outside, model_risk=risk)
+
+
+def test_as_few_records_as_may_hide_a_tenth_are_no_answer():
+    assert 0.9**FEWEST_RECORDS < 0.05 <= 0.9 ** (FEWEST_RECORDS - 1)
+    assert verdict(with_splits_of(200, FEWEST_RECORDS)).title == "No sign of leakage"
+    for members, nonmembers, split in ((200, FEWEST_RECORDS - 1, "test"), (FEWEST_RECORDS - 1, 200, "training")):
+        audit = with_splits_of(members, nonmembers)
+        answer = verdict(audit)
+        assert (answer.level, answer.title) == ("unknown", "Not known: too few records")
+        assert f"among {FEWEST_RECORDS - 1} {split} records" in answer.sentence and "5 %" in answer.sentence
+        assert f"at least {FEWEST_RECORDS} records of each split" in next_action(audit).sentence
+
+
+def test_three_records_that_show_nothing_are_no_sign_and_leakage_that_shows_is_one(fitted):
+    audit = audited(fitted, (X[IN], CLASSES[IN]), (X[300:303], CLASSES[300:303]))
+    assert verdict(audit).title == "Not known: too few records" and "with a chance of 73 %" in verdict(audit).sentence
+    assert verdict(with_splits_of(20, 20, apart=5.0)).level in ("some", "strong")
+
+
+@pytest.mark.parametrize(("fpr", "title"), [(0.099, "No sign of leakage"), (0.1, "Not known: the level is too coarse")])
+def test_a_level_at_which_nothing_is_strong_is_no_answer(fpr, title):
+    audit = with_splits_of(400, 400, fpr=fpr)
+    assert verdict(audit).title == title and (verdict(audit).remedy == "") == (fpr < 0.1)
+
+
+# The gate
+
+
+def test_the_gate_passes_no_figure_in_doubt(run, tmp_path, fitted):
+    members = (X[IN], CLASSES[IN])
+    audited(fitted, members, members).save(tmp_path / "same")
+    boosted = HistGradientBoostingClassifier(max_iter=20, random_state=0).fit(*members)
+    audited(boosted, (X[OUT], CLASSES[OUT]), members).save(tmp_path / "exchanged")
+    audited(fitted, members, (X[300:303], CLASSES[300:303])).save(tmp_path / "few")
+    for folder, why, how in (
+        ("same", "300 of 300 test records are training records", "the model has not seen"),
+        ("exchanged", "figures are in doubt", "."),
+        ("few", "too few records", "at least 29 records"),
+    ):
+        code, out, err = run("gate", tmp_path / folder, "--max-tpr", 1, "--max-tnr", 1, "--max-auc", 1)
+        assert (code, out) == (2, "") and why in err and how in err
+    assert run("gate", tmp_path / "same", "--max-tpr", 1, "--json")[0] == 2
+
+
+def test_the_gate_still_reads_an_uncertain_answer(run, tmp_path):
+    """An interval that is too wide for a verdict is a figure all the same: the limit is on the figure."""
+    audit = predicted(0.02, (0.0, 0.3))
+    assert verdict(audit).level == "unknown"
+    audit.save(tmp_path / "a")
+    assert run("gate", tmp_path / "a", "--max-tpr", 0.05)[0] == 0

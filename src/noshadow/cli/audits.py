@@ -271,13 +271,13 @@ def gate(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Exit 1 when the audit exceeds a limit, 2 when a limit asks for a figure it does not have.
+    """Exit 1 when the audit exceeds a limit, 2 when its figures are missing or in doubt.
 
     This is for pipelines.
 
     The figure itself is compared, not the end of its interval; a figure equal to its limit passes.
     """
-    from noshadow.cli.gating import LIMITS, checked, lines
+    from noshadow.cli.gating import LIMITS, checked, lines, require_an_answer
     from noshadow.results import load
 
     given = (max_tpr, max_measured_tpr, max_predicted_tpr, max_record_rate, max_tnr, max_auc)
@@ -288,6 +288,7 @@ def gate(
     if outside:
         raise InputError(said(f"limits must be fractions between 0 and 1; got {outside}."))
     audited = load(folder)
+    require_an_answer(audited)
     rows = [checked(audited, name, limit) for name, limit in asked.items()]
     if as_json:
         typer.echo(json.dumps({"passed": all(row["passed"] for row in rows), "limits": rows}))

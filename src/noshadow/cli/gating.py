@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from noshadow._answer import KnownRate, best_known, per_thousand, worst_record
+from noshadow._answer import KnownRate, best_known, per_thousand, verdict, worst_record
 from noshadow.checks import InputError, said
 from noshadow.results import Audit
 
@@ -15,6 +15,14 @@ _MEASURE = (
 )
 _RATES = "Run noshadow audit package.module:function --out my-audit --reference-models 4, or measure with noshadow reference score."
 _TEST = "Audit again with test records."
+
+
+def require_an_answer(audited: Audit) -> None:
+    """Refuse an audit whose figures say nothing, whatever they are: no limit holds for them."""
+    found = verdict(audited)
+    if found.remedy:
+        title = found.title[:1].lower() + found.title[1:]
+        raise InputError(said(f"the audit must hold figures that answer; got '{title}'. {found.sentence} {found.remedy}"))
 
 
 def checked(audited: Audit, name: str, limit: float) -> Row:

@@ -172,7 +172,8 @@ def verdict(audit: Audited) -> Verdict:
         return Verdict(level.name, level.title, sentence, known, remedy)
     if level.name == "some" and not _guess_left_out(known):
         if worst is not None and _worst_stands_out(known, worst):
-            sentence += f" The most exposed record is recognised by {per_thousand(worst.rate)} attacks."
+            who = "The most exposed record" if worst.first_id == worst.id else "The record with the largest rate"
+            sentence += f" {who} is recognised by {per_thousand(worst.rate)} attacks."
         elif average and audit.model_risk is not None:
             pairs = per_thousand(audit.model_risk.auc)
             sentence += f" Of a member and a non-member, the loss tells which is which for {pairs} pairs; a coin for 500."

@@ -7,9 +7,11 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 import noshadow as ns
+from noshadow.checks import InputError
 from noshadow.reference.function_names import function_name
 
 RNG = np.random.default_rng(0)
@@ -68,3 +70,20 @@ def test_a_tensor_of_bfloat16_has_a_digest_of_its_values():
     value = torch.tensor([1.0, 2.5], dtype=torch.bfloat16)
     named = function_name(partial(halved, x=value))
     assert named == function_name(partial(halved, x=value.clone())) != function_name(partial(halved, x=value + 1))
+
+
+def test_columns_in_another_order_are_named_as_that():
+    model = LogisticRegression().fit(X[IN], Y[IN])
+    turned = X[["d", "c", "b", "a"]]
+    with pytest.raises(InputError, match="must be in the same order as they were in fit"):
+        audited(model, (turned[IN], Y[IN]), (turned[OUT], Y[OUT]))
+    with pytest.raises(InputError, match=r"unseen at fit time: - q .* now missing: - a\)"):
+        other = X.rename(columns={"a": "q"})
+        audited(model, (other[IN], Y[IN]), (other[OUT], Y[OUT]))
+
+
+def test_a_damping_that_nothing_uses_is_said():
+    boosted, linear = HistGradientBoostingClassifier(max_iter=5).fit(X[IN], Y[IN]), LogisticRegression().fit(X[IN], Y[IN])
+    splits = (X[IN], Y[IN]), (X[OUT], Y[OUT])
+    assert any("damping=1e+06 was given and nothing uses it" in note for note in audited(boosted, *splits, damping=1e6).notes)
+    assert not any("damping" in note for note in (*audited(boosted, *splits).notes, *audited(linear, *splits, damping=1e6).notes))

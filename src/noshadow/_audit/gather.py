@@ -13,7 +13,7 @@ from noshadow._audit.four_references import calibrated
 from noshadow._audit.known_references import audited_of
 from noshadow._audit.leaves import leaf_evidence, leaf_facts
 from noshadow._audit.near_twins import near_facts
-from noshadow._audit.notes import risk_notes
+from noshadow._audit.notes import damping_note, risk_notes
 from noshadow._audit.options import GivenColumns, Options
 from noshadow._audit.other_models import CHECKPOINTS
 from noshadow._audit.risks import Pair, correct_of, margins_of, measured_risk, naming_record_rates, risks_by_group, shown_family
@@ -138,7 +138,7 @@ def audit_view(
         risk=risk,
         borne=borne,
         absent=absent | borne_absent,
-        notes=uncoded((*seen.notes, *risk_notes(risk))),
+        notes=uncoded((*seen.notes, *risk_notes(risk), *damping_note(options.damping, held))),
         provenance=provenance(found, options, held) | {"splits": counts},
         timings=timings(signal_seconds, scoring, measuring),
     )

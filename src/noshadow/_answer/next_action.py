@@ -9,9 +9,9 @@ from noshadow._known import trained_models
 from noshadow._known.audited import Audited
 from noshadow.outcomes import ARRAYS, FILES, OBJECTS
 
-_FUNCTION = "package.module:function"
-_FILES = "--model FILE --train FILE --test FILE"
-AUDIT_AGAIN = "noshadow audit {what} --out new-audit"
+AUDIT_AGAIN = "noshadow audit package.module:function --out new-audit"
+ARRAYS_AGAIN = "noshadow audit signals.npz --out new-audit"
+FILES_AGAIN = "noshadow audit --model FILE --train FILE --test FILE --out new-audit"
 COMPARE = "noshadow compare this-audit new-audit"
 GATE = "noshadow gate this-audit --max-tpr {limit:g}"
 FEW_REFERENCES = "noshadow audit package.module:function --out new-audit --reference-models 4"
@@ -19,7 +19,7 @@ ALL_REFERENCES = (
     "noshadow reference train package.module:function --out references && noshadow reference score references --audit this-audit"
 )
 WITH_BASE = "noshadow audit package.module:function --base package.module:base --out new-audit"
-WITH_BASE_FOLDER = f"noshadow audit {_FILES} --base FOLDER --out new-audit"
+WITH_BASE_FOLDER = "noshadow audit --model FOLDER --train FILE --test FILE --base FOLDER --out new-audit"
 # Where an audit had its model from, if not from a function that says how to train another.
 _CANNOT_TRAIN = {FILES: "A file cannot be trained again. ", ARRAYS: "Arrays cannot be trained again. ", OBJECTS: ""}
 _A_FUNCTION = (
@@ -69,14 +69,13 @@ def next_action(audit: Audited) -> NextAction:
 
 def _source(audit: Audited) -> str | None:
     """Where the model came from; None in folders of versions that did not say."""
-    held = audit.provenance.get("inputs", {}).get("source")
+    held = audit.provenance.get("source")
     return None if held is None else str(held)
 
 
 def _again(audit: Audited) -> str:
     """The command that made such an audit."""
-    what = {FILES: _FILES, ARRAYS: "signals.npz"}.get(_source(audit) or "", _FUNCTION)
-    return AUDIT_AGAIN.format(what=what)
+    return {FILES: FILES_AGAIN, ARRAYS: ARRAYS_AGAIN}.get(_source(audit) or "", AUDIT_AGAIN)
 
 
 def _limit(found: Verdict) -> float:

@@ -166,9 +166,7 @@ def verdict(audit: Audited) -> Verdict:
         remedy = f"Audit with at least {FEWEST_RECORDS} records of each split; of {split} records there are {fewest:g}."
         return Verdict(level.name, level.title, f"{few} {sentence}", known, remedy)
     if level.name == "unknown" and known.rate is not None and _too_coarse(known):
-        remedy = (
-            f"Audit at a smaller level than {per_thousand(1 / STRONG_TIMES)} with fpr= (--fpr), and with more records where it needs them."
-        )
+        remedy = f"Audit at a smaller false-positive rate than {per_thousand(1 / STRONG_TIMES)}, and with more records where it needs them."
         return Verdict(level.name, level.title, sentence, known, remedy)
     if level.name == "some" and not _guess_left_out(known):
         if worst is not None and _worst_stands_out(known, worst):

@@ -84,12 +84,9 @@ def known_by(found: Verdict) -> str:
     return "Known by: nothing yet" if found.known.reason == found.sentence else f"Known by: {found.known.reason}"
 
 
-def figure_lines(audit: Told, rest: str = "in the report") -> list[Line]:
-    """What the losses show, what is predicted where nothing was measured, and what was found.
-
-    `rest` says where the findings are that are not told.
-    """
-    return [*_risk_lines(audit), *_finding_lines(audit, rest)]
+def figure_lines(audit: Told) -> list[Line]:
+    """What the losses show, what is predicted where nothing was measured, and what was found."""
+    return [*_risk_lines(audit), *_finding_lines(audit)]
 
 
 def record_lines(audit: Told, *, show_ids: bool) -> list[Line]:
@@ -120,7 +117,7 @@ def summary_text(audit: Told, *, show_ids: bool) -> str:
     """Everything that the command prints of an audit, in plain text."""
     lines = (
         *verdict_lines(audit, show_ids=show_ids),
-        *figure_lines(audit, "in .findings"),
+        *figure_lines(audit),
         *record_lines(audit, show_ids=show_ids),
         *note_lines(audit),
     )
@@ -211,7 +208,7 @@ def _between(ends: Interval) -> str:
     return f"{number(ends[0], padded=True)} to {number(ends[1], padded=True)}"
 
 
-def _finding_lines(audit: Told, rest: str) -> list[Line]:
+def _finding_lines(audit: Told) -> list[Line]:
     everything = drawn(audit)
     found = most_severe(everything)
     counts = [f"{sum(finding.status == status for finding in everything)} {status}" for status in ("passed", "not applicable", "skipped")]
@@ -219,7 +216,7 @@ def _finding_lines(audit: Told, rest: str) -> list[Line]:
     for finding in found[:TOP_FINDINGS]:
         mark = visible(f"  {finding.code} {finding.severity}")
         told.append(Line(visible(f"{mark}  {finding.name}: {finding.sentence}"), finding.severity, len(mark)))
-    return told + ([Line(f"  … and {len(found) - TOP_FINDINGS} more {rest}")] if len(found) > TOP_FINDINGS else [])
+    return told + ([Line(f"  … and {len(found) - TOP_FINDINGS} more")] if len(found) > TOP_FINDINGS else [])
 
 
 def _codes(everything: tuple[Finding, ...]) -> str:

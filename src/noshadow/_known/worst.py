@@ -135,24 +135,12 @@ def _drawn(audit: Audited) -> LargestRate | None:
 
 
 def _told(worst: _Rated, first: _Rated, source: str, drawn: LargestRate | None, n: int) -> WorstRecord:
-    reason = f"The largest of {n} rates ({source}), each as it was estimated: nothing corrects it for being the largest."
-    if drawn is not None:
-        reason = f"The largest of {n} records' true rates, whosever it is, by {drawn.draws} draws from their posterior (exposure)."
-    return WorstRecord(
-        id=worst.id,
-        rate=worst.rate if drawn is None else drawn.median,
-        interval=worst.interval if drawn is None else drawn.interval,
-        source=source,
-        own_rate=worst.rate,
-        own_interval=worst.interval,
-        first_id=first.id,
-        first_rate=first.rate,
-        first_interval=first.interval,
-        drawn=drawn is not None,
-        interval_level=None if drawn is None else drawn.level,
-        records=n,
-        reason=reason,
-    )
+    own, named = worst.rate, (first.id, first.rate, first.interval)
+    if drawn is None:
+        reason = f"The largest of {n} rates ({source}), each as it was estimated: nothing corrects it for being the largest."
+        return WorstRecord(worst.id, own, worst.interval, source, own, worst.interval, *named, False, None, n, reason)
+    reason = f"The largest of {n} records' true rates, whosever it is, by {drawn.draws} draws from their posterior (exposure)."
+    return WorstRecord(worst.id, drawn.median, drawn.interval, source, own, worst.interval, *named, True, drawn.level, n, reason)
 
 
 def _first_by_rank(audit: Audited, rows: Array) -> int:

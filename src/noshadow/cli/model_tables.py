@@ -77,8 +77,7 @@ def files_target(files: Files) -> Target:
 
 def of_files(audited: Audit) -> Audit:
     """The audit with a fact that its model came from files, which cannot be trained again."""
-    inputs = audited.provenance.get("inputs", {}) | {"source": FILES}
-    return replace(audited, provenance=audited.provenance | {"inputs": inputs})
+    return replace(audited, provenance=audited.provenance | {"source": FILES})
 
 
 def other_model(path: Path) -> Any:

@@ -67,7 +67,6 @@ _INPUTS = Keys(
         "votes": Count,
         "other_records": str,
         "solver_leaves": Size,
-        "source": OneOf(*SOURCES_OF_MODELS),
         "alone_in_leaves": Keys({"records": Count, "of": Count, "trees": Count, "first": list[Count]}),
         "leaves": Keys(
             {"trees": Count, "leaves": Count, "leaves_of_a_tree": Size, "deepest": Count, "depth": Size, "by_size": list[Count]}
@@ -92,6 +91,7 @@ AUDIT_FORM = Keys(
         "provenance": Keys(
             optional={
                 "arguments": dict[str, Any],
+                "source": OneOf(*SOURCES_OF_MODELS),
                 "inputs": _INPUTS,
                 "head": _TEXT,
                 "class_names": list[str] | None,

@@ -19,6 +19,7 @@ from noshadow.checks import InputError
 from noshadow.cli.printing import print_audit, summary
 from noshadow.figures import GroundTruth, MeasuredAttack, MeasuredRate
 from noshadow.limits import STRONG_TIMES
+from noshadow.report.first_screen import first_screen
 from test_findings import made
 
 FPR = 0.01
@@ -358,3 +359,26 @@ def test_a_comparison_holds_measured_rates_against_each_other_and_never_against_
     rates = np.full(200, 0.3)
     weighed = exposed(rates, rates / 2, rates * 2)
     assert ns.compare(weighed, weighed).changes[0].name == "attack_rate"
+
+
+def test_who_is_named_is_whom_the_rank_puts_first_and_the_largest_estimate_stands_beside():
+    """Predicted rates follow the order of the records loosely: the order is known better than the sizes."""
+    audit = made()
+    first, second = (str(audit.records.set_index("rank").loc[place, "id"]) for place in (1, 2))
+    rates = np.where(audit.records["id"] == first, 0.2, np.where(audit.records["id"] == second, 0.6, 0.1))
+    records = audit.records.assign(predicted_tpr=rates, predicted_tpr_low=rates / 2, predicted_tpr_high=rates * 1.5)
+    audit = replace(audit, records=records, model_risk=replace(audit.model_risk, predicted_tpr=0.3, in_calibration_domain=True))
+    worst = worst_record(audit)
+    assert (worst.first_id, worst.first_rate, worst.first_interval) == (first, 0.2, pytest.approx((0.1, 0.3)))
+    assert (worst.id, worst.rate, worst.own_rate) == (second, 0.6, 0.6)
+    line = shown(audit, terminal=False).splitlines()[3]
+    assert line == (
+        f"Most exposed record: {first}, recognised by 200 in 1,000 attacks, interval 100 to 300 in 1,000 (predicted; the first by rank; "
+        f"the largest of 200 estimates is 600 in 1,000 of {second}, not corrected for that)"
+    )
+    page = first_screen(audit)
+    assert [person["id"] for person in page["people"]] == list(audit.records.sort_values("rank")["id"][:3])
+    assert not page["largest"]["is_first"] and page["exposure"]["worst"]["label"] == "largest estimate: 600 in 1,000"
+    # What was measured goes before any order; among estimates without an order the largest goes first.
+    measured = replace(audit, records=audit.records.assign(lira_tpr=rates[::-1]))
+    assert worst_record(measured).first_id == worst_record(measured).id == first_screen(measured)["people"][0]["id"]

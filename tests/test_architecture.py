@@ -216,8 +216,8 @@ def test_help_starts_at_once():
 @pytest.fixture(scope="module")
 def saved_audit(tmp_path_factory):
     rng = np.random.default_rng(0)
-    half = noshadow.Signals(rng.normal(size=(40, 3)), rng.normal(size=(40, 2)), rng.integers(0, 2, 40))
-    return noshadow.audit_signals(half, half).save(tmp_path_factory.mktemp("light") / "audit")
+    halves = [noshadow.Signals(rng.normal(size=(40, 3)), rng.normal(size=(40, 2)), rng.integers(0, 2, 40)) for _ in range(2)]
+    return noshadow.audit_signals(*halves).save(tmp_path_factory.mktemp("light") / "audit")
 
 
 def test_helpers_of_tests_are_not_collected():

@@ -207,6 +207,7 @@ FOUND = {
     "NS005": (lambda: with_risk(made(), auc=0.4, auc_interval=(0.3, 0.49)), 0.49),
     "NS006": (lambda: with_risk(made(), fpr=0.02), 4),
     "NS007": (lambda: with_splits(shared_with_test=1), 1),
+    "NS009": (lambda: with_splits(shared_with_test=101), 0.505),
     "NS008": (lambda: with_inputs(ids_in_both={"count": 2, "first": ["a", "b"]}), 2),
     "NS010": (lambda: made(shift=[1.0] * 198 + [30.0, 40.0]), 70 / 268),
     "NS011": (lambda: made(shift=np.where(np.arange(200) % 4 == 2, 2.0, 1.0) + np.linspace(0, 0.1, 200)), 4.0),

@@ -34,6 +34,10 @@ TASKS = ("regression", "classification", "binary")
 ONE_LABEL = "Multi-label heads are not supported: audit one label at a time as task='binary' (docs/how-to/multi-label.md)."
 
 
+# What scikit-learn says of a table's columns; which ones differ, or that their order does, follows.
+_NAMES_DIFFER = "The feature names should match"
+
+
 @contextmanager
 def users_code(rule: str) -> Iterator[None]:
     """Turn whatever the user's model or transform raises into one sentence that says so.
@@ -50,6 +54,8 @@ def users_code(rule: str) -> Iterator[None]:
         lines = (str(error).strip() or "no message").splitlines()
         # A loader's worker hands over a whole traceback, which ends with what happened.
         reason = lines[-1 if lines[0].startswith("Caught ") else 0].rstrip(".")
+        if lines[0].startswith(_NAMES_DIFFER):
+            reason = " ".join(line.strip() for line in lines).rstrip(".")
         raise InputError(said(f"{rule}; got {type(error).__name__} ({reason}).")) from error
 
 

@@ -4,6 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 TOO_LARGE = "does not fit"
+# Where an audit had its model from: objects of Python that say how another is trained, or do not;
+# model files; arrays.
+FUNCTION, OBJECTS, FILES, ARRAYS = SOURCES_OF_MODELS = ("function", "objects", "files", "arrays")
 ABSENCES = ("not applicable", "not available", "not calibrated here", TOO_LARGE)
 
 

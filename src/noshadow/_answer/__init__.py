@@ -2,7 +2,7 @@
 
 from noshadow._answer.next_action import NextAction, next_action
 from noshadow._answer.offers import Offer, evidence_changes, offers, why_no_sizes
-from noshadow._answer.verdict import LEVELS, Verdict, verdict
+from noshadow._answer.verdict import FEWEST_RECORDS, LEVELS, Verdict, in_doubt, verdict
 from noshadow._known import (
     Accusation,
     KnownRate,
@@ -18,6 +18,7 @@ from noshadow._known import (
 )
 
 __all__ = [
+    "FEWEST_RECORDS",
     "LEVELS",
     "Accusation",
     "KnownRate",
@@ -29,6 +30,7 @@ __all__ = [
     "best_known",
     "declared_attack",
     "evidence_changes",
+    "in_doubt",
     "largest_rate",
     "next_action",
     "offers",

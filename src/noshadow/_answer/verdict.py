@@ -1,5 +1,6 @@
 """One verdict per audit, by what the interval of the best known rate leaves out."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,11 @@ from noshadow.limits import STRONG_TIMES
 
 # An interval that reaches one member in ten cannot carry "no sign of leakage".
 FAR_REACHING = 0.1
+# Records of a split below which nothing seen is no sign: an attack that finds FAR_REACHING of the
+# people finds nobody among n of them with the chance (1 − FAR_REACHING)ⁿ, 5 % at this number.
+FEWEST_RECORDS = math.ceil(math.log(0.05) / math.log(1 - FAR_REACHING))
+# Where the rate is read off the losses of both splits, these records are all that it rests on.
+_OF_THE_SPLITS = ("losses", "predicted")
 # The finding of losses that tell members from others on average.
 GIVEN_AWAY = "NS002"
 
@@ -22,13 +28,14 @@ class Level:
 
     Attributes:
         name: of the level. title: what a reader sees. holds: the condition, of the best known rate,
-            the most exposed record and whether the losses give the average member away (NS002).
+            the most exposed record, whether the losses give the average member away (NS002), and
+            the records of the smaller split that the rate rests on.
             condition: the same in words. why: the reason for the line.
     """
 
     name: str
     title: str
-    holds: Callable[[KnownRate, WorstRecord | None, bool], bool]
+    holds: Callable[[KnownRate, WorstRecord | None, bool, float], bool]
     condition: str
     why: str
 
@@ -58,6 +65,10 @@ def _reaches_far(known: KnownRate) -> bool:
     return known.interval is None or known.interval[1] > max(FAR_REACHING, STRONG_TIMES * known.fpr)
 
 
+def _too_coarse(known: KnownRate) -> bool:
+    return STRONG_TIMES * known.fpr >= 1
+
+
 # The first row that holds is the verdict. A guess recognises a share `fpr` of the members.
 LEVELS = (
     Level(
@@ -77,15 +88,29 @@ LEVELS = (
     Level(
         "some",
         "Some leakage",
-        lambda known, worst, average: _guess_left_out(known) or _surely_stands_out(known, worst) or average,
+        lambda known, worst, average, _: _guess_left_out(known) or _surely_stands_out(known, worst) or average,
         f"the interval leaves a guess out, or that of the most exposed record, by {ENOUGH_MODELS} reference models or more, lies above "
         f"{STRONG_TIMES:g} times a guess, or the losses give the average member away (NS002)",
         "a rate near a guess protects neither the one person who is found every time nor a crowd that is found too often",
     ),
     Level(
         "unknown",
+        "Not known: too few records",
+        lambda known, worst, average, fewest: fewest < FEWEST_RECORDS,
+        f"the rate is read off fewer than {FEWEST_RECORDS} records of a split",
+        f"an attack that finds {per_thousand(FAR_REACHING)} finds nobody among so few with a chance above 5 %",
+    ),
+    Level(
+        "unknown",
+        "Not known: the level is too coarse",
+        lambda known, *_: _too_coarse(known),
+        f"a guess finds {per_thousand(1 / STRONG_TIMES)} or more",
+        f"no rate can be {STRONG_TIMES:g} times such a guess: strong leakage could not show",
+    ),
+    Level(
+        "unknown",
         "Not known: the answer is too uncertain",
-        lambda known, worst, _: _many_times_a_guess(known) or _reaches_far(known) or _worst_stands_out(known, worst),
+        lambda known, worst, *_: _many_times_a_guess(known) or _reaches_far(known) or _worst_stands_out(known, worst),
         f"the interval holds a guess, and the rate is more than {STRONG_TIMES:g} times one, or the interval reaches "
         f"{per_thousand(FAR_REACHING)}, or the most exposed record stands out by fewer than {ENOUGH_MODELS} reference models",
         "such an interval holds both no leakage and strong leakage, and no sign of one is no proof of the other",
@@ -108,12 +133,14 @@ class Verdict:
         level: "none", "some", "strong" or "unknown". title: the level for a reader.
         sentence: what is known in people per thousand, beside what a guess would find.
         known: the rate behind it.
+        remedy: where no figure of the audit answers, what would; "" elsewhere.
     """
 
     level: str
     title: str
     sentence: str
     known: KnownRate
+    remedy: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The verdict in plain JSON types, without what it rests on."""
@@ -124,7 +151,8 @@ def verdict(audit: Audited) -> Verdict:
     """Judge an audit by the best that is known: no sign of leakage, some, strong, or not known.
 
     The conditions and their reasons are the rows of `LEVELS`. Where a finding puts all figures in
-    doubt (NS040, NS044), the verdict is that nothing is known, and its sentence is the finding's.
+    doubt (`Rule.undermines`), the verdict is that nothing is known, and its sentence is that of
+    the finding.
 
     Args:
         audit: an Audit, or whatever has its fields.
@@ -134,27 +162,47 @@ def verdict(audit: Audited) -> Verdict:
     known, worst = best_known(audit), worst_record(audit)
     doubt = in_doubt(audit)
     if doubt is not None:
-        return Verdict("unknown", "Not known: the figures are in doubt", doubt.sentence, known)
-    average = given_away(audit)
-    level = next(row for row in LEVELS if row.holds(known, worst, average))
+        return Verdict("unknown", "Not known: the figures are in doubt", doubt.sentence, known, doubt.next_step)
+    average, (fewest, split) = given_away(audit), _smaller_split(audit, known)
+    level = next(row for row in LEVELS if row.holds(known, worst, average, fewest))
     sentence = _sentence(known)
+    if level.name == "unknown" and known.rate is not None and fewest < FEWEST_RECORDS:
+        chance = f"{100 * (1 - FAR_REACHING) ** fewest:.0f} %"
+        few = f"An attack that finds {per_thousand(FAR_REACHING)} finds nobody among {fewest:g} {split} records with a chance of {chance}."
+        remedy = f"Audit with at least {FEWEST_RECORDS} records of each split; of {split} records there are {fewest:g}."
+        return Verdict(level.name, level.title, f"{few} {sentence}", known, remedy)
+    if level.name == "unknown" and known.rate is not None and _too_coarse(known):
+        remedy = f"Audit at a smaller false-positive rate than {per_thousand(1 / STRONG_TIMES)}, and with more records where it needs them."
+        return Verdict(level.name, level.title, sentence, known, remedy)
     if level.name == "some" and not _guess_left_out(known):
         if worst is not None and _surely_stands_out(known, worst):
-            sentence += f" The most exposed record is recognised by {per_thousand(worst.rate)} attacks."
+            sentence += f" {_named(worst)} is recognised by {per_thousand(worst.rate)} attacks."
         elif average and audit.model_risk is not None:
             pairs = per_thousand(audit.model_risk.auc)
             sentence += f" Of a member and a non-member, the loss tells which is which for {pairs} pairs; a coin for 500."
     elif level.name == "unknown" and worst is not None and _worst_stands_out(known, worst):
         sentence += (
-            f" The most exposed record is estimated at {per_thousand(worst.rate)} attacks, which so few models also say of records that do "
+            f" {_named(worst)} is estimated at {per_thousand(worst.rate)} attacks, which so few models also say of records that do "
             f"not leak: {ENOUGH_MODELS} tell."
         )
     return Verdict(level.name, level.title, sentence, known)
 
 
+def _named(worst: WorstRecord) -> str:
+    return "The most exposed record" if worst.first_id == worst.id else "The record with the largest rate"
+
+
 def given_away(audit: Audited) -> bool:
     """Whether the losses give the average member away (NS002), where nothing better is known."""
     return best_known(audit).source == "losses" and finding_of(audit, GIVEN_AWAY).status == "found"
+
+
+def _smaller_split(audit: Audited, known: KnownRate) -> tuple[float, str]:
+    """Records of the smaller split and its name, where the rate rests on the two splits alone."""
+    risk = audit.model_risk
+    if risk is None or known.source not in _OF_THE_SPLITS:
+        return math.inf, ""
+    return min((float(risk.n_members), "training"), (float(risk.n_nonmembers), "test"))
 
 
 def in_doubt(audit: Audited) -> Finding | None:

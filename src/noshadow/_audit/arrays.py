@@ -15,6 +15,7 @@ from noshadow._audit.scale import in_logits
 from noshadow._audit.score_options import HEAD, checked_score_options
 from noshadow.arguments import PROGRESS
 from noshadow.checks import named_in_errors, refuse, require_weights, resolved_task
+from noshadow.outcomes import ARRAYS
 from noshadow.results import Audit
 from noshadow.signals import Signals, load_splits
 from noshadow.traces import given_traces
@@ -71,7 +72,9 @@ def audit_signals(
     checkpoints. `out_of_fold` is as in `audit`.
     """
     handed_on = checked_score_options(score_options, HEAD)
-    options = Options(task, damping, weight_decay, fpr, seed, progress, "audit_signals", output_scale=output_scale, score_options=handed_on)
+    options = Options(
+        task, damping, weight_decay, fpr, seed, progress, "audit_signals", output_scale=output_scale, score_options=handed_on, source=ARRAYS
+    )
     given = GivenColumns(ids, groups, test_groups, given_traces(loss_traces))
     for name, split in (("train", train), ("test", test)):
         if not isinstance(split, Signals):

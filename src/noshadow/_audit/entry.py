@@ -14,7 +14,7 @@ from noshadow._audit.given_models import base_of, models_given
 from noshadow._audit.language import audit_language_model, require_language_arguments
 from noshadow._audit.near_twins import given_inputs
 from noshadow._audit.notes import deeper_notes
-from noshadow._audit.options import GivenColumns, Options
+from noshadow._audit.options import GivenColumns, Options, source_of
 from noshadow._audit.other_models import base_source, checkpoint_source
 from noshadow._audit.out_of_fold import out_of_fold_source
 from noshadow._audit.output_files import given_outputs
@@ -182,7 +182,7 @@ def audit(
     form = None if reader is None else reader.form
     route = SEQUENCES if form == "sequences" else HEAD if layers == "last" else NETWORK
     handed_on = checked_score_options(score_options, route)
-    options = Options(task, damping, weight_decay, fpr, seed, progress, "audit", layers, output_scale, handed_on)
+    options = Options(task, damping, weight_decay, fpr, seed, progress, "audit", layers, output_scale, handed_on, source_of(train_fn))
     if layers != "last" and form in (None, "table"):
         refuse("layers", "be 'last' for a model that is no nn.Module", repr(layers), "Its last layer is scored exactly.")
     given = GivenColumns(ids, groups, test_groups, given_traces(loss_traces))

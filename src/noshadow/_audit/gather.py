@@ -13,11 +13,12 @@ from noshadow._audit.four_references import calibrated
 from noshadow._audit.known_references import audited_of
 from noshadow._audit.leaves import leaf_evidence, leaf_facts
 from noshadow._audit.near_twins import near_facts
-from noshadow._audit.notes import risk_notes
+from noshadow._audit.notes import damping_note, risk_notes
 from noshadow._audit.options import GivenColumns, Options
 from noshadow._audit.other_models import CHECKPOINTS
 from noshadow._audit.risks import Pair, correct_of, margins_of, measured_risk, naming_record_rates, risks_by_group, shown_family
 from noshadow._audit.settled import Settled, settled
+from noshadow._audit.solved import contradicted_by_gradient
 from noshadow._audit.splits import split_counts
 from noshadow._audit.stages import Stages
 from noshadow._audit.stamps import provenance, timings
@@ -118,7 +119,8 @@ def audit_view(
     counted = scores.leaves if isinstance(scores, LeafScores) else without.leaves
     yielding = scores.yielding_shift if isinstance(scores, LeafScores) else None
     facts = dict(found.seen.inputs) | {"family": family} | traced_facts(traces) | without.facts | leaf_facts(counted)
-    facts |= {"other_records": scores.reason} if isinstance(scores, Contradicted) else {}
+    contradicted = scores.reason if isinstance(scores, Contradicted) else contradicted_by_gradient(found, held)
+    facts |= {} if contradicted is None else {"other_records": contradicted}
     found = replace(found, seen=replace(found.seen, inputs=facts))
     measuring = time.perf_counter() - started - scoring
     # Everything else has worked: now models are trained.
@@ -136,7 +138,7 @@ def audit_view(
         risk=risk,
         borne=borne,
         absent=absent | borne_absent,
-        notes=uncoded((*seen.notes, *risk_notes(risk))),
+        notes=uncoded((*seen.notes, *risk_notes(risk), *damping_note(options.damping, held))),
         provenance=provenance(found, options, held) | {"splits": counts},
         timings=timings(signal_seconds, scoring, measuring),
     )

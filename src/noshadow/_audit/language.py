@@ -251,6 +251,7 @@ def _provenance(
     read |= {"test_tokens": 0 if others is None else int(others.tokens.sum())}
     return {
         "arguments": asked(options),
+        "source": options.source,
         "inputs": {"repeated_rows": {name: repeats_among(part.ids) for name, part in splits.items() if part is not None}},
         "head": f"{type(model).__name__}, mean loss of a sequence's tokens",
         "class_names": None,

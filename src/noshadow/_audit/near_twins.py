@@ -14,7 +14,7 @@ from torch import Tensor
 
 from noshadow._audit.settled import Settled
 from noshadow._audit.splits import feature_spread
-from noshadow.checks import Array
+from noshadow.checks import Array, as_array
 
 NEIGHBOURS = 10  # whose distance is the record's own scale; twins in groups of up to ten are seen
 FETCHED = 16  # so that ten are left when some are exact copies
@@ -69,7 +69,7 @@ def given_inputs(train: object) -> Array | str:
     """The inputs of (X, y) as a table of numbers (n, d), or why there is none."""
     if not (isinstance(train, (tuple, list)) and len(train) == 2):
         return "not given as an array"
-    values = train[0].detach().cpu().numpy() if isinstance(train[0], Tensor) else train[0]
+    values = as_array(train[0], "train X") if isinstance(train[0], Tensor) else train[0]
     if isinstance(values, (tuple, list, Mapping)) or not hasattr(values, "__array__"):
         return "not one array"
     table: Array = np.asarray(values)

@@ -5,8 +5,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from noshadow.checks import TASKS, refuse, require_choice, require_number, require_whole, whole_seed
+from noshadow.outcomes import FUNCTION, OBJECTS
 from noshadow.output_scale import SCALES
 from noshadow.traces import GivenTraces
+
+
+def source_of(train_fn: object) -> str:
+    """Whether the caller said how a model like the audited one is trained."""
+    return FUNCTION if callable(train_fn) else OBJECTS
 
 
 @dataclass(frozen=True)
@@ -23,6 +29,7 @@ class Options:
     layers: str | int = "last"
     output_scale: str = "auto"
     score_options: Mapping[str, Any] = field(default_factory=dict)
+    source: str = OBJECTS  # one of `outcomes.SOURCES_OF_MODELS`
 
     def __post_init__(self) -> None:
         """Check the options before any work, and keep them as plain numbers that JSON holds."""

@@ -20,6 +20,7 @@ from noshadow.scores.traces import early_trace_mean, loss_trace_iqr
 from noshadow.scores.trees.boosting import stage_scores
 from noshadow.traces.best import best_recording
 from noshadow.views import Reader
+from noshadow.views.pairing import paired_targets
 from noshadow.views.view import Settings
 
 # Rounds whose losses are kept, spread evenly over their logarithms: most is learnt in the first.
@@ -119,8 +120,9 @@ def _checkpoint(reader: Reader, model: Any, train: object, earlier: Earlier, fou
 
 
 def _few(data: Any) -> Any:
-    """The first two records, to count rounds by."""
+    """The first two records, to count rounds by; targets go with their inputs by their labels."""
     X, y = data
+    y, _ = paired_targets(X, y, "train")
     return (X.iloc[:2] if hasattr(X, "iloc") else X[:2]), (y.iloc[:2] if hasattr(y, "iloc") else y[:2])
 
 

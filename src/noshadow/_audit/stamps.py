@@ -43,6 +43,7 @@ def provenance(found: Settled, options: Options, scores: RecordScores | None) ->
     seen = found.seen
     stamp: dict[str, Any] = {
         "arguments": asked(options) | {"output_scale": options.output_scale},
+        "source": options.source,
         "inputs": dict(seen.inputs),
         "head": seen.head or ("given as arrays" if seen.not_applicable is None else "none was read"),
         "class_names": None if seen.class_names is None else list(seen.class_names),

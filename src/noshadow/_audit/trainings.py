@@ -133,7 +133,12 @@ def _require_train_fn(train_fn: object, trained: list[str]) -> None:
     if callable(train_fn):
         return
     got = "none" if train_fn is None else type(train_fn).__name__
-    refuse("train_fn", f"be given with {' and '.join(trained)}", got, f"Pass train_fn=f where {_TRAINS}.")
+    refuse(
+        "train_fn",
+        f"be given with {' and '.join(trained)}",
+        got,
+        f"Pass train_fn=f where {_TRAINS}; of a command, ns.Target(…, train_fn=f) holds it.",
+    )
 
 
 def _stopping(asked: Trainings, stop: object, traced: tuple[int, int] | None) -> Trainings:

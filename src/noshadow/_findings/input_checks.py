@@ -167,6 +167,8 @@ def other_training_records(audit: Audited, _: Limits) -> Outcome:
     if "other_records" in inputs:
         told = str(inputs["other_records"])
         return judged(True, 1, f"{told[:1].upper()}{told[1:].rstrip('.')}.")
+    if "solver_leaves" in inputs:
+        return judged(False, 0, "The gradient that is left over on these records is no other than that of the fit's own.")
     if "closed_form" not in inputs and "leaves" not in inputs:
         return not_applicable("nothing in this model says which records it was fitted on")
     return judged(False, 0, "Made again from its training records, the model says the same.")

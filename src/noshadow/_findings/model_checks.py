@@ -120,6 +120,7 @@ def overfit_gap(audit: Audited, limits: Limits) -> Outcome:
     found_when="upper end of the interval of the loss AUC < {auc}",
     next_step="Check that train and test are not exchanged, and that the test records are drawn like the training records.",
     limits={"auc": SWAPPED_AUC},
+    undermines=True,
 )
 def splits_swapped(audit: Audited, limits: Limits) -> Outcome:
     """NS005: members with larger losses than non-members."""
@@ -182,6 +183,38 @@ def train_test_overlap(audit: Audited, limits: Limits) -> Outcome:
         what = "test sequences are also training sequences, token by token"
     whole = " If they are the same records, the model risk means nothing." if shared == total else ""
     return judged(shared > limits["records"], shared, f"{shared} of {total} {what}.{whole}")
+
+
+@rule(
+    "NS009",
+    "members-in-both-splits",
+    "high",
+    found_when="> {share} of the test records are training records, beyond the share of training records that have a copy among themselves",
+    next_step="Audit with test records that the model has not seen: take those that it was trained on out of the test split.",
+    # Members among the non-members shrink every rate's distance from a guess by their own share:
+    # beyond a half, most of it is gone.
+    limits={"share": 0.5},
+    undermines=True,
+)
+def members_in_both_splits(audit: Audited, limits: Limits) -> Outcome:
+    """NS009: whether members are compared with members."""
+    if not len(audit.nonmember_losses):
+        return not_applicable("there is no test split")
+    counts = audit.provenance.get("splits")
+    if counts is None or counts["shared_with_test"] is None:
+        return skipped("nobody counted which test records are training records", "Give features that differ between records.")
+    shared, total = int(counts["shared_with_test"]), len(audit.nonmember_losses)
+    # In a table of few values strangers look alike, too: as often as training records do.
+    by_chance = 0.0 if counts.get("copies") is None else counts["copies"]["records"] / max(len(audit.member_losses), 1)
+    beyond = shared / total - by_chance
+    if beyond <= limits["share"]:
+        return judged(False, beyond, f"At most {shared} of {total} test records are training records; the others are strangers.")
+    chance = f", where {per_thousand(by_chance)} would be so by chance" if by_chance else ""
+    sentence = (
+        f"{shared} of {total} test records are training records{chance}: members are compared with themselves, and no attack could tell "
+        "them apart."
+    )
+    return judged(True, beyond, sentence)
 
 
 @rule(

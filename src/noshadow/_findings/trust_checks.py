@@ -1,6 +1,7 @@
 """Checks on how far the record scores can be trusted."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from noshadow._findings.audited import why_unscored
@@ -30,7 +31,23 @@ def far_from_minimum(audit: Audited, limits: Limits) -> Outcome:
     if value is None:  # stored for infinity, which JSON does not have
         return Outcome("found", "The left-over gradient is infinitely many times a typical record's: every record is fitted exactly.")
     sentence = f"The left-over gradient of the scored layers is {value:.3g} times one typical record's; the scores assume 0."
-    return judged(value >= limits["stationarity"], value, sentence)
+    found = judged(value >= limits["stationarity"], value, sentence)
+    return replace(found, next_step=_towards_a_minimum(audit, scores)) if found.status == "found" else found
+
+
+def _towards_a_minimum(audit: Audited, scores: Mapping[str, Any]) -> str | None:
+    """What to do where the estimator itself says its λ; None: as the rule says."""
+    if _damping_kind(scores) != "estimator":
+        return None
+    if "other_records" in audit.provenance.get("inputs", {}):
+        return (
+            "λ is the estimator's own and its solver had converged: look whether these are the records, targets and weights "
+            "(sample_weight=) that it was fitted on."
+        )
+    return (
+        "Trust the order of the records more than the size of their scores; fit for longer (max_iter, tol), or look whether these are "
+        "the records, targets and weights of the fit."
+    )
 
 
 @rule(

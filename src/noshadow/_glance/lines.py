@@ -61,14 +61,23 @@ def verdict_lines(audit: Told, *, show_ids: bool) -> list[Line]:
 
 def _most_exposed(worst: WorstRecord, *, show_ids: bool) -> str:
     """Who is most exposed, and how far: the largest true rate, or an estimate that says so."""
-    ends = "" if worst.interval is None else f", interval {per_thousand_between(worst.interval)}"
-    if not worst.drawn:
-        named = f"{worst.id}, " if show_ids else ""
-        told = f"{named}recognised by {per_thousand(worst.rate)} attacks{ends} ({worst.source}; the largest of"
-        return f"{told} {worst.records:,} estimates, not corrected for that)"
-    named = f"probably {worst.id}, " if show_ids else ""
-    largest = f"the largest rate of any record is {per_thousand(worst.rate)}{ends}"
-    return f"{named}own rate {per_thousand(worst.own_rate)}; {largest} ({worst.source})"
+    ends = _interval(worst.interval)
+    if worst.drawn:
+        named = f"probably {worst.first_id}, " if show_ids else ""
+        largest = f"the largest rate of any record is {per_thousand(worst.rate)}{ends}"
+        return f"{named}own rate {per_thousand(worst.first_rate)}; {largest} ({worst.source})"
+    named = f"{worst.first_id}, " if show_ids else ""
+    told = f"{named}recognised by {per_thousand(worst.first_rate)} attacks{_interval(worst.first_interval)} ({worst.source}; "
+    if worst.first_rate == worst.rate:
+        return f"{told}the largest of {worst.records:,} estimates, not corrected for that)"
+    whose = f" of {worst.id}" if show_ids else ""
+    return (
+        f"{told}the first by rank; the largest of {worst.records:,} estimates is {per_thousand(worst.rate)}{whose}, not corrected for that)"
+    )
+
+
+def _interval(ends: Interval | None) -> str:
+    return "" if ends is None else f", interval {per_thousand_between(ends)}"
 
 
 def known_by(found: Verdict) -> str:
@@ -217,7 +226,7 @@ def _finding_lines(audit: Told) -> list[Line]:
     for finding in found[:TOP_FINDINGS]:
         mark = visible(f"  {finding.code} {finding.severity}")
         told.append(Line(visible(f"{mark}  {finding.name}: {finding.sentence}"), finding.severity, len(mark)))
-    return told + ([Line(f"  … and {len(found) - TOP_FINDINGS} more in the report")] if len(found) > TOP_FINDINGS else [])
+    return told + ([Line(f"  … and {len(found) - TOP_FINDINGS} more")] if len(found) > TOP_FINDINGS else [])
 
 
 def _codes(everything: tuple[Finding, ...]) -> str:

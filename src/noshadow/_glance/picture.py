@@ -63,7 +63,9 @@ def exposures(audit: Audited) -> Exposures | None:
     if rated is not None:
         rates = audit.records[rated[0]].to_numpy(np.float64)
         rates = np.clip(rates[np.isfinite(rates)], 0, 1)
-        worst = f"most exposed: {per_thousand(float(rates.max()))}"
+        known = worst_record(audit)
+        named = "most exposed" if known is None or known.first_rate == known.own_rate else "largest estimate"
+        worst = f"{named}: {per_thousand(float(rates.max()))}"
         return Exposures(rates, True, "times in 1,000 that an attack recognises the record", worst)
     if audit.ranked_by is None:
         return None
@@ -101,7 +103,11 @@ def exposure_chart(audit: Audited) -> dict[str, Any] | None:
         scale = LogScale(low, high, _LEFT, _RIGHT)
         worst, told, ticks = scale.at(largest), number(largest), decade_ticks(scale, 60)
         parts = np.clip((np.log10(found.values) - low) / (high - low), 0, 1)
-    return _bars(parts) | {"ticks": ticks, "title": found.title, "worst": {"x": worst, "label": found.worst, "told": told}}
+    return _bars(parts) | {
+        "ticks": ticks,
+        "title": found.title,
+        "worst": {"x": worst, "label": found.worst, "name": found.worst.partition(":")[0], "told": told},
+    }
 
 
 def _cells(rate: float, top: float) -> dict[str, Any]:

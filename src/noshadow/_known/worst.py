@@ -39,6 +39,9 @@ class WorstRecord:
         interval: (low, high) of `rate`; None where there is none.
         source: "exposure", "measured" or "predicted"; as in `KnownRate`.
         own_rate, own_interval: of this very record.
+        first_id, first_rate, first_interval: of the record that is named as the most exposed: the
+            one that the rank puts first where it knows the order better than the rates do
+            (`rank_decides`), or else the one with the largest rate.
         drawn: whether `rate` is of the posterior of the maximum. If not it is naive: nothing
             corrects it for being the largest of many.
         interval_level: coverage of `interval` where it was drawn.
@@ -52,6 +55,9 @@ class WorstRecord:
     source: str
     own_rate: float
     own_interval: Interval | None
+    first_id: str
+    first_rate: float
+    first_interval: Interval | None
     drawn: bool
     interval_level: float | None
     records: int
@@ -61,7 +67,7 @@ class WorstRecord:
         """The same in plain JSON types."""
         ends = {
             name: None if value is None else list(value)
-            for name, value in (("interval", self.interval), ("own_interval", self.own_interval))
+            for name, value in (("interval", self.interval), ("own_interval", self.own_interval), ("first_interval", self.first_interval))
         }
         return asdict(self) | ends
 
@@ -91,14 +97,37 @@ def worst_record(audit: Audited) -> WorstRecord | None:
         rates = audit.records[name].to_numpy(np.float64)
         if np.isnan(rates).all():
             continue
-        row = _first_by_rank(audit, np.flatnonzero(rates == np.nanmax(rates)))
-        own = float(rates[row])
-        interval = None
-        if ends is not None and set(ends) <= set(audit.records.columns):
-            interval = (float(audit.records[ends[0]].iloc[row]), float(audit.records[ends[1]].iloc[row]))
-        drawn = _drawn(audit) if source == "exposure" and interval is not None and interval[0] > own_fpr(audit) else None
-        return _told(str(audit.records["id"].iloc[row]), own, interval, source, drawn, len(rates))
+        largest = _first_by_rank(audit, np.flatnonzero(rates == np.nanmax(rates)))
+        first = _first_by_rank(audit, np.flatnonzero(~np.isnan(rates))) if rank_decides(audit, source) else largest
+        worst = _Rated.of(audit, largest, name, ends)
+        drawn = _drawn(audit) if source == "exposure" and worst.interval is not None and worst.interval[0] > own_fpr(audit) else None
+        return _told(worst, _Rated.of(audit, first, name, ends), source, drawn, len(rates))
     return None
+
+
+def rank_decides(audit: Audited, source: str) -> bool:
+    """Whether the rank knows the order of the records better than rates from this source do.
+
+    It does beside rates that are predicted, and beside those of the exposure that it follows.
+    Measured rates are an order by themselves.
+    """
+    return "rank" in audit.records and (source == "predicted" or (source == "exposure" and audit.ranked_by == "exposure_score"))
+
+
+@dataclass(frozen=True)
+class _Rated:
+    """One record with its own rate."""
+
+    id: str
+    rate: float
+    interval: Interval | None
+
+    @classmethod
+    def of(cls, audit: Audited, row: int, name: str, ends: tuple[str, str] | None) -> "_Rated":
+        table, interval = audit.records, None
+        if ends is not None and set(ends) <= set(table.columns):
+            interval = (float(table[ends[0]].iloc[row]), float(table[ends[1]].iloc[row]))
+        return cls(str(table["id"].iloc[row]), float(table[name].iloc[row]), interval)
 
 
 def _drawn(audit: Audited) -> LargestRate | None:
@@ -106,12 +135,13 @@ def _drawn(audit: Audited) -> LargestRate | None:
     return found if isinstance(found, LargestRate) else None
 
 
-def _told(identifier: str, own: float, interval: Interval | None, source: str, drawn: LargestRate | None, n: int) -> WorstRecord:
+def _told(worst: _Rated, first: _Rated, source: str, drawn: LargestRate | None, n: int) -> WorstRecord:
+    own, named = worst.rate, (first.id, first.rate, first.interval)
     if drawn is None:
         reason = f"The largest of {n} rates ({source}), each as it was estimated: nothing corrects it for being the largest."
-        return WorstRecord(identifier, own, interval, source, own, interval, False, None, n, reason)
+        return WorstRecord(worst.id, own, worst.interval, source, own, worst.interval, *named, False, None, n, reason)
     reason = f"The largest of {n} records' true rates, whosever it is, by {drawn.draws} draws from their posterior (exposure)."
-    return WorstRecord(identifier, drawn.median, drawn.interval, source, own, interval, True, drawn.level, n, reason)
+    return WorstRecord(worst.id, drawn.median, drawn.interval, source, own, worst.interval, *named, True, drawn.level, n, reason)
 
 
 def _first_by_rank(audit: Audited, rows: Array) -> int:

@@ -154,7 +154,7 @@ def audit(
     from noshadow._audit import audit as audit_target
     from noshadow._audit import audit_signals
     from noshadow.cli.finishing import finished
-    from noshadow.cli.model_tables import Files, files_target, other_model, require_one_source, require_untrained
+    from noshadow.cli.model_tables import Files, files_target, of_files, other_model, require_one_source, require_untrained
     from noshadow.cli.model_texts import texts_target
     from noshadow.cli.targets import base_of, target_of
     from noshadow.signals import load_splits
@@ -204,10 +204,10 @@ def audit(
         how: dict[str, Any] = {"layers": int(layers) if layers.isdigit() else layers, "layer": layer, "output": output}
         if files.of_language_model:
             target, origin = texts_target(files, base)
-            return audit_target(target, loss_traces=loss_traces, base=origin, **how, **trainings, **options)
+            return of_files(audit_target(target, loss_traces=loss_traces, base=origin, **how, **trainings, **options))
         options["checkpoint"] = [other_model(path) for path in checkpoint] if checkpoint else None
         origin = None if base is None else base_of(base) if ":" in base else other_model(Path(base))
-        return audit_target(files_target(files), loss_traces=loss_traces, base=origin, **how, **trainings, **options)
+        return of_files(audit_target(files_target(files), loss_traces=loss_traces, base=origin, **how, **trainings, **options))
 
     def run() -> "Audit":
         if what is None:
@@ -271,13 +271,13 @@ def gate(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Exit 1 when the audit exceeds a limit, 2 when a limit asks for a figure it does not have.
+    """Exit 1 when the audit exceeds a limit, 2 when its figures are missing or in doubt.
 
     This is for pipelines.
 
     The figure itself is compared, not the end of its interval; a figure equal to its limit passes.
     """
-    from noshadow.cli.gating import LIMITS, checked, lines
+    from noshadow.cli.gating import LIMITS, checked, lines, require_an_answer
     from noshadow.results import load
 
     given = (max_tpr, max_measured_tpr, max_predicted_tpr, max_record_rate, max_tnr, max_auc)
@@ -288,6 +288,7 @@ def gate(
     if outside:
         raise InputError(said(f"limits must be fractions between 0 and 1; got {outside}."))
     audited = load(folder)
+    require_an_answer(audited, asked)
     rows = [checked(audited, name, limit) for name, limit in asked.items()]
     if as_json:
         typer.echo(json.dumps({"passed": all(row["passed"] for row in rows), "limits": rows}))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from noshadow._answer import KnownRate, best_known, per_thousand, worst_record
+from noshadow._answer import KnownRate, best_known, in_doubt, per_thousand, verdict, worst_record
 from noshadow.checks import InputError, said
 from noshadow.results import Audit
 
@@ -15,6 +15,18 @@ _MEASURE = (
 )
 _RATES = "Run noshadow audit package.module:function --out my-audit --reference-models 4, or measure with noshadow reference score."
 _TEST = "Audit again with test records."
+
+
+def require_an_answer(audited: Audit, asked: Iterable[str]) -> None:
+    """Refuse limits on figures that answer nothing, whatever they are.
+
+    Figures in doubt pass no limit at all. Too few records and too coarse a level are no answer to
+    how much is best known (`tpr`); whoever limits another figure has asked for that one.
+    """
+    found = verdict(audited)
+    if found.remedy and (in_doubt(audited) is not None or "tpr" in asked):
+        title = found.title[:1].lower() + found.title[1:]
+        raise InputError(said(f"the audit must hold figures that answer; got '{title}'. {found.sentence} {found.remedy}"))
 
 
 def checked(audited: Audit, name: str, limit: float) -> Row:

@@ -1,7 +1,7 @@
 """A model and its tables in files, as the Target that `noshadow audit` runs on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ from noshadow._audit import Target
 from noshadow.checks import InputError, refuse, said
 from noshadow.cli.targets import returned_by
 from noshadow.model_files import Columns, load_model, read_model, read_split, require_same_columns
+from noshadow.outcomes import FILES
+from noshadow.results import Audit
 from noshadow.storage.weight_files import SUFFIXES as WEIGHTS
 
 
@@ -71,6 +73,11 @@ def files_target(files: Files) -> Target:
     train, test = (read_split(path, held, columns, option=name) for path, name in ((files.train, "--train"), (files.test, "--test")))
     require_same_columns(train, test, held)
     return Target(held.model, (train.X, train.y), (test.X, test.y), ids=train.ids, groups=train.groups, test_groups=test.groups)
+
+
+def of_files(audited: Audit) -> Audit:
+    """The audit with a fact that its model came from files, which cannot be trained again."""
+    return replace(audited, provenance=audited.provenance | {"source": FILES})
 
 
 def other_model(path: Path) -> Any:

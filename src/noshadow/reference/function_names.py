@@ -36,7 +36,9 @@ def _told(value: object) -> str:
     if callable(value):
         return function_name(value)
     if isinstance(value, torch.Tensor):
-        return f"torch.Tensor{tuple(value.shape)} {_digest(value.detach().cpu().to_dense().numpy())}"
+        dense = value.detach().cpu().to_dense()
+        # NumPy has no bfloat16, each of whose numbers is one of float32.
+        return f"torch.Tensor{tuple(value.shape)} {_digest((dense.float() if dense.dtype == torch.bfloat16 else dense).numpy())}"
     if isinstance(value, np.ndarray):
         return f"numpy.ndarray{value.shape} {_digest(value)}"
     if _is_plain(value):

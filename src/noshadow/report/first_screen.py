@@ -9,12 +9,13 @@ import pandas as pd
 from noshadow._answer import LEVELS, Verdict, WorstRecord, next_action, per_thousand, per_thousand_between, verdict, worst_record
 from noshadow._glance import MARKS, exposure_chart, people_grids, rated_by
 from noshadow._known import is_level
-from noshadow._known.worst import LEVEL_OF_LIRA_RATES
+from noshadow._known.worst import LEVEL_OF_LIRA_RATES, RATE_COLUMNS, rank_decides
 from noshadow.report.formats import number, sentence
 from noshadow.report.top_records import ROWS
 from noshadow.results import Audit
 
 PEOPLE = 3
+SOURCES = {column: source for column, _, source in RATE_COLUMNS}
 # Where a command may be broken: before an option or another word, and after "&&".
 _PART = re.compile(r"[a-z]+(?: [a-z]+)*(?= |$)|--\S+(?: (?!-|&)\S+)?|\S+")
 _AFTER_AND = re.compile(r"(?<=&&) ")
@@ -68,16 +69,18 @@ def _largest(worst: WorstRecord) -> dict[str, Any]:
     """The largest rate of any record, or that the first of these is only the largest estimate."""
     level = "" if worst.interval_level is None else f"{100 * worst.interval_level:g}\u202f% interval "
     between = "" if worst.interval is None else f" ({level}{per_thousand_between(worst.interval)})"
-    return {"drawn": worst.drawn, "people": per_thousand(worst.rate) + between, "records": number(worst.records)}
+    told = {"drawn": worst.drawn, "people": per_thousand(worst.rate) + between, "records": number(worst.records)}
+    return told | {"is_first": worst.first_rate == worst.own_rate}
 
 
 def _people(audit: Audit, rated: tuple[str, tuple[str, str] | None] | None) -> list[dict[str, Any]]:
-    """The most exposed records: by their own rate where there is one, or else by rank."""
+    """The most exposed records: by rank, or by rates that know the order better."""
     if rated is None and audit.ranked_by is None:
         return []
     table, ranked = audit.records, audit.ranked_by is not None
     ranks = table["rank"].to_numpy() if ranked else np.full(len(table), ROWS + 1)
-    rates = np.zeros(len(table)) if rated is None else np.nan_to_num(table[rated[0]].to_numpy(np.float64), nan=-1.0)
+    by_rank = rated is None or rank_decides(audit, SOURCES[rated[0]])
+    rates = np.zeros(len(table)) if by_rank or rated is None else np.nan_to_num(table[rated[0]].to_numpy(np.float64), nan=-1.0)
     return [_person(table, int(row), int(ranks[row]), rated) for row in np.lexsort((ranks, -rates))[:PEOPLE]]
 
 

@@ -41,7 +41,18 @@ def tail_section(audit: Audit) -> dict[str, Any] | None:
         "names": list(shares),
         "found": None if found is None else number(len(found)),
         "found_above": None if above is None else number(above),
+        "told": None if found is None else _told(len(found), above),
     }
+
+
+def _told(found: int, above: float | None) -> str:
+    """How many records LiRA finds, and how many of them lie above τ without themselves."""
+    if found == 1:
+        beyond = "" if above is None else f"; without it in training it lies {'above' if above else 'below'} τ"
+        return f"LiRA finds one record more often than not{beyond}."
+    share = "" if above is None else {0.0: "none", 1.0: "all"}.get(above, f"a share of {number(above)}")
+    beyond = "" if above is None else f"; without them in training {share} of them {'lie' if above == 1 else 'lies'} above τ"
+    return f"LiRA finds {number(found) if found else 'no'} records more often than not{beyond}."
 
 
 def _found_losses(audit: Audit) -> Array | None:

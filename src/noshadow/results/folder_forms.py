@@ -6,6 +6,7 @@ Digests prove that a folder is whole, not that it is one of ours.
 from typing import Any
 
 from noshadow.figures import MeasuredAttack
+from noshadow.outcomes import SOURCES_OF_MODELS
 from noshadow.storage.forms import Count, Keys, Level, OneOf, Share, Size, Such
 
 # Forms of what is read by name; whatever else stands beside it is kept as it is.
@@ -66,6 +67,7 @@ _INPUTS = Keys(
         "votes": Count,
         "other_records": str,
         "weights_digest_of": str,
+        "solver_leaves": Size,
         "alone_in_leaves": Keys({"records": Count, "of": Count, "trees": Count, "first": list[Count]}),
         "leaves": Keys(
             {"trees": Count, "leaves": Count, "leaves_of_a_tree": Size, "deepest": Count, "depth": Size, "by_size": list[Count]}
@@ -90,6 +92,7 @@ AUDIT_FORM = Keys(
         "provenance": Keys(
             optional={
                 "arguments": dict[str, Any],
+                "source": OneOf(*SOURCES_OF_MODELS),
                 "inputs": _INPUTS,
                 "head": _TEXT,
                 "class_names": list[str] | None,

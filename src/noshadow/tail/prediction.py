@@ -184,9 +184,9 @@ def _unlike(calibration: Calibration, shown: Mapping[str, float]) -> list[str]:
         least = low * (1 - STRETCH) if low > 0 else low - STRETCH * (high - low)
         if name in shown and not least <= shown[name] <= high + STRETCH * (high - low):
             symmetric = " (a more symmetric loss distribution)" if name == "skewness" and shown[name] < low else ""
-            found.append(
-                f"its {SPOKEN.get(name, name)} of {shown[name]:.3g}{symmetric} is outside that of the setups ({low:.3g} to {high:.3g})"
-            )
+            words = SPOKEN.get(name, name)
+            what = f"{words}, {shown[name]:.3g}," if words.startswith("the ") else f"its {words} of {shown[name]:.3g}{symmetric}"
+            found.append(f"{what} is outside that of the setups ({low:.3g} to {high:.3g})")
     return found
 
 

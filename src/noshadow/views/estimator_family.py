@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from noshadow.checks import Array, InputError, NotApplicable, refuse, said
 from noshadow.outcomes import Absent
+from noshadow.signals import Signals
 from noshadow.views.boosted import Boosted
 from noshadow.views.leaf_counts import LeafCounts
 from noshadow.views.penalty import Penalty
@@ -147,6 +148,8 @@ class EstimatorFamily:
             with the reason where the model does not keep them.
         left_out: (last, X, y, task, sample_weight) → the model with and without each record; y
             are class numbers of a classifier. Raises NotApplicable where there is no formula.
+        solver_leaves: (last, signals of the training records) → what a solver that converged leaves
+            of the gradient per record; None where it did not, or leaves what is not known.
         votes: last → how many parts its class probabilities are shares of; 0 where they are none.
     """
 
@@ -166,6 +169,7 @@ class EstimatorFamily:
     out_of_bag: Callable[[Any, Any, str], tuple[Array, Array]] | NotApplicable = NO_BAGS
     boosted: Callable[[Any, Any, Array, Array | None], Boosted] | NotApplicable = NO_ROUNDS
     left_out: Callable[[Any, Any, Array, str, Array | None], Refitted] | NotApplicable = NOT_LEFT_OUT
+    solver_leaves: Callable[[Any, Signals], float | None] = lambda last, seen: None
     votes: Callable[[Any], int] = lambda last: 0
 
 

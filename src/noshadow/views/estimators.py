@@ -89,8 +89,17 @@ def estimator_view(
         not_applicable=fitted.headless or penalty.not_applicable,
         notes=(*paired, *family.notes(fitted.last), *penalty.notes, *_clipped_note(clipped + also_clipped)),
         weights_sha256=digest,
-        inputs=name_facts(names) | {"run_again": again} | ({} if of_weights else {"weights_digest_of": OUTPUTS_DIGESTED}),
+        inputs=name_facts(names)
+        | {"run_again": again}
+        | ({} if of_weights else {"weights_digest_of": OUTPUTS_DIGESTED})
+        | _solver_facts(fitted, seen),
     )
+
+
+def _solver_facts(fitted: Fitted, seen: Signals) -> dict[str, float]:
+    """What a solver that converged leaves of the gradient of a head."""
+    leaves = None if fitted.headless else fitted.family.solver_leaves(fitted.last, seen)
+    return {} if leaves is None else {"solver_leaves": leaves}
 
 
 def estimator_signals(family: EstimatorFamily, model: Any, data: object, *, settings: Settings) -> Signals:

@@ -17,6 +17,7 @@ from noshadow.views.estimator_family import WITHOUT, EstimatorFamily, type_name
 from noshadow.views.estimators import estimator_reader
 from noshadow.views.penalty import least_squares_penalty, logistic_penalty, ridge_penalty, stochastic_penalty
 from noshadow.views.reader import LINEAR
+from noshadow.views.solved import least_squares_leaves, logistic_leaves
 
 
 def _logistic_headless(last: Any) -> str | None:
@@ -56,6 +57,7 @@ LOGISTIC_REGRESSION = estimator_reader(
         headless=_logistic_headless,
         head=_decided,
         penalty=lambda last, _: logistic_penalty(last),
+        solver_leaves=logistic_leaves,
     )
 )
 
@@ -66,6 +68,7 @@ LEAST_SQUARES = estimator_reader(
         headless=lambda _: None,
         head=_predicted,
         penalty=lambda last, _: least_squares_penalty(last),
+        solver_leaves=least_squares_leaves,
     )
 )
 
@@ -76,6 +79,7 @@ RIDGE = estimator_reader(
         headless=lambda _: None,
         head=_predicted,
         penalty=lambda last, _: ridge_penalty(last),
+        solver_leaves=least_squares_leaves,
     )
 )
 

@@ -1,5 +1,7 @@
 """Audits of what is not the model's own data end in doubt, and those of honest data do not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -8,6 +10,7 @@ from sklearn.preprocessing import scale
 
 import noshadow as ns
 from noshadow._answer import FEWEST_RECORDS, next_action, verdict
+from noshadow._findings import finding_of, undermining_findings
 from noshadow.tail import model_risk
 from test_answer import predicted
 from test_findings import made, of, with_inputs, with_scores, with_splits
@@ -190,3 +193,13 @@ def test_the_gate_still_reads_an_uncertain_answer(run, tmp_path):
     assert verdict(audit).level == "unknown"
     audit.save(tmp_path / "a")
     assert run("gate", tmp_path / "a", "--max-tpr", 0.05)[0] == 0
+
+
+@pytest.mark.parametrize(("high", "doubtful"), [(0.449, True), (0.451, False), (0.499, False)])
+def test_losses_that_are_larger_by_what_may_be_chance_cast_no_doubt(high, doubtful):
+    audit = made(300)
+    risk = replace(audit.model_risk, auc=high - 0.05, auc_interval=(high - 0.1, high))
+    audit = replace(audit, model_risk=risk)
+    assert finding_of(audit, "NS005").status == "found"
+    assert (verdict(audit).title == "Not known: the figures are in doubt") == doubtful
+    assert ("NS005" in {finding.code for finding in undermining_findings(audit) if finding.status == "found"}) == doubtful

@@ -13,8 +13,8 @@ from test_answer import attack, predicted, truth
 from test_findings import made
 
 RNG = np.random.default_rng(2)
-X, Y = RNG.normal(size=(200, 3)), RNG.integers(0, 2, 200)
-IN, OUT = slice(0, 100), slice(100, 200)
+X, Y = RNG.normal(size=(800, 3)), RNG.integers(0, 2, 800)
+IN, OUT = slice(0, 400), slice(400, 800)
 UNCERTAIN = predicted(0.02, (0.0, 0.3)).model_risk
 
 
@@ -57,7 +57,7 @@ def test_a_model_file_is_audited_again_from_its_file(run, tmp_path):
 
 
 def test_a_folder_that_does_not_say_is_advised_as_before():
-    assert next_action(made()).command == "noshadow audit package.module:function --out new-audit --reference-models 4"
+    assert next_action(made(300)).command == "noshadow audit package.module:function --out new-audit --reference-models 4"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from noshadow._findings import UNDERMINING, findings, most_severe
+from noshadow._findings import casts_doubt, findings, most_severe
 from noshadow._known import best_known, worst_record
 from noshadow.limits import FEW_MEMBERS
 from noshadow.metrics import error_budget
@@ -18,9 +18,7 @@ def limitations(audit: Audit) -> list[dict[str, str]]:
 def _in_doubt(audit: Audit) -> list[str]:
     drawn = findings(audit) if audit.findings is None else audit.findings
     return [
-        f"Finding {finding.code} puts every figure in doubt: {finding.sentence}"
-        for finding in most_severe(drawn)
-        if finding.code in UNDERMINING
+        f"Finding {finding.code} puts every figure in doubt: {finding.sentence}" for finding in most_severe(drawn) if casts_doubt(finding)
     ]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from noshadow._findings.outcome import Outcome
-from noshadow._findings.registry import RULES, UNDERMINING
+from noshadow._findings.registry import RULES, UNDERMINED_BELOW, UNDERMINING
 from noshadow._findings.rule import Rule
 from noshadow._known.audited import Audited
 from noshadow.checks import Array, named_in_errors, refuse
@@ -53,7 +53,14 @@ def undermining_findings(audit: Audited) -> tuple[Finding, ...]:
     Cost: that of these rules alone, which read facts and walk over no records.
     """
     rules = tuple(rule for rule in RULES if rule.code in UNDERMINING)
-    return tuple(_finding(audit, rule, outcome) for rule, outcome in _outcomes(audit, rules))
+    drawn = (_finding(audit, rule, outcome) for rule, outcome in _outcomes(audit, rules))
+    return tuple(finding for finding in drawn if finding.status != "found" or casts_doubt(finding))
+
+
+def casts_doubt(finding: Finding) -> bool:
+    """Whether a finding that was found puts every other figure in doubt."""
+    below = UNDERMINED_BELOW.get(finding.code)
+    return finding.code in UNDERMINING and (below is None or finding.figure is None or finding.figure < below)
 
 
 def finding_of(audit: Audited, code: str) -> Finding:

@@ -13,6 +13,8 @@ from noshadow.outcomes import Absent
 _TRAINED = ("few references", "folds", "reference models")
 _GIVE_TEST = "Audit with records the model has not seen."
 _AGAIN = "Run the audit again with this version."
+# Upper end of the AUC's interval below which members' losses are larger beyond any chance.
+SURELY_SWAPPED = 0.45
 
 
 @rule(
@@ -120,7 +122,9 @@ def overfit_gap(audit: Audited, limits: Limits) -> Outcome:
     found_when="upper end of the interval of the loss AUC < {auc}",
     next_step="Check that train and test are not exchanged, and that the test records are drawn like the training records.",
     limits={"auc": SWAPPED_AUC},
+    # A 95 % interval ends below ½ for one clean model in forty, and so far below for none.
     undermines=True,
+    undermines_below=SURELY_SWAPPED,
 )
 def splits_swapped(audit: Audited, limits: Limits) -> Outcome:
     """NS005: members with larger losses than non-members."""

@@ -19,7 +19,8 @@ class Rule:
         next_step: what to do when it is found.
         check: holds an audit against the limits, and says what came out.
         undermines: whether every other figure is in doubt when it is found; pages and terminals
-            show it first.
+            show it first. undermines_below: the figure from which on it is found and casts no
+            doubt; None: it always does.
     """
 
     code: str
@@ -30,6 +31,7 @@ class Rule:
     limits: Limits
     check: Check
     undermines: bool = False
+    undermines_below: float | None = None
 
     @property
     def words(self) -> str:
@@ -53,11 +55,12 @@ def rule(
     next_step: str,
     limits: Mapping[str, float] | None = None,
     undermines: bool = False,
+    undermines_below: float | None = None,
 ) -> Callable[[Check], Rule]:
     """Turn a check into its rule. Arguments as in `Rule`; `found_when` is its condition."""
 
     def declared(check: Check) -> Rule:
         thresholds = {limit: float(value) for limit, value in (limits or {}).items()}
-        return Rule(code, name, severity, found_when, next_step, thresholds, check, undermines)
+        return Rule(code, name, severity, found_when, next_step, thresholds, check, undermines, undermines_below)
 
     return declared

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from noshadow._findings import UNDERMINING, findings, most_severe
+from noshadow._findings import casts_doubt, findings, most_severe
 from noshadow.report.formats import number, sentence
 from noshadow.results import Audit, Finding
 
@@ -18,10 +18,11 @@ def findings_section(audit: Audit) -> dict[str, Any]:
     """
     drawn = findings(audit) if audit.findings is None else audit.findings
     others = {status: [finding_row(finding) for finding in drawn if finding.status == status] for status in _OTHERS}
-    found = [finding_row(finding) for finding in most_severe(drawn)]
+    severe = most_severe(drawn)
+    found = [finding_row(finding) for finding in severe]
     return {
         "found": found,
-        "undermining": [row for row in found if row["code"] in UNDERMINING],
+        "undermining": [row for row, finding in zip(found, severe, strict=True) if casts_doubt(finding)],
         "others": [{"status": status, "rows": rows} for status, rows in others.items() if rows],
         "total": number(len(drawn)),
         "drawn_anew": audit.findings is None,

@@ -19,7 +19,7 @@ from noshadow.checks import InputError
 from noshadow.cli.printing import print_audit, summary
 from noshadow.figures import GroundTruth, MeasuredAttack, MeasuredRate
 from noshadow.limits import STRONG_TIMES
-from test_findings import made
+from test_findings import made, with_base
 
 FPR = 0.01
 
@@ -78,6 +78,40 @@ def test_the_best_source_wins_and_each_goes_when_it_is_taken_away():
     assert (losses.rate, losses.interval) == (risk.tnr, risk.tnr_interval) and "unlike the setups" in losses.reason
     assert unknown.rate is None and unknown.interval is None and "there are no test records" in unknown.reason
     assert all(known.fpr == FPR for known in seen)
+
+
+def beside_a_base(base, **losses):
+    """A language model's audit: what is known of its base, its losses, and how its gain over the base attacks."""
+    audit = replace(made(**losses), task="language-model", evidence=with_base(**base).evidence)
+    return replace(audit, sequence_attacks=(attack("own_gain", 0.012, spread=0.01, fpr=audit.model_risk.fpr),))
+
+
+AVERAGE = {"members": np.linspace(0.0, 1.0, 200), "nonmembers": np.linspace(0.3, 1.3, 200)}  # NS002, and no tail
+
+
+def test_a_base_that_knows_nothing_of_the_texts_is_no_comparison():
+    """NS032: a wrong base made its comparison the answer, and its small rate an all-clear."""
+    audit = beside_a_base({"test_loss": float(np.log(100)) + 2.0}, **AVERAGE)
+    known, found = best_known(audit), verdict(audit)
+    assert known.source == "losses" and "NS032" in known.reason
+    assert found.level == "some" and "worse than a guess at these texts (NS032)" in found.sentence
+    assert best_known(beside_a_base({}, **AVERAGE)).source == "compared"
+
+
+def test_nothing_is_known_where_the_base_tells_the_splits_apart():
+    """NS031: neither the gain nor the losses say who was trained on; models that were trained for the audit do."""
+    audit = beside_a_base({"auc": 0.7, "auc_interval": [0.6, 0.8]}, **AVERAGE)
+    known, found = best_known(audit), verdict(audit)
+    assert (known.source, known.rate) == ("unknown", None) and "AUC of 0.700" in known.reason and "NS031" in known.reason
+    assert found.level == "unknown" and found.sentence == known.reason
+    assert "test texts that the base has not seen" in next_action(audit).sentence
+    assert best_known(replace(audit, ground_truth=truth(attack("LiRA", 0.3)))).source == "measured"
+
+
+def test_losses_that_give_the_average_member_away_count_beside_a_comparison():
+    """A comparison is one attack: that it finds nothing takes nothing away from NS002."""
+    found = verdict(beside_a_base({}, **AVERAGE))
+    assert found.known.source == "compared" and found.level == "some" and "a coin for 500" in found.sentence
 
 
 def test_the_stronger_attack_is_named_and_references_stand_in_only_for_a_target_that_was_not_attacked():

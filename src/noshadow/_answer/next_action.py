@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from noshadow._answer.verdict import Verdict, in_doubt, verdict
-from noshadow._known import trained_models
+from noshadow._findings import finding_of
+from noshadow._known import TELLS_APART, splits_differ, trained_models
 from noshadow._known.audited import Audited
 
 AUDIT_AGAIN = "noshadow audit package.module:function --out new-audit"
@@ -47,6 +48,8 @@ def next_action(audit: Audited) -> NextAction:
     if doubt is not None:
         return NextAction(doubt.next_step, AUDIT_AGAIN)
     if found.known.rate is None:
+        if splits_differ(audit) is not None:
+            return NextAction(finding_of(audit, TELLS_APART).next_step, AUDIT_AGAIN)
         return NextAction("Audit again with test records that the model has not seen.", AUDIT_AGAIN)
     if found.level == "strong":
         sentence = "Regularise, stop earlier, remove duplicates or train with differential privacy; audit the new model and compare."

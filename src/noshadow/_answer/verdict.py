@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from noshadow._findings import finding_of, most_severe, undermining_findings
-from noshadow._known import KnownRate, WorstRecord, best_known, per_thousand, per_thousand_between, worst_record
+from noshadow._known import KnownRate, WorstRecord, base_left_out, best_known, per_thousand, per_thousand_between, worst_record
 from noshadow._known.audited import Audited
 from noshadow.figures import Finding
 from noshadow.limits import STRONG_TIMES
@@ -131,7 +131,9 @@ def verdict(audit: Audited) -> Verdict:
         return Verdict("unknown", "Not known: the figures are in doubt", doubt.sentence, known)
     average = given_away(audit)
     level = next(row for row in LEVELS if row.holds(known, worst, average))
-    sentence = _sentence(known)
+    sentence, unfit = _sentence(known), base_left_out(audit)
+    if known.source == "losses" and unfit is not None:
+        sentence += f" {unfit[:1].upper()}{unfit[1:]}."
     if level.name == "some" and not _guess_left_out(known):
         if worst is not None and _worst_stands_out(known, worst):
             sentence += f" The most exposed record is recognised by {per_thousand(worst.rate)} attacks."
@@ -142,8 +144,8 @@ def verdict(audit: Audited) -> Verdict:
 
 
 def given_away(audit: Audited) -> bool:
-    """Whether the losses give the average member away (NS002), where nothing better is known."""
-    return best_known(audit).source == "losses" and finding_of(audit, GIVEN_AWAY).status == "found"
+    """Whether losses give the average member away (NS002), and no trained models answer."""
+    return best_known(audit).source in ("losses", "compared") and finding_of(audit, GIVEN_AWAY).status == "found"
 
 
 def in_doubt(audit: Audited) -> Finding | None:

@@ -1,6 +1,7 @@
 """What is best known about an attack on an audited model, and on its most exposed record."""
 
 from noshadow._known.accusation import PRIORS, Accusation, accusations
+from noshadow._known.bases import TELLS_APART, base_left_out, base_stamp, nats_above_a_guess, splits_differ, tells_splits_apart
 from noshadow._known.circular import circular_columns, exposure_rests_on
 from noshadow._known.rate import DECLARED, SOURCES, KnownRate, best_known, declared_attack, is_level, own_fpr, trained_models
 from noshadow._known.together import largest_rate, retraining
@@ -11,21 +12,27 @@ __all__ = [
     "DECLARED",
     "PRIORS",
     "SOURCES",
+    "TELLS_APART",
     "Accusation",
     "KnownRate",
     "WorstRecord",
     "accusations",
+    "base_left_out",
+    "base_stamp",
     "best_known",
     "circular_columns",
     "declared_attack",
     "exposure_rests_on",
     "is_level",
     "largest_rate",
+    "nats_above_a_guess",
     "own_fpr",
     "per_thousand",
     "per_thousand_between",
     "per_thousand_more",
     "retraining",
+    "splits_differ",
+    "tells_splits_apart",
     "trained_models",
     "worst_record",
 ]

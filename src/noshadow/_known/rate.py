@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from noshadow._known.audited import Audited
+from noshadow._known.bases import base_left_out, splits_differ
 from noshadow._known.words import per_thousand
 from noshadow.checks import require_number
 from noshadow.figures import EvidenceEntry, GroundTruth, Interval, MeasuredAttack, MeasuredRate
@@ -80,7 +81,8 @@ def best_known(audit: Audited, fpr: float | None = None) -> KnownRate:
     3. Compared: what the gain over the base, where it can be had the part of it that other
        sequences do not explain (`DECLARED`), finds when sequences of the audited language model are
        attacked with it. A measurement, by one attack that needs no training: a stronger one may
-       find more.
+       find more. It does not count where the base is worse than a guess (NS032), and neither does
+       5. where the base tells the splits apart (NS031).
     4. Predicted by a calibration, where the model resembles its setups. 5. The tail of the losses.
 
     Args:
@@ -179,7 +181,7 @@ def declared_attack(attacks: Iterable[MeasuredAttack]) -> MeasuredAttack | None:
 
 def _compared(audit: Audited, fpr: float) -> KnownRate | None:
     row = declared_attack(audit.sequence_attacks)
-    if row is None or not row.rates:
+    if row is None or not row.rates or base_left_out(audit) is not None:
         return None
     rate = min(row.rates, key=lambda held: abs(math.log(held.fpr / fpr)))
     told = f"Measured on this model by {_GAINS[row.attack]}, a comparison that was declared before it was measured"
@@ -202,7 +204,7 @@ def _predicted(audit: Audited, fpr: float) -> KnownRate | None:
 
 def _from_losses(audit: Audited, fpr: float) -> KnownRate | None:
     risk = audit.model_risk
-    if risk is None or error_budget(fpr, risk.n_members) == 0:
+    if risk is None or error_budget(fpr, risk.n_members) == 0 or splits_differ(audit) is not None:
         return None
     why = risk.reason.rstrip(".")
     if risk.predicted_tpr is not None:
@@ -211,6 +213,8 @@ def _from_losses(audit: Audited, fpr: float) -> KnownRate | None:
             if not risk.in_calibration_domain
             else "the prediction is for another level"
         )
+    if (unfit := base_left_out(audit)) is not None:
+        why = f"{unfit}, and {_lowered(why)}"
     reason = f"From the losses of members and non-members alone; no attack was measured, and none is predicted, because {_lowered(why)}."
     if is_level(risk.fpr, fpr):
         return KnownRate(risk.fpr, risk.tnr, risk.tnr_interval, "losses", None, 0, reason, None, risk.interval_level)
@@ -220,7 +224,7 @@ def _from_losses(audit: Audited, fpr: float) -> KnownRate | None:
 def _unknown(audit: Audited, fpr: float) -> KnownRate:
     missing = audit.not_applicable.get("model_risk", "the audit holds no model-level risk")
     if audit.model_risk is not None:
-        missing = f"{audit.model_risk.n_members} members do not resolve a rate of {fpr:.3g}"
+        missing = splits_differ(audit) or f"{audit.model_risk.n_members} members do not resolve a rate of {fpr:.3g}"
     reason = f"Nothing is known about an attack's rate, because {_lowered(Absent.of(missing).reason.rstrip('.'))}."
     return KnownRate(float(fpr), None, None, "unknown", None, 0, reason)
 

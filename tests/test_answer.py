@@ -114,6 +114,16 @@ def test_losses_that_give_the_average_member_away_count_beside_a_comparison():
     assert found.known.source == "compared" and found.level == "some" and "a coin for 500" in found.sentence
 
 
+def test_window_votes_answer_where_there_is_no_gain_of_its_own():
+    rows = tuple(attack(name, rate) for name, rate in (("base_gain", 0.1), ("error_zone", 0.6), ("window_votes", 0.4)))
+    audit = replace(made(), sequence_attacks=rows)
+    known = best_known(audit)
+    assert (known.source, known.rate) == ("compared", 0.4) and "votes of windows" in known.reason
+    with_own = replace(audit, sequence_attacks=(*rows, attack("own_gain", 0.3)))
+    assert best_known(with_own).rate == 0.3
+    assert "Votes of windows of tokens between model and base: AUC" in audit.summary()
+
+
 def test_the_stronger_attack_is_named_and_references_stand_in_only_for_a_target_that_was_not_attacked():
     found = best_known(replace(made(), ground_truth=truth(attack("LiRA", 0.3), attack("RMIA", 0.45), attack("LOSS", 0.9))), FPR)
     assert (found.attack, found.rate, found.attacked) == ("RMIA", 0.45, "target")

@@ -118,10 +118,10 @@ def test_window_votes_answer_where_there_is_no_gain_of_its_own():
     rows = tuple(attack(name, rate) for name, rate in (("base_gain", 0.1), ("error_zone", 0.6), ("window_votes", 0.4)))
     audit = replace(made(), sequence_attacks=rows)
     known = best_known(audit)
-    assert (known.source, known.rate) == ("compared", 0.4) and "votes of windows" in known.reason
+    assert (known.source, known.rate) == ("compared", 0.4) and "the share of windows of tokens in which it beats" in known.reason
     with_own = replace(audit, sequence_attacks=(*rows, attack("own_gain", 0.3)))
     assert best_known(with_own).rate == 0.3
-    assert "Votes of windows of tokens between model and base: AUC" in audit.summary()
+    assert "Windows of tokens won against the base: AUC" in audit.summary()
 
 
 def test_the_stronger_attack_is_named_and_references_stand_in_only_for_a_target_that_was_not_attacked():

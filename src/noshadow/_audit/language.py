@@ -13,7 +13,7 @@ import numpy as np
 
 from noshadow._audit.evidence import RECORD_COLUMNS, score_evidence
 from noshadow._audit.gather import Gathered, audit_of
-from noshadow._audit.language_base import base_given, read_base, storage_words
+from noshadow._audit.language_base import base_given, read_base
 from noshadow._audit.near_sequences import duplicate_evidence, duplicate_sequences, near_sequence_facts
 from noshadow._audit.notes import risk_notes
 from noshadow._audit.options import GivenColumns, Options
@@ -45,7 +45,7 @@ from noshadow.signals import record_ids
 from noshadow.storage.digests import ids_sha256
 from noshadow.storage.versions import versions_of
 from noshadow.tail import model_risk
-from noshadow.views import SequenceLosses, TokenHead, sequence_features, sequence_losses, weights_sha256
+from noshadow.views import SequenceLosses, TokenHead, sequence_features, sequence_losses, storage_words, weights_sha256
 from noshadow.views.row_names import repeats_among
 
 NO_PREDICTION = (

@@ -173,10 +173,9 @@ def _risk_lines(audit: Told) -> list[Line]:
 
 def _of_sequences(row: MeasuredAttack) -> str:
     """What the declared comparison of a language model with its base finds."""
-    words = DECLARED[row.attack].removeprefix("the ")
     rates = [f"{per_thousand(rate.tpr)} at FPR {number(rate.fpr)} ({per_thousand_between((rate.low, rate.high))})" for rate in row.rates]
     around = f"({_level(INTERVAL_OF_MEASURED)} interval {_between(row.auc_interval)})"
-    return f"{words[:1].upper()}{words[1:]}: AUC {number(row.auc, padded=True)}  {around}, {', '.join(rates) or 'no rate resolved'}"
+    return f"{DECLARED[row.attack][1]}: AUC {number(row.auc, padded=True)}  {around}, {', '.join(rates) or 'no rate resolved'}"
 
 
 def _predicted(risk: ModelRisk, rate: float) -> str:

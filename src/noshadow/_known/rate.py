@@ -19,15 +19,15 @@ SOURCES = ("measured", "exposure", "compared", "predicted", "losses", "unknown")
 # The attacks that a careful attacker would run; others are beside them for comparison.
 STRONGEST = ("LiRA", "RMIA")
 TARGET = "target"
-# The column of sequences whose rate counts: the first of these that an audit has, in words. The
-# order is that of their rates on the texts that chose (benchmarks/results/finetuned.json and
-# own_gain.json), before any audit: the largest of several rates on the same records would be too
-# large by chance.
+# The column of sequences whose rate counts: the first of these that an audit has, in a sentence and
+# as a title. The order is that of their rates on the texts that chose (finetuned.json and
+# own_gain.json of benchmarks/results), before any audit: the largest of several rates on the same
+# records would be too large by chance.
 DECLARED = {
-    "own_gain": "the gain over the base from each sequence itself",
-    "window_votes": "votes of windows of tokens between model and base",
-    "error_zone": "moves away from the base where the model errs",
-    "base_gain": "the gain over the base",
+    "own_gain": ("its gain over the base model beyond what other sequences explain", "Gain over the base from each sequence itself"),
+    "window_votes": ("the share of windows of tokens in which it beats the base model", "Windows of tokens won against the base"),
+    "error_zone": ("its moves away from the base model where it errs", "Moves away from the base where the model errs"),
+    "base_gain": ("its gain over the base model", "Gain over the base"),
 }
 INTERVAL_OF_MEASURED = 0.95
 # An audit that has neither risk, exposure nor measured attacks is asked about the usual rate.
@@ -84,8 +84,8 @@ def best_known(audit: Audited, fpr: float | None = None) -> KnownRate:
     3. Compared: what the gain over the base that other sequences do not explain finds when
        sequences of the audited language model are attacked with it; where it cannot be had, votes
        of windows between model and base (`DECLARED`). A measurement, by one attack that needs no
-       training: a stronger one may find more. It does not count where the base is worse than a guess (NS032), and neither does
-       5. where the base tells the splits apart (NS031).
+       training: a stronger one may find more. It does not count where the base is worse than a
+       guess (NS032), and neither does 5. where the base tells the splits apart (NS031).
     4. Predicted by a calibration, where the model resembles its setups. 5. The tail of the losses.
 
     Args:
@@ -187,7 +187,7 @@ def _compared(audit: Audited, fpr: float) -> KnownRate | None:
     if row is None or not row.rates or base_left_out(audit) is not None:
         return None
     rate = min(row.rates, key=lambda held: abs(math.log(held.fpr / fpr)))
-    told = f"Measured on this model by {DECLARED[row.attack]}, a comparison that was declared before it was measured"
+    told = f"Measured on this model by {DECLARED[row.attack][0]}, a comparison that was declared before it was measured"
     told += "" if is_level(rate.fpr, fpr) else f"; at a false-positive rate of {rate.fpr:.3g}, the measured one nearest to {fpr:.3g}"
     reason = f"{told}. Attacks with reference models may find more."
     return KnownRate(rate.fpr, rate.tpr, (rate.low, rate.high), "compared", None, 0, reason, TARGET, INTERVAL_OF_MEASURED)

@@ -191,6 +191,27 @@ def test_adapters_that_have_no_place_in_the_base_are_not_dropped_in_silence(plac
     assert ran.exit_code != 0 and "weights have no place in this base" in str(ran.exception)
 
 
+def test_a_page_shows_the_tokens_of_a_folder_and_its_texts(place, tmp_path):
+    """After the one-command audit nothing but another function could say what is memorised."""
+    how = ("--model", "adapters", "--train", "train.jsonl", "--test", "test.jsonl", "--id", "client")
+    assert run(place, tmp_path / "audit", *how).exit_code == 0
+
+    def shown(*options):
+        out = tmp_path / "page.html"
+        ran = CliRunner().invoke(app, ["report", str(tmp_path / "audit"), "--out", str(out), *map(str, options)])
+        return ran, out.read_text(encoding="utf-8") if out.exists() else ""
+
+    ran, page = shown("--show-records", place / "train.jsonl", "--model", place / "adapters", "--id", "client")
+    assert ran.exit_code == 0, ran.output
+    assert page.count('<p class="gains">') == 20 and "w3" in page  # as many as a page holds without its table
+    whole = run(place, tmp_path / "audit", "--model", "base", *how[2:], "--force")
+    assert whole.exit_code == 0, whole.output
+    ran, _ = shown("--show-records", place / "train.jsonl", "--model", place / "base")
+    assert "report: --base must be the model that the fine-tuning started from; got none" in str(ran.exception)
+    ran, _ = shown("--show-records", place / "train.jsonl", "--model", place / "train.txt")
+    assert "--model must be the folder of the audited language model" in str(ran.exception)
+
+
 def test_texts_are_what_the_tokenizer_makes_of_them(place, tokenizer):
     found = read_texts(place / "train.jsonl", tokenizer, TextColumns(id="client"), pairs=False, option="--train")
     assert found.sequences == TRAIN and found.ids[:2] == ["c0", "c1"] and found.groups is None

@@ -119,7 +119,7 @@ def test_other_models_and_sequences_are_refused(case, tmp_path):
 
 def test_gains_over_another_base_than_the_audits_are_refused(case, tmp_path):
     """The page took them: its tokens would have carried what another base did not know."""
-    model, base, train, audit = case
+    model, _, train, audit = case
     over_another = ns.token_gains(model, train, base=gpt2(seed=4), progress=False)
     with pytest.raises(InputError, match="be gains over the base of the audit; got losses of a base that differ"):
         ns.write_report(audit, tmp_path / "a.html", show_records=over_another)

@@ -52,6 +52,15 @@ def test_the_declared_order_is_that_of_the_texts_that_chose():
     assert max(means, key=means.get) == "own_gain"
 
 
+def test_the_page_says_which_rules_leave_the_base_out(judge, monkeypatch):
+    """It called the rule that judged one of the base and two references."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "tools")
+    tables, rules = (importlib.import_module(name) for name in ("finetuned_tables", "benchmarks.finetuned.rules"))
+    columns = dict.fromkeys(("base_gain", "base_loss", "error_zone", "window_votes"), np.zeros(4))
+    bare = tuple(name for name, rule in rules.RULES.items() if not rule(columns, np.array([True, True, False, False])))
+    assert bare == tables.WITHOUT_BASE
+
+
 def test_references_are_of_the_targets_block_and_never_its_complement(judge):
     for target in range(36):
         for count in judge.REFERENCES:

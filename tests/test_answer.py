@@ -194,6 +194,21 @@ def test_the_verdict_follows_what_the_interval_leaves_out(rate, ends, level):
     assert per_thousand(rate) in found.sentence and per_thousand(FPR) in found.sentence and per_thousand_between(ends) in found.sentence
 
 
+def test_the_tail_of_a_language_models_losses_is_no_all_clear():
+    """A merged model without its base read "no sign of leakage", and beside it "strong leakage"."""
+    audit = made()
+    risk = replace(audit.model_risk, tnr=0.02, tnr_interval=(0.0, 0.05), fpr=FPR, auc=0.55, auc_interval=(0.48, 0.62), predicted_tpr=None)
+    assert verdict(replace(audit, model_risk=risk)).level == "none"
+    of_texts = replace(audit, model_risk=risk, task="language-model")
+    found = verdict(of_texts)
+    assert (found.level, found.title) == ("unknown", "Not known: losses alone say little of a language model")
+    assert next_action(of_texts).command == "noshadow audit package.module:function --base FOLDER --out new-audit"
+    # What the losses do show counts all the same.
+    shown = replace(of_texts, model_risk=replace(risk, auc=0.7, auc_interval=(0.65, 0.75)))
+    assert verdict(shown).level == "some"
+    assert verdict(replace(of_texts, model_risk=replace(risk, tnr=0.3, tnr_interval=(0.2, 0.4)))).level == "strong"
+
+
 def test_losses_that_give_the_average_member_away_are_a_sign_where_nothing_better_is_known():
     """NS002 calls an AUC of 0.8 high; a verdict "not known" or "no sign" above it would contradict the page's own finding."""
     audit = made()

@@ -1,6 +1,7 @@
 """`noshadow audit` on folders of language models and adapters: the same figures as from Python, and refusals in one sentence."""
 
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -189,6 +190,31 @@ def test_adapters_that_have_no_place_in_the_base_are_not_dropped_in_silence(plac
     wrong = changed(place, tmp_path / "wrong", target_modules=["c_fc"])
     ran = run(place, tmp_path / "out", "--model", wrong, "--base", "base", "--train", "train.txt", "--test", "test.txt")
     assert ran.exit_code != 0 and "weights have no place in this base" in str(ran.exception)
+
+
+def test_what_peft_warns_of_while_it_reads_is_not_shown(place, tmp_path):
+    """Adapters of layer norms are read and checked here; peft says of them "proceed at your own risk"."""
+    transformers, peft = extra("transformers"), extra("peft")
+    base = transformers.AutoModelForCausalLM.from_pretrained(place / "base")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tuned = peft.get_peft_model(base, peft.LNTuningConfig(task_type="CAUSAL_LM", target_modules=["ln_1"]))
+    trained(tuned, TRAIN, epochs=2, rate=1e-2).save_pretrained(tmp_path / "norms", save_embedding_layers=False)
+    how = ("--model", str(tmp_path / "norms"), "--base", "base", "--train", "train.txt", "--test", "test.txt")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert run(place, tmp_path / "out", *how).exit_code == 0
+    assert not [one for one in told if "at your own risk" in str(one.message)]
+
+
+def test_a_merged_model_is_told_to_want_its_base(place, tmp_path):
+    files = {"--model": "base", "--train": "train.jsonl", "--test": "test.jsonl"}
+    options = [part for option, name in files.items() for part in (option, str(place / name))]
+    ran = CliRunner().invoke(app, ["audit", "--out", str(tmp_path / "out"), *options])
+    assert ran.exit_code == 0, ran.output
+    told = " ".join(ran.stdout.split())
+    assert "Note: nothing was compared with a base" in told and "merged and unloaded leave no trace: give the model before" in told
+    assert "No sign of leakage" not in told and "--base FOLDER" in told
 
 
 def test_a_page_shows_the_tokens_of_a_folder_and_its_texts(place, tmp_path):

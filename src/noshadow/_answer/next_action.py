@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from noshadow._answer.verdict import Verdict, in_doubt, verdict
+from noshadow._answer.verdict import LANGUAGE_MODEL, Verdict, in_doubt, verdict
 from noshadow._findings import finding_of
 from noshadow._known import TELLS_APART, splits_differ, trained_models
 from noshadow._known.audited import Audited
@@ -15,8 +15,7 @@ FEW_REFERENCES = "noshadow audit package.module:function --out new-audit --refer
 ALL_REFERENCES = (
     "noshadow reference train package.module:function --out references && noshadow reference score references --audit this-audit"
 )
-WITH_BASE = "noshadow audit package.module:function --base package.module:base --out new-audit"
-LANGUAGE_MODEL = "language-model"
+WITH_BASE = "noshadow audit package.module:function --base FOLDER --out new-audit"
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def _after_measuring(found: Verdict) -> NextAction:
 
 def _measuring(audit: Audited, found: Verdict) -> NextAction:
     if audit.task == LANGUAGE_MODEL:
-        sentence = "Give the model that this one was fine-tuned from: comparing the two measures an attack."
+        sentence = "Give the model that this one was fine-tuned from, beside --model FOLDER, too: comparing the two measures an attack."
         return NextAction(sentence, WITH_BASE)
     if found.known.source == "exposure" or trained_models(audit):
         return NextAction("Measure what the real attacks find on this model, with 64 reference models.", ALL_REFERENCES)

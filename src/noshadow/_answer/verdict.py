@@ -14,6 +14,7 @@ from noshadow.limits import STRONG_TIMES
 FAR_REACHING = 0.1
 # The finding of losses that tell members from others on average.
 GIVEN_AWAY = "NS002"
+LANGUAGE_MODEL = "language-model"
 
 
 @dataclass(frozen=True)
@@ -22,13 +23,14 @@ class Level:
 
     Attributes:
         name: of the level. title: what a reader sees. holds: the condition, of the best known rate,
-            the most exposed record and whether the losses give the average member away (NS002).
+            the most exposed record, whether the losses give the average member away (NS002), and
+            whether the rate is the loss tail of a language model, which says little.
             condition: the same in words. why: the reason for the line.
     """
 
     name: str
     title: str
-    holds: Callable[[KnownRate, WorstRecord | None, bool], bool]
+    holds: Callable[[KnownRate, WorstRecord | None, bool, bool], bool]
     condition: str
     why: str
 
@@ -71,7 +73,7 @@ LEVELS = (
     Level(
         "some",
         "Some leakage",
-        lambda known, worst, average: _guess_left_out(known) or _worst_stands_out(known, worst) or average,
+        lambda known, worst, average, _: _guess_left_out(known) or _worst_stands_out(known, worst) or average,
         f"the interval leaves a guess out, or that of the most exposed record lies above {STRONG_TIMES:g} times a guess, or the losses "
         "give the average member away (NS002)",
         "a rate near a guess protects neither the one person who is found every time nor a crowd that is found too often",
@@ -83,6 +85,14 @@ LEVELS = (
         f"the interval holds a guess, and the rate is more than {STRONG_TIMES:g} times one or the interval reaches "
         f"{per_thousand(FAR_REACHING)}",
         "such an interval holds both no leakage and strong leakage, and no sign of one is no proof of the other",
+    ),
+    Level(
+        "unknown",
+        "Not known: losses alone say little of a language model",
+        lambda *given: given[-1],
+        "the interval holds a guess, and nothing but the tail of a language model's losses is known",
+        "texts differ in how hard they are by far more than by having been seen: a fine-tune whose comparison with its base finds many "
+        "shows no sign of it there",
     ),
     Level(
         "none",
@@ -130,7 +140,8 @@ def verdict(audit: Audited) -> Verdict:
     if doubt is not None:
         return Verdict("unknown", "Not known: the figures are in doubt", doubt.sentence, known)
     average = given_away(audit)
-    level = next(row for row in LEVELS if row.holds(known, worst, average))
+    tail = known.source == "losses" and audit.task == LANGUAGE_MODEL
+    level = next(row for row in LEVELS if row.holds(known, worst, average, tail))
     sentence, unfit = _sentence(known), base_left_out(audit)
     if known.source == "losses" and unfit is not None:
         sentence += f" {unfit[:1].upper()}{unfit[1:]}."

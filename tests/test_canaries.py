@@ -288,7 +288,10 @@ def test_records_chosen_by_rank():
     some = ns.canaries.choose(audit, 7, by="random", seed=1)
     assert len(set(some.tolist())) == 7 and set(some.tolist()) != set(rows.tolist())
     # A rank by another column is no exposure, and nobody took it for one in silence.
-    with pytest.raises(InputError, match=rf"rank its records by exposure; got one that ranks by {audit.ranked_by}\. .*reference_models="):
+    with pytest.raises(
+        InputError,
+        match=rf"rank its records by exposure; got one that ranks by {audit.ranked_by}\. .*trained on other records, or take by=",
+    ):
         ns.canaries.choose(audit, 7, by="exposure")
     by_exposure = replace(audit, ranked_by="exposure_score")
     assert ns.canaries.choose(by_exposure, 7, by="exposure").tolist() == rows.tolist()

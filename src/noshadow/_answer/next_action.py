@@ -69,7 +69,7 @@ def _after_measuring(found: Verdict) -> NextAction:
 
 def _measuring(audit: Audited, found: Verdict) -> NextAction:
     if audit.task == LANGUAGE_MODEL:
-        sentence = "Give the model that this one was fine-tuned from, beside --model FOLDER, too: comparing the two measures an attack."
+        sentence = "Give the model that this one was fine-tuned from: comparing the two measures an attack."
         return NextAction(sentence, WITH_BASE)
     if found.known.source == "exposure" or trained_models(audit):
         return NextAction("Measure what the real attacks find on this model, with 64 reference models.", ALL_REFERENCES)

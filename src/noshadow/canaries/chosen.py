@@ -46,7 +46,7 @@ def choose(audit: Audit, count: int, *, by: str = "rank", seed: int = 0) -> Arra
     if audit.ranked_by is None:
         refuse("audit", "rank its records", "one without a rank", "Take by='random', or audit again with scores.")
     if by == "exposure" and audit.ranked_by != EXPOSED:
-        hint = "Audit again with models that saw other records (reference_models=, folds=), or take by='rank'."
+        hint = "Audit again with models trained on other records, or take by='rank'."
         refuse("audit", "rank its records by exposure", f"one that ranks by {audit.ranked_by}", hint)
     order: Array = np.argsort(audit.records["rank"].to_numpy(), kind="stable")[:wanted]
     return order

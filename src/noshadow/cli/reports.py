@@ -28,8 +28,8 @@ def report(
             help="Show contents of the riskiest records from FILE, which holds all training records: images (.npy; .npz with images and, "
             "if you like, ids), texts (.txt, one a line), rows or a column of texts (.csv, .parquet; matched by a column id), or "
             "package.module:function returning them, or the Target of a language model: its tokens, with what it gained on each over its "
-            "base. With --model FOLDER the training texts, as --train of the audit, show the same. Without ids the order is that of the "
-            "training data.",
+            "base. With --model FOLDER the file of the training texts (.jsonl, .csv, .parquet, .txt) shows the same. Without ids the "
+            "order is that of the training data.",
         ),
     ] = None,
     model_folder: Annotated[
@@ -72,8 +72,8 @@ def report(
 
     if show_ids and not annex:
         raise InputError(said("--show-ids must come with --annex; got it alone. The report itself always names records."))
-    beside: dict[str, Any] = {"model": model_folder, "base": base, "text": text_column, "target": target_column, "id": id_column}
-    if show_records is None and any(value is not None for value in beside.values()):
+    read_with: dict[str, Any] = {"model": model_folder, "base": base, "text": text_column, "target": target_column, "id": id_column}
+    if show_records is None and any(value is not None for value in read_with.values()):
         raise InputError(said("--model, --base and columns must come with --show-records FILE; got them without. Name the training texts."))
     paths: tuple[Path, ...]
     if (folder / LOOD.manifest).is_file():
@@ -87,7 +87,7 @@ def report(
         if show_records is not None:
             from noshadow.cli.contents import Beside, contents_of
 
-            contents, ids = contents_of(show_records, audited, Beside(**beside))
+            contents, ids = contents_of(show_records, audited, Beside(**read_with))
         page = write_report(
             audited, out or folder / "report.html", show_records=contents, show_ids=ids, show_top=SHOW_TOP if show_top is None else show_top
         )

@@ -136,7 +136,7 @@ def with_adapters(base: Any, folder: Path) -> Any:
     peft = importlib.import_module("peft")
     with one_kind_of_error():
         try:
-            # What peft warns of (adapters in unusual layers, weights without a place) is checked below.
+            # What peft warns of (unusual layers, weights without a place) is checked below.
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)
                 made = peft.PeftModel.from_pretrained(base, folder, local_files_only=True)

@@ -19,6 +19,7 @@ from noshadow.checks import InputError
 from noshadow.cli.printing import print_audit, summary
 from noshadow.figures import GroundTruth, MeasuredAttack, MeasuredRate
 from noshadow.limits import STRONG_TIMES
+from noshadow.report.sequence_attacks import sequence_attacks_section
 from test_findings import made, with_base
 
 FPR = 0.01
@@ -106,6 +107,11 @@ def test_nothing_is_known_where_the_base_tells_the_splits_apart():
     assert found.level == "unknown" and found.sentence == known.reason
     assert "test texts that the base has not seen" in next_action(audit).sentence
     assert best_known(replace(audit, ground_truth=truth(attack("LiRA", 0.3)))).source == "measured"
+    # Neither terminal nor page calls the comparison the answer.
+    assert "Gain over the base" not in audit.summary() and "Gain over the base" in beside_a_base({}, **AVERAGE).summary()
+    shown, plain = (sequence_attacks_section(one) for one in (audit, beside_a_base({}, **AVERAGE)))
+    assert not shown["declared"] and "NS031" in shown["unfit"] and not any(row["declared"] for row in shown["rows"])
+    assert plain["declared"] and plain["unfit"] is None
 
 
 def test_losses_that_give_the_average_member_away_count_beside_a_comparison():

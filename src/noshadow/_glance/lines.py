@@ -19,6 +19,7 @@ from noshadow._answer import (
 from noshadow._findings import findings, most_severe
 from noshadow._glance.records import record_cells
 from noshadow._glance.told import Told
+from noshadow._known import base_left_out
 from noshadow._known.rate import DECLARED, INTERVAL_OF_MEASURED
 from noshadow.figures import Finding, Interval, MeasuredAttack, ModelRisk
 from noshadow.formats import number
@@ -164,7 +165,7 @@ def _risk_lines(audit: Told) -> list[Line]:
         f"Loss AUC: {number(risk.auc, padded=True)}  ({_level(risk.interval_level)} interval {_between(risk.auc_interval)})",
     ]
     counts = declared_attack(audit.sequence_attacks)
-    told += [] if counts is None else [_of_sequences(counts)]
+    told += [] if counts is None or base_left_out(audit) is not None else [_of_sequences(counts)]
     # What was measured goes before a prediction, and the verdict has said it.
     if risk.predicted_tpr is not None and best_known(audit).source != "measured":
         told.insert(0, _predicted(risk, risk.predicted_tpr))

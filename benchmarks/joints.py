@@ -399,9 +399,33 @@ MUTANTS = tuple(
         ("_audit/sequence_sources.py", "(Evidence(SOURCE, absent=dict.fromkeys(_SIZES, BASE_ALONE)),)", "()", BASE_RANKS),
         (
             "cli/contents.py",
-            "base=made.base, tokenizer",
-            "tokenizer",
+            "made.base if base is None else",
+            "None if base is None else",
             "tests/test_token_gains.py::test_the_command_shows_tokens_of_a_target",
+        ),
+        (
+            "_known/rate.py",
+            " or base_left_out(audit) is not None",
+            "",
+            "tests/test_answer.py::test_a_base_that_knows_nothing_of_the_texts_is_no_comparison",
+        ),
+        (
+            "_known/rate.py",
+            " or splits_differ(audit) is not None",
+            "",
+            "tests/test_answer.py::test_nothing_is_known_where_the_base_tells_the_splits_apart",
+        ),
+        (
+            "_answer/verdict.py",
+            'fewest, known.source == "losses" and audit.task == LANGUAGE_MODEL)',
+            "fewest, False)",
+            "tests/test_answer.py::test_the_tail_of_a_language_models_losses_is_no_all_clear",
+        ),
+        (
+            "report/shown_tokens.py",
+            "_apart(gains.base_loss[places]",
+            "_apart(gains.base_loss[places] * 0 + audit.records['base_loss']",
+            "tests/test_token_gains.py::test_gains_over_another_base_than_the_audits_are_refused",
         ),
         (
             "_exposure/held_out.py",

@@ -57,6 +57,9 @@ NEVER = {
     ("noshadow._exposure.inputs", "audit"): {"margins"},  # hands on margins of its own making
     ("noshadow._exposure.inputs", "audit_signals"): {"margins"},
     ("noshadow._exposure.inputs", "reference score"): {"margins"},  # reads margins that the set recorded
+    ("noshadow._exposure.odd_rows", "audit"): {"margins"},
+    ("noshadow._exposure.odd_rows", "audit_signals"): {"margins"},
+    ("noshadow._exposure.odd_rows", "reference score"): {"margins"},
     ("noshadow.attacks.lira", "audit"): {"floor", "variance", "variant"},  # attacks with four models by one spread; what fails is a reason
     ("noshadow.attacks.moments", "audit"): {"floor", "variance"},
     ("noshadow.reference.pool", "audit"): {"pool"},  # takes the pool "train" itself where there are no test records

@@ -20,7 +20,8 @@ from noshadow.cli.printing import print_audit, summary
 from noshadow.figures import GroundTruth, MeasuredAttack, MeasuredRate
 from noshadow.limits import STRONG_TIMES
 from noshadow.report.first_screen import first_screen
-from test_findings import made
+from noshadow.report.sequence_attacks import sequence_attacks_section
+from test_findings import made, with_base
 
 FPR = 0.01
 
@@ -79,6 +80,55 @@ def test_the_best_source_wins_and_each_goes_when_it_is_taken_away():
     assert (losses.rate, losses.interval) == (risk.tnr, risk.tnr_interval) and "unlike the setups" in losses.reason
     assert unknown.rate is None and unknown.interval is None and "there are no test records" in unknown.reason
     assert all(known.fpr == FPR for known in seen)
+
+
+def beside_a_base(base, **losses):
+    """A language model's audit: what is known of its base, its losses, and how its gain over the base attacks."""
+    audit = replace(made(**losses), task="language-model", evidence=with_base(**base).evidence)
+    return replace(audit, sequence_attacks=(attack("own_gain", 0.012, spread=0.01, fpr=audit.model_risk.fpr),))
+
+
+AVERAGE = {"members": np.linspace(0.0, 1.0, 200), "nonmembers": np.linspace(0.3, 1.3, 200)}  # NS002, and no tail
+
+
+def test_a_base_that_knows_nothing_of_the_texts_is_no_comparison():
+    """NS032: a wrong base made its comparison the answer, and its small rate an all-clear."""
+    audit = beside_a_base({"test_loss": float(np.log(100)) + 2.0}, **AVERAGE)
+    known, found = best_known(audit), verdict(audit)
+    assert known.source == "losses" and "NS032" in known.reason
+    assert found.level == "some" and "worse than a guess at these texts (NS032)" in found.sentence
+    assert best_known(beside_a_base({}, **AVERAGE)).source == "compared"
+
+
+def test_nothing_is_known_where_the_base_tells_the_splits_apart():
+    """NS031: neither the gain nor the losses say who was trained on; models that were trained for the audit do."""
+    audit = beside_a_base({"auc": 0.7, "auc_interval": [0.6, 0.8]}, **AVERAGE)
+    known, found = best_known(audit), verdict(audit)
+    assert (known.source, known.rate) == ("unknown", None) and "AUC of 0.700" in known.reason and "NS031" in known.reason
+    assert found.level == "unknown" and found.sentence == known.reason
+    assert "test texts that the base has not seen" in next_action(audit).sentence
+    assert best_known(replace(audit, ground_truth=truth(attack("LiRA", 0.3)))).source == "measured"
+    # Neither terminal nor page calls the comparison the answer.
+    assert "Gain over the base" not in audit.summary() and "Gain over the base" in beside_a_base({}, **AVERAGE).summary()
+    shown, plain = (sequence_attacks_section(one) for one in (audit, beside_a_base({}, **AVERAGE)))
+    assert not shown["declared"] and "NS031" in shown["unfit"] and not any(row["declared"] for row in shown["rows"])
+    assert plain["declared"] and plain["unfit"] is None
+
+
+def test_losses_that_give_the_average_member_away_count_beside_a_comparison():
+    """A comparison is one attack: that it finds nothing takes nothing away from NS002."""
+    found = verdict(beside_a_base({}, **AVERAGE))
+    assert found.known.source == "compared" and found.level == "some" and "a coin for 500" in found.sentence
+
+
+def test_window_votes_answer_where_there_is_no_gain_of_its_own():
+    rows = tuple(attack(name, rate) for name, rate in (("base_gain", 0.1), ("error_zone", 0.6), ("window_votes", 0.4)))
+    audit = replace(made(), sequence_attacks=rows)
+    known = best_known(audit)
+    assert (known.source, known.rate) == ("compared", 0.4) and "the share of windows of tokens in which it beats" in known.reason
+    with_own = replace(audit, sequence_attacks=(*rows, attack("own_gain", 0.3)))
+    assert best_known(with_own).rate == 0.3
+    assert "Windows of tokens won against the base: AUC" in audit.summary()
 
 
 def test_the_stronger_attack_is_named_and_references_stand_in_only_for_a_target_that_was_not_attacked():
@@ -162,6 +212,21 @@ def test_the_verdict_follows_what_the_interval_leaves_out(rate, ends, level):
     assert found.level == level and found.known.source == "predicted"
     assert found.title == next(row.title for row in LEVELS if row.name == level and ("uncertain" in row.title) == (level == "unknown"))
     assert per_thousand(rate) in found.sentence and per_thousand(FPR) in found.sentence and per_thousand_between(ends) in found.sentence
+
+
+def test_the_tail_of_a_language_models_losses_is_no_all_clear():
+    """A merged model without its base read "no sign of leakage", and beside it "strong leakage"."""
+    audit = made()
+    risk = replace(audit.model_risk, tnr=0.02, tnr_interval=(0.0, 0.05), fpr=FPR, auc=0.55, auc_interval=(0.48, 0.62), predicted_tpr=None)
+    assert verdict(replace(audit, model_risk=risk)).level == "none"
+    of_texts = replace(audit, model_risk=risk, task="language-model")
+    found = verdict(of_texts)
+    assert (found.level, found.title) == ("unknown", "Not known: losses alone say little of a language model")
+    assert next_action(of_texts).command == "noshadow audit package.module:function --base FOLDER --out new-audit"
+    # What the losses do show counts all the same.
+    shown = replace(of_texts, model_risk=replace(risk, auc=0.7, auc_interval=(0.65, 0.75)))
+    assert verdict(shown).level == "some"
+    assert verdict(replace(of_texts, model_risk=replace(risk, tnr=0.3, tnr_interval=(0.2, 0.4)))).level == "strong"
 
 
 def test_losses_that_give_the_average_member_away_are_a_sign_where_nothing_better_is_known():

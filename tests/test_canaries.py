@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from scipy import stats
 
 import noshadow as ns
 from extras import extra
+from language_base_models import t5
 from noshadow.canaries import scoring
 from noshadow.canaries.ranks import SkewNormal, chance_bits, exact_standing, extrapolated_standings, fitted, sampled_standing
 from noshadow.checks import InputError
@@ -111,6 +113,25 @@ def test_insertion_takes_the_form_of_the_records():
         ns.canaries.insert(["one"], ns.canaries.make(FORM, 1))
     with pytest.raises(InputError, match="one for each of 2"):
         ns.canaries.insert(["one"], canaries, copies=[1])
+
+
+def test_canaries_among_tensors_and_arrays_are_tensors_and_arrays():
+    """A list in between fails where the records are stacked."""
+    canaries = ns.canaries.make(FORM, 2)
+    kept = canaries.sequences[0].tolist()
+    for given in (torch.ones(3, 4, dtype=torch.int32), np.ones((3, 4), dtype=np.uint16)):
+        found = ns.canaries.insert(given, canaries)
+        first = found.data[int(np.flatnonzero(found.canary == 0)[0])]
+        assert {type(row) for row in found.data} == {type(given)} and first.dtype == given.dtype and first.tolist() == kept
+    dicts = ns.canaries.insert([{"input_ids": torch.ones(4, dtype=torch.long), "labels": [1] * 4}], canaries)
+    row = dicts.data[int(np.flatnonzero(dicts.canary == 0)[0])]
+    assert isinstance(row["input_ids"], torch.Tensor) and row["input_ids"].tolist() == row["labels"] == kept
+
+
+def test_a_model_that_answers_texts_is_named():
+    canaries = ns.canaries.make(FORM, 1)
+    with pytest.raises(InputError, match="model must be a causal language model of transformers; got the sequence-to-sequence T5For"):
+        ns.canaries.score(t5(), canaries)
 
 
 def test_exact_ranks_against_brute_force(model):
@@ -266,6 +287,14 @@ def test_records_chosen_by_rank():
     assert audit.records["rank"].to_numpy()[rows].tolist() == sorted(audit.records["rank"])[:7]
     some = ns.canaries.choose(audit, 7, by="random", seed=1)
     assert len(set(some.tolist())) == 7 and set(some.tolist()) != set(rows.tolist())
+    # A rank by another column is no exposure, and nobody took it for one in silence.
+    with pytest.raises(
+        InputError,
+        match=rf"rank its records by exposure; got one that ranks by {audit.ranked_by}\. .*trained on other records, or take by=",
+    ):
+        ns.canaries.choose(audit, 7, by="exposure")
+    by_exposure = replace(audit, ranked_by="exposure_score")
+    assert ns.canaries.choose(by_exposure, 7, by="exposure").tolist() == rows.tolist()
     with pytest.raises(InputError, match="count must be at most 60"):
         ns.canaries.choose(audit, 61)
     changed = ns.canaries.mislabel(y, rows, classes=5)

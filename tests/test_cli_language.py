@@ -1,6 +1,7 @@
 """`noshadow audit` on folders of language models and adapters: the same figures as from Python, and refusals in one sentence."""
 
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -191,6 +192,110 @@ def test_adapters_that_have_no_place_in_the_base_are_not_dropped_in_silence(plac
     assert ran.exit_code != 0 and "weights have no place in this base" in str(ran.exception)
 
 
+def test_what_peft_warns_of_while_it_reads_is_not_shown(place, tmp_path):
+    """Adapters of layer norms are read and checked here; peft says of them "proceed at your own risk"."""
+    transformers, peft = extra("transformers"), extra("peft")
+    base = transformers.AutoModelForCausalLM.from_pretrained(place / "base")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tuned = peft.get_peft_model(base, peft.LNTuningConfig(task_type="CAUSAL_LM", target_modules=["ln_1"]))
+    trained(tuned, TRAIN, epochs=2, rate=1e-2).save_pretrained(tmp_path / "norms", save_embedding_layers=False)
+    how = ("--model", str(tmp_path / "norms"), "--base", "base", "--train", "train.txt", "--test", "test.txt")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert run(place, tmp_path / "out", *how).exit_code == 0
+    assert not [one for one in told if "at your own risk" in str(one.message)]
+
+
+def test_a_merged_model_is_told_to_want_its_base(place, tmp_path):
+    files = {"--model": "base", "--train": "train.jsonl", "--test": "test.jsonl"}
+    options = [part for option, name in files.items() for part in (option, str(place / name))]
+    ran = CliRunner().invoke(app, ["audit", "--out", str(tmp_path / "out"), *options])
+    assert ran.exit_code == 0, ran.output
+    told = " ".join(ran.stdout.split())
+    assert "Note: nothing was compared with a base" in told and "merged and unloaded leave no trace: give the model before" in told
+    assert "No sign of leakage" not in told and "--base FOLDER" in told
+
+
+def test_a_page_shows_the_tokens_of_a_folder_and_its_texts(place, tmp_path):
+    """After the one-command audit nothing but another function could say what is memorised."""
+    how = ("--model", "adapters", "--train", "train.jsonl", "--test", "test.jsonl", "--id", "client")
+    assert run(place, tmp_path / "audit", *how).exit_code == 0
+
+    def shown(*options):
+        out = tmp_path / "page.html"
+        ran = CliRunner().invoke(app, ["report", str(tmp_path / "audit"), "--out", str(out), *map(str, options)])
+        return ran, out.read_text(encoding="utf-8") if out.exists() else ""
+
+    ran, page = shown("--show-records", place / "train.jsonl", "--model", place / "adapters", "--id", "client")
+    assert ran.exit_code == 0, ran.output
+    assert page.count('<p class="gains">') == 20 and "w3" in page  # as many as a page holds without its table
+    whole = run(place, tmp_path / "audit", "--model", "base", *how[2:], "--force")
+    assert whole.exit_code == 0, whole.output
+    ran, _ = shown("--show-records", place / "train.jsonl", "--model", place / "base")
+    assert "report: --base must be the model that the fine-tuning started from; got none" in str(ran.exception)
+    ran, _ = shown("--show-records", place / "train.jsonl", "--model", place / "train.txt")
+    assert "--model must be the folder of the audited language model" in str(ran.exception)
+
+
 def test_texts_are_what_the_tokenizer_makes_of_them(place, tokenizer):
     found = read_texts(place / "train.jsonl", tokenizer, TextColumns(id="client"), pairs=False, option="--train")
     assert found.sequences == TRAIN and found.ids[:2] == ["c0", "c1"] and found.groups is None
+
+
+def texts_in(path, rows, tokenizer, **columns):
+    path.write_text("".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows))
+    return read_texts(path, tokenizer, TextColumns(**columns), pairs="answer" in columns, option="--train")
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({"input_ids": "[1, 2]"}, r"in each row of 'input_ids'; got '\[1, 2\]' in row 1\. Write \.jsonl or \.parquet"),
+        ({"input_ids": None}, "got nothing in row 1"),
+        ({"client": "c1"}, "got nothing in row 1"),
+        ({"input_ids": [1, 2.7]}, "got 2.7 in row 1"),
+        ({"input_ids": [1, True]}, "got True in row 1"),
+        ({"input_ids": [1, "2"]}, "got 2 in row 1"),
+    ],
+)
+def test_token_ids_are_whole_numbers_or_are_refused(tokenizer, tmp_path, row, told):
+    """Others were an error in noshadow itself, or cut to whole numbers in silence."""
+    with pytest.raises(ns.InputError, match=told):
+        texts_in(tmp_path / "ids.jsonl", [{"input_ids": [1, 2]}, row], tokenizer)
+
+
+def test_token_ids_in_a_table_of_texts_are_refused(tokenizer, tmp_path):
+    path = tmp_path / "ids.csv"
+    pd.DataFrame({"input_ids": TRAIN[:3]}).to_csv(path, index=False)
+    with pytest.raises(ns.InputError, match=r"--train must hold a list of whole numbers in each row of 'input_ids'; got .* in row 0"):
+        read_texts(path, tokenizer, TextColumns(), pairs=False, option="--train")
+
+
+def test_labels_say_which_tokens_count(place, tokenizer, tmp_path, from_python):
+    """An instruction tune is audited on its answers, as from Python."""
+    labels = [[-100] * 6 + row[6:] for row in TRAIN]
+    rows = [{"input_ids": row, "labels": own} for row, own in zip(TRAIN, labels, strict=True)]
+    assert texts_in(tmp_path / "a.jsonl", rows, tokenizer).sequences == rows
+    pd.DataFrame({"input_ids": TRAIN, "labels": labels}).to_parquet(tmp_path / "a.parquet")
+    for train in ("a.jsonl", "a.parquet"):
+        ran = run(place, tmp_path / train.replace(".", "-"), "--model", "adapters", "--train", str(tmp_path / train), "--test", "test.txt")
+        assert ran.exit_code == 0, ran.output
+        assert (ns.load(tmp_path / train.replace(".", "-")).records["tokens"] == len(TRAIN[0]) - 6).all()
+    texts = [{"text": words(row), "labels": own} for row, own in zip(TRAIN, labels, strict=True)]
+    with pytest.raises(ns.InputError, match=r"must hold labels of tokens beside input_ids alone; got some beside the texts in 'text'"):
+        texts_in(tmp_path / "b.jsonl", texts, tokenizer)
+    classes = [{"text": words(row), "labels": 1} for row in TRAIN]  # what a text is about is no label of a token
+    assert texts_in(tmp_path / "c.jsonl", classes, tokenizer).sequences == TRAIN
+
+
+def test_answers_may_be_tokens(tokenizer, tmp_path):
+    rows = [{"input_ids": row, "reply": row[:3]} for row in TRAIN]
+    assert texts_in(tmp_path / "a.jsonl", rows, tokenizer, answer="reply").sequences == [(row, row[:3]) for row in TRAIN]
+
+
+def test_lines_and_rows_are_counted_as_they_stand(tokenizer, tmp_path):
+    with pytest.raises(ns.InputError, match=r"line 4\b"):
+        texts_in(tmp_path / "a.jsonl", ['{"text": "w1"}', "", "", "nothing"], tokenizer)
+    with pytest.raises(ns.InputError, match="got 1 row without a text in 'text', row 1 first"):
+        texts_in(tmp_path / "b.jsonl", [{"text": "w1"}, {"text": ""}], tokenizer)

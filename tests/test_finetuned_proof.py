@@ -1,11 +1,14 @@
 """The proof on fine-tunes sees no truth model, and finds what was put into models that are made up."""
 
 import importlib
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from extras import extra
+from noshadow._known import DECLARED
 
 MODELS, SEQUENCES = 24, 240
 
@@ -33,6 +36,29 @@ def made():
         gains = dict.fromkeys(("base_gain", "error_zone", "window_votes"), base - loss)
         models.append({"loss": loss, "base_loss": base} | gains | dict.fromkeys(("min_k", "min_k_plus", "zlib_ratio"), -loss))
     return models, inside, moved
+
+
+def test_the_declared_order_is_that_of_the_texts_that_chose():
+    """The answer of an audit is the first column that it has; reviews, which judge, have no say."""
+    stored = Path(__file__).parents[1] / "benchmarks" / "results"
+    found, own = (json.loads((stored / name).read_text(encoding="utf-8")) for name in ("finetuned.json", "own_gain.json"))
+    chose = {name: case for name, case in found["cases"].items() if case["pool"] == found["how"]["chosen_on"]}
+    others = [name for name in DECLARED if name != "own_gain"]
+    rates = {name: np.mean([case["attacks"][name]["tpr_0.01"] for case in chose.values()]) for name in others}
+    assert others == sorted(rates, key=rates.get, reverse=True)
+    best = [own["cases"][name]["attacks"] for name in chose]
+    assert len(best) == 5 and next(iter(DECLARED)) == "own_gain"
+    means = {name: np.mean([row[name]["tpr_0.01"] for row in best]) for name in DECLARED}
+    assert max(means, key=means.get) == "own_gain"
+
+
+def test_the_page_says_which_rules_leave_the_base_out(judge, monkeypatch):
+    """It called the rule that judged one of the base and two references."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "tools")
+    tables, rules = (importlib.import_module(name) for name in ("finetuned_tables", "benchmarks.finetuned.rules"))
+    columns = dict.fromkeys(("base_gain", "base_loss", "error_zone", "window_votes"), np.zeros(4))
+    bare = tuple(name for name, rule in rules.RULES.items() if not rule(columns, np.array([True, True, False, False])))
+    assert bare == tables.WITHOUT_BASE
 
 
 def test_references_are_of_the_targets_block_and_never_its_complement(judge):

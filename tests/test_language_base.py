@@ -24,6 +24,7 @@ from language_base_models import (
     with_lora,
 )
 from language_fixtures import TRAIN, base_fixture, entry, model_fixture  # noqa: F401 - fixtures by their names
+from noshadow._answer import verdict
 from noshadow._audit.sequence_evidence import base_columns
 from noshadow._known import best_known
 from noshadow.cli import app
@@ -385,12 +386,16 @@ def test_one_token_is_refused_and_a_tokenizer_belongs_to_language_models(model, 
 def test_a_base_that_has_seen_one_of_the_splits_is_found(model, base, audited):
     assert finding(audited, "NS031").status == "passed" and finding(audited, "NS032").status == "passed"
     for seen, word in ((TEST, "test texts"), (TRAIN, "training texts")):
-        told = finding(ns.audit(model, TRAIN, TEST, base=fine_tuned(base, seen, epochs=20), progress=False), "NS031")
+        with_seen = ns.audit(model, TRAIN, TEST, base=fine_tuned(base, seen, epochs=20), progress=False)
+        told = finding(with_seen, "NS031")
+        assert best_known(with_seen).rate is None and "NS031" in best_known(with_seen).reason
         assert told.status == "found" and f"it has seen the {word}" in told.sentence, word
     renamed = copy.deepcopy(base)  # the same model under a tokenizer that numbers tokens in another way
     with torch.no_grad():
         renamed.transformer.wte.weight.copy_(base.transformer.wte.weight.flip(0))
-    lost = finding(ns.audit(model, TRAIN, TEST, base=renamed, progress=False), "NS032")
+    beside_renamed = ns.audit(model, TRAIN, TEST, base=renamed, progress=False)
+    lost = finding(beside_renamed, "NS032")
+    assert best_known(beside_renamed).source == "losses" and verdict(beside_renamed).level != "none"
     assert lost.status == "found" and "most likely it was trained with another tokenizer" in lost.sentence
     assert finding(ns.audit(model, TRAIN, TEST, progress=False), "NS031").status == "not applicable"
 

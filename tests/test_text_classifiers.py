@@ -324,3 +324,29 @@ def test_adapters_off_are_the_base_unless_a_head_was_trained(fine_tuned):
     assert "base_loss" not in found.records
     assert any("classifier' was trained beside its adapters" in note and "Give base=" in note for note in found.notes)
     assert audited(beside, layers="all").records["shift"].notna().all()
+
+
+@pytest.mark.parametrize("task_type", ["SEQ_CLS", None])
+def test_a_folder_is_the_base_of_adapters(fine_tuned, tmp_path, task_type):
+    """A note asked for base=, and its folder was then refused: weights below adapters have other names."""
+    peft = extra("peft")
+    base, _ = fine_tuned
+    layers = peft.LoraConfig(r=4, target_modules=["query", "value"], lora_alpha=16, task_type=task_type)
+    tuned = fitted(peft.get_peft_model(copy.deepcopy(base), layers), TRAIN, 8)
+    base.save_pretrained(tmp_path / "base")
+    found = audited(tuned, base=tmp_path / "base")
+    np.testing.assert_allclose(found.records["base_loss"], audited(tuned, base=base).records["base_loss"], rtol=1e-6)
+    extra("transformers").BertModel(base.config).save_pretrained(tmp_path / "headless")
+    with pytest.raises(InputError, match=r"be a folder of a BertForSequenceClassification; got '.*headless' of BertModel\. Give base="):
+        audited(tuned, base=tmp_path / "headless")
+
+
+@pytest.mark.parametrize("words", [20, 90])
+def test_a_base_with_another_vocabulary_is_named(fine_tuned, words):
+    """A smaller one was an index out of range, and a larger one another model's numbers for other tokens."""
+    _, model = fine_tuned
+    config = copy.deepcopy(model.config)
+    config.vocab_size = words
+    other = type(model)(config)
+    with pytest.raises(InputError, match=rf"base must have the audited model's vocabulary of 40 tokens; got {words} tokens \(Bert"):
+        audited(model, base=other)

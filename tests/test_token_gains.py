@@ -117,6 +117,16 @@ def test_other_models_and_sequences_are_refused(case, tmp_path):
         ns.token_gains(model, train, progress=False)
 
 
+def test_gains_over_another_base_than_the_audits_are_refused(case, tmp_path):
+    """The page took them: its tokens would have carried what another base did not know."""
+    model, _, train, audit = case
+    over_another = ns.token_gains(model, train, base=gpt2(seed=4), progress=False)
+    with pytest.raises(InputError, match="be gains over the base of the audit; got losses of a base that differ"):
+        ns.write_report(audit, tmp_path / "a.html", show_records=over_another)
+    without = ns.audit(model, train, None, progress=False)  # an audit that read no base has nothing to hold them against
+    assert 'class="gains"' in ns.write_report(without, tmp_path / "b.html", show_records=over_another).read_text(encoding="utf-8")
+
+
 def test_long_sequences_are_cut_to_where_the_gain_is(case):
     gain = np.zeros(500)
     gain[400:410] = 5.0
@@ -138,6 +148,31 @@ def test_the_command_shows_tokens_of_a_target(case, tmp_path, monkeypatch):
     made = CliRunner().invoke(app, ["report", str(tmp_path / "folder"), "--show-records", "given_target:target", "--out", str(out)])
     assert made.exit_code == 0, made.output
     assert 'class="gains"' in out.read_text(encoding="utf-8")
+
+
+def test_the_command_takes_the_base_beside_a_target_without_one(case, tmp_path, monkeypatch):
+    model, base, train, audit = case
+    audit.save(tmp_path / "folder")
+    (tmp_path / "bare_target.py").write_text(
+        "import noshadow as ns\nheld = base = None\n\ndef target():\n    return held\n\ndef origin():\n    return base\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    given = importlib.import_module("bare_target")
+    given.held, given.base = ns.Target(model, train, None), base
+    out = tmp_path / "page.html"
+    options = ["report", str(tmp_path / "folder"), "--show-records", "bare_target:target", "--out", str(out)]
+    refused = CliRunner().invoke(app, options)
+    assert "report: --base must be the model that the fine-tuning started from; got none" in str(refused.exception)
+    assert "Pass --base FOLDER" in str(refused.exception) and not out.exists()
+    made = CliRunner().invoke(app, [*options, "--base", "bare_target:origin"])
+    assert made.exit_code == 0, made.output
+    assert 'class="gains"' in out.read_text(encoding="utf-8")
+    for options, told in (
+        (["--base", "bare_target:origin"], "must come with --show-records FILE; got them without"),
+        (["--show-records", "bare_target:target", "--model", str(tmp_path)], "--model must be left out beside a function"),
+        (["--show-records", "texts.txt", "--base", "bare_target:origin"], "--base must come with --model FOLDER and a file of texts"),
+    ):
+        assert told in str(CliRunner().invoke(app, ["report", str(tmp_path / "folder"), *options]).exception)
 
 
 def test_a_browser_shades_tokens_and_runs_none(case, tmp_path):

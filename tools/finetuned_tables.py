@@ -2,7 +2,12 @@
 
 import numpy as np
 
+from noshadow.arguments import MAX_MEMORY
+from noshadow.views.sequence_gradients import BYTES_PER_PARAMETER
+
 BILLION, MILLION, GIGA = 1e9, 1e6, 1e9
+# Rules that are handed nothing of the base (benchmarks/finetuned/rules.py).
+WITHOUT_BASE = ("exposure",)
 LIRAS = ("lira_1", "lira_2", "lira_4", "lira_8")
 WORDS = {"full": "full", "lora": "LoRA", "shakespeare": "Shakespeare", "sst2": "reviews"}
 RATED = ("loss", "min_k", "min_k_plus", "zlib_ratio", "base_gain", "error_zone", "window_votes", *LIRAS)
@@ -18,6 +23,17 @@ WEIGHED = (
     "exposure_gain_4",
     "lira_8",
 )
+
+
+COSTS = {
+    "forward": "bare forward pass",
+    "losses": "losses",
+    "statistics": "losses and what tokens are told",
+    "head_scores": "scores of the output head",
+    "own_gain_lora": "`own_gain`, LoRA",
+    "own_gain_full": "`own_gain`, every weight",
+    "own_gain_folded": "the same, folded",
+}
 
 
 def table(head, rows):
@@ -37,14 +53,18 @@ def finetuned_section(found):
         "and the truth is d′ over the models of the other blocks. Records are ranked for every third target. Configurations are pool, kind of fine-tune and epochs; those of one pool",
         f"and kind are snapshots of the same trainings. Rules were chosen on {WORDS[how['chosen_on']]} and are judged on {WORDS[how['judged_on']]}.",
         "",
-        "**Attacks.** TPR at FPR 0.01 (at 0.001), scores of all targets pooled.",
+        "**Attacks.** Loss AUC, then TPR at FPR 0.01 (at 0.001), scores of all targets pooled.",
         "",
     ]
     rows = [
-        [named(case), *(f"{case['attacks'][name]['tpr_0.01']:.3f} ({case['attacks'][name]['tpr_0.001']:.3f})" for name in RATED)]
+        [
+            named(case),
+            f"{case['attacks']['loss']['auc']:.3f}",
+            *(f"{case['attacks'][name]['tpr_0.01']:.3f} ({case['attacks'][name]['tpr_0.001']:.3f})" for name in RATED),
+        ]
         for case in cases.values()
     ]
-    lines += table(["configuration", *RATED], rows)
+    lines += table(["configuration", "**loss AUC**", *RATED], rows)
     lines += [
         "**Which sequences.** Rank correlation of each column with d′ over members; in brackets how many of the exposed 5 % are in its top 25 %.",
         "",
@@ -77,10 +97,10 @@ def _ranked(case, name):
     return "" if row is None else f"{row['spearman']['mean']:+.2f} ({row['recall']['mean']:.2f})"
 
 
-def chosen(found):
-    """The rule with the best mean recall with two references on the pool that rules are chosen on."""
+def chosen(found, rules=None):
+    """Of all rules, or of these, the one with the best mean recall with two references on the pool that rules are chosen on."""
     cases = [case for case in found["cases"].values() if case["pool"] == found["how"]["chosen_on"]]
-    return max(found["how"]["rules"], key=lambda rule: np.mean([case["records"][f"{rule}_2"]["recall"]["mean"] for case in cases]))
+    return max(rules or found["how"]["rules"], key=lambda rule: np.mean([case["records"][f"{rule}_2"]["recall"]["mean"] for case in cases]))
 
 
 def _goals(found):
@@ -88,10 +108,15 @@ def _goals(found):
     cases = [case for case in found["cases"].values() if case["pool"] == found["how"]["judged_on"]]
     alone = sum(case["attacks"]["base_gain"]["tpr_0.01"] >= case["attacks"]["lira_4"]["tpr_0.01"] for case in cases)
     ranked = sum(case["records"]["base_gain"]["recall"]["mean"] >= case["records"]["lira_4"]["recall"]["mean"] for case in cases)
-    beside = sum(case["records"][f"{rule}_2"]["recall"]["mean"] >= case["second_lira"]["mean"] for case in cases)
+    with_base = chosen(found, [name for name in found["how"]["rules"] if name not in WITHOUT_BASE])
+    beside, based = (
+        sum(case["records"][f"{name}_2"]["recall"]["mean"] >= case["second_lira"]["mean"] for case in cases) for name in (rule, with_base)
+    )
+    words = "which leaves the base out" if rule in WITHOUT_BASE else "which has the base"
     return [
         f"**Goals**, on the {len(cases)} configurations that judge. `base_gain` alone at or above a LiRA with four references: in {alone} by TPR at FPR",
-        f"0.01, in {ranked} by recall. The base and two references, by the chosen rule `{rule}`, at a second LiRA: in {beside}.",
+        f"0.01, in {ranked} by recall. Two references by the chosen rule `{rule}`, {words}, at a second LiRA: in {beside}. The base and two references, by the",
+        f"best of the rules that have the base on the texts that choose (`{with_base}`): in {based}.",
         "",
     ]
 
@@ -102,6 +127,18 @@ def _predictors(found):
         f"**[TAIL] §5.3.** Rank correlation over the {len(found['cases'])} configurations with LiRA's TPR at FPR 0.01 (eight references): loss AUC {by['auc']:.2f},",
         f"TNR at FNR 0.01 {by['tnr']:.2f}.",
         "",
+    ]
+
+
+def _gradients(last, setting):
+    """Lines on what the gradients behind `own_gain` add to the pass, and to memory."""
+    passes = last["seconds"]["forward"]
+    lora, full, folded = (last["seconds"][f"own_gain_{name}"] / passes for name in ("lora", "full", "folded"))
+    return [
+        f"`own_gain` is taken wherever a base can be read. Its gradients, a sequence of {setting['length']} tokens at a time, cost {lora:.1f} bare passes of the largest where LoRA of rank {setting['lora_rank']} was trained,",
+        f"{full:.0f} where every weight was, and {folded:.0f} where they are folded for want of memory: with whole gradients {lora * passes / last['tokens'] / last['parameters'] * BILLION * MILLION / 3600:.0f} core hours for the million tokens through",
+        f"a model of a billion parameters with LoRA. Where every weight was trained they take {BYTES_PER_PARAMETER} bytes per parameter beside the gradients, {BYTES_PER_PARAMETER * BILLION / GIGA:.0f} GB for a billion: more than `max_memory`",
+        f"allows by itself ({MAX_MEMORY / GIGA:.0f} GB), and the column says so.",
     ]
 
 
@@ -116,7 +153,7 @@ def cost_section(found):
     costs = [
         [
             f"{row['parameters'] / MILLION:.1f} million",
-            *(f"{row['seconds'][name] / row['tokens'] * 1000:.2f}" for name in ("forward", "losses", "statistics", "head_scores")),
+            *(f"{row['seconds'][name] / row['tokens'] * 1000:.2f}" for name in COSTS),
         ]
         for row in rows
     ]
@@ -125,10 +162,11 @@ def cost_section(found):
     return [
         f"Processor milliseconds per token, one thread, GPT-2 of {setting['layers']} layers, {setting['vocabulary']:,} tokens and random weights:",
         "",
-        *table(["parameters", "bare forward pass", "losses", "losses and what tokens are told", "scores of the output head"], costs),
+        *table(["parameters", *COSTS.values()], costs),
         f"The bare pass of the largest took {per['forward'] * BILLION * 1000:.0f} ms per token and billion parameters on one such core: a million tokens through",
         f"a model of a billion parameters take {hours:.0f} core hours, and a base as many again. A GPU or more cores divide that. What is added to the",
         f"pass grows with the vocabulary and not with the layers: {beyond * vocabulary * MILLION / 3600:.1f} core hours for a million tokens of {vocabulary:,} kinds.",
+        *_gradients(last, setting),
         f"Scores of the output head grow with vocabulary × width: {head * MILLION / 3600:.0f} core hours at {vocabulary:,} × {width:,}.",
         "",
         "Memory, of a billion parameters: 2 GB of weights in bfloat16 or 4 GB in float32, once with adapters and twice with a base of its own.",

@@ -26,6 +26,10 @@ FEW_MEMBERS = 5
 LARGEST_Z = 4.0
 # Share of the outputs' spread by which a record may change when it is read and run again.
 IMMATERIAL = 1e-3
+# Distance of a base's loss AUC from 0.5, and nats of its loss above those of a guess: beyond them
+# it cannot stand for a model that has seen neither split.
+BASE_DISTANCE = 0.05
+BASE_NATS = 0.5
 # Times a guess: a rate above it is strong, where its interval leaves a guess out.
 STRONG_TIMES = 10.0
 # Reference models from which each record has a spread of its own in LiRA: about half of them per

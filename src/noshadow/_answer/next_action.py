@@ -4,8 +4,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from noshadow._answer.verdict import Verdict, verdict
-from noshadow._known import models_on_halves, needed_references
+from noshadow._answer.verdict import LANGUAGE_MODEL, Verdict, verdict
+from noshadow._findings import finding_of
+from noshadow._known import TELLS_APART, models_on_halves, needed_references, splits_differ
 from noshadow._known.audited import Audited
 from noshadow.outcomes import ARRAYS, FILES, OBJECTS
 
@@ -18,7 +19,7 @@ FEW_REFERENCES = "noshadow audit package.module:function --out new-audit --refer
 ALL_REFERENCES = (
     "noshadow reference train package.module:function --out references && noshadow reference score references --audit this-audit"
 )
-WITH_BASE = "noshadow audit package.module:function --base package.module:base --out new-audit"
+WITH_BASE = "noshadow audit package.module:function --base FOLDER --out new-audit"
 WITH_BASE_FOLDER = "noshadow audit --model FOLDER --train FILE --test FILE --base FOLDER --out new-audit"
 # Where an audit had its model from, if not from a function that says how to train another.
 _CANNOT_TRAIN = {FILES: "A file cannot be trained again. ", ARRAYS: "Arrays cannot be trained again. ", OBJECTS: ""}
@@ -26,7 +27,6 @@ _A_FUNCTION = (
     "Let a function return ns.Target(model, train, test, train_fn=f), where f(indices, seed) trains a model on those rows of train "
     "followed by test. "
 )
-LANGUAGE_MODEL = "language-model"
 USUAL = 4
 _WORDS = {4: "four", 16: "sixteen"}
 
@@ -60,6 +60,8 @@ def next_action(audit: Audited) -> NextAction:
     if found.remedy:
         return NextAction(found.remedy, _again(audit))
     if found.known.rate is None:
+        if splits_differ(audit) is not None:
+            return NextAction(finding_of(audit, TELLS_APART).next_step, _again(audit))
         return NextAction("Audit again with test records that the model has not seen.", _again(audit))
     if found.level == "strong":
         sentence = "Regularise, stop earlier, remove duplicates or train with differential privacy; audit the new model and compare."

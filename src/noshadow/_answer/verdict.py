@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from noshadow._findings import finding_of, most_severe, undermining_findings
-from noshadow._known import ENOUGH_MODELS, KnownRate, WorstRecord, best_known, per_thousand, per_thousand_between, worst_record
+from noshadow._known import (
+    ENOUGH_MODELS,
+    KnownRate,
+    WorstRecord,
+    base_left_out,
+    best_known,
+    per_thousand,
+    per_thousand_between,
+    worst_record,
+)
 from noshadow._known.audited import Audited
 from noshadow.figures import Finding
 from noshadow.limits import STRONG_TIMES
@@ -20,6 +29,18 @@ FEWEST_RECORDS = math.ceil(math.log(0.05) / math.log(1 - FAR_REACHING))
 _OF_THE_SPLITS = ("losses", "predicted")
 # The finding of losses that tell members from others on average.
 GIVEN_AWAY = "NS002"
+LANGUAGE_MODEL = "language-model"
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What the conditions of the levels are asked about."""
+
+    known: KnownRate
+    worst: WorstRecord | None
+    average: bool
+    fewest: float
+    tail_alone: bool
 
 
 @dataclass(frozen=True)
@@ -28,14 +49,15 @@ class Level:
 
     Attributes:
         name: of the level. title: what a reader sees. holds: the condition, of the best known rate,
-            the most exposed record, whether the losses give the average member away (NS002), and
-            the records of the smaller split that the rate rests on.
-            condition: the same in words. why: the reason for the line.
+            the most exposed record, whether the losses give the average member away (NS002), the
+            records of the smaller split that the rate rests on, and whether the rate is the loss
+            tail of a language model, which says little. condition: the same in words. why: the
+            reason for the line.
     """
 
     name: str
     title: str
-    holds: Callable[[KnownRate, WorstRecord | None, bool, float], bool]
+    holds: Callable[["_Seen"], bool]
     condition: str
     why: str
 
@@ -74,21 +96,21 @@ LEVELS = (
     Level(
         "unknown",
         "Not known",
-        lambda known, *_: known.rate is None,
+        lambda seen: seen.known.rate is None,
         "nothing is known about an attack's rate",
         "without records that the model has not seen nothing can be compared",
     ),
     Level(
         "strong",
         "Strong leakage",
-        lambda known, *_: _guess_left_out(known) and _many_times_a_guess(known),
+        lambda seen: _guess_left_out(seen.known) and _many_times_a_guess(seen.known),
         f"the interval leaves a guess out, and the rate is more than {STRONG_TIMES:g} times a guess",
         "an accusation is then right more than ten times as often as chance makes it: the line of finding NS001",
     ),
     Level(
         "some",
         "Some leakage",
-        lambda known, worst, average, _: _guess_left_out(known) or _surely_stands_out(known, worst) or average,
+        lambda seen: _guess_left_out(seen.known) or _surely_stands_out(seen.known, seen.worst) or seen.average,
         f"the interval leaves a guess out, or that of the most exposed record, by {ENOUGH_MODELS} reference models or more, lies above "
         f"{STRONG_TIMES:g} times a guess, or the losses give the average member away (NS002)",
         "a rate near a guess protects neither the one person who is found every time nor a crowd that is found too often",
@@ -96,24 +118,32 @@ LEVELS = (
     Level(
         "unknown",
         "Not known: too few records",
-        lambda known, worst, average, fewest: fewest < FEWEST_RECORDS,
+        lambda seen: seen.fewest < FEWEST_RECORDS,
         f"the rate is read off fewer than {FEWEST_RECORDS} records of a split",
         f"an attack that finds {per_thousand(FAR_REACHING)} finds nobody among so few with a chance above 5 %",
     ),
     Level(
         "unknown",
         "Not known: the level is too coarse",
-        lambda known, *_: _too_coarse(known),
+        lambda seen: _too_coarse(seen.known),
         f"a guess finds {per_thousand(1 / STRONG_TIMES)} or more",
         f"no rate can be {STRONG_TIMES:g} times such a guess: strong leakage could not show",
     ),
     Level(
         "unknown",
         "Not known: the answer is too uncertain",
-        lambda known, worst, *_: _many_times_a_guess(known) or _reaches_far(known) or _worst_stands_out(known, worst),
+        lambda seen: _many_times_a_guess(seen.known) or _reaches_far(seen.known) or _worst_stands_out(seen.known, seen.worst),
         f"the interval holds a guess, and the rate is more than {STRONG_TIMES:g} times one, or the interval reaches "
         f"{per_thousand(FAR_REACHING)}, or the most exposed record stands out by fewer than {ENOUGH_MODELS} reference models",
         "such an interval holds both no leakage and strong leakage, and no sign of one is no proof of the other",
+    ),
+    Level(
+        "unknown",
+        "Not known: losses alone say little of a language model",
+        lambda seen: seen.tail_alone,
+        "the interval holds a guess, and nothing but the tail of a language model's losses is known",
+        "texts differ in how hard they are by far more than by having been seen: a fine-tune whose comparison with its base finds many "
+        "shows no sign of it there",
     ),
     Level(
         "none",
@@ -163,9 +193,12 @@ def verdict(audit: Audited) -> Verdict:
     doubt = in_doubt(audit)
     if doubt is not None:
         return Verdict("unknown", "Not known: the figures are in doubt", doubt.sentence, known, doubt.next_step)
-    average, (fewest, split) = given_away(audit), _smaller_split(audit, known)
-    level = next(row for row in LEVELS if row.holds(known, worst, average, fewest))
-    sentence = _sentence(known)
+    (fewest, split), average = _smaller_split(audit, known), given_away(audit)
+    seen = _Seen(known, worst, average, fewest, known.source == "losses" and audit.task == LANGUAGE_MODEL)
+    level = next(row for row in LEVELS if row.holds(seen))
+    sentence, unfit = _sentence(known), base_left_out(audit)
+    if known.source == "losses" and unfit is not None:
+        sentence += f" {unfit[:1].upper()}{unfit[1:]}."
     if level.name == "unknown" and known.rate is not None and fewest < FEWEST_RECORDS:
         chance = f"{100 * (1 - FAR_REACHING) ** fewest:.0f} %"
         few = f"An attack that finds {per_thousand(FAR_REACHING)} finds nobody among {fewest:g} {split} records with a chance of {chance}."
@@ -193,8 +226,8 @@ def _named(worst: WorstRecord) -> str:
 
 
 def given_away(audit: Audited) -> bool:
-    """Whether the losses give the average member away (NS002), where nothing better is known."""
-    return best_known(audit).source == "losses" and finding_of(audit, GIVEN_AWAY).status == "found"
+    """Whether losses give the average member away (NS002), and no trained models answer."""
+    return best_known(audit).source in ("losses", "compared") and finding_of(audit, GIVEN_AWAY).status == "found"
 
 
 def _smaller_split(audit: Audited, known: KnownRate) -> tuple[float, str]:

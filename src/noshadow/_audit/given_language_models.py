@@ -3,15 +3,13 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from noshadow._audit.given_models import model_given
+from noshadow._audit.given_models import model_given, require_vocabulary_alike
 from noshadow.checks import InputError, NotApplicable, refuse, said
 from noshadow.storage.pretrained_folders import CONFIG, holds_adapters, holds_model, pretrained, tokenizer_in
 from noshadow.storage.reasons import reason_of
 from noshadow.storage.weight_files import SUFFIXES
 from noshadow.views import adapters_of, is_causal_lm, is_language_model, model_inside, vocabulary_of
 
-# Vocabularies may differ by added tokens and by padding to round numbers, and by no more.
-ADDED_SHARE, ADDED_TOKENS = 0.01, 8
 MOST_NAMED = 3
 
 
@@ -91,10 +89,7 @@ def _require_alike(base: object, audited: object, argument: str) -> None:
     if kinds[0] != kinds[1]:
         refuse(argument, f"be a {kinds[0]} model as the audited one is", f"a {kinds[1]} one ({type(base).__name__})")
     sizes = [vocabulary_of(model_inside(one)).size for one in (audited, base)]
-    if abs(sizes[0] - sizes[1]) > max(ADDED_SHARE * max(sizes), ADDED_TOKENS):
-        got = f"{sizes[1]:,} tokens ({type(model_inside(base)).__name__})"
-        hint = "Another tokenizer gives the same numbers to other tokens: give the model that the fine-tuning started from."
-        refuse(argument, f"have the audited model's vocabulary of {sizes[0]:,} tokens", got, hint)
+    require_vocabulary_alike((sizes[0], sizes[1]), base, argument)
 
 
 def _from_folder(folder: Path, audited: object, argument: str) -> tuple[object, object | None]:

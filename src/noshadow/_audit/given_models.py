@@ -7,6 +7,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from noshadow.checks import InputError, refuse, said
+from noshadow.storage.pretrained_folders import architectures, holds_model, pretrained
 from noshadow.storage.reasons import reason_of
 from noshadow.storage.sharded_weights import holds_weights, weights_of_folder
 from noshadow.storage.weight_files import SUFFIXES, state_of, weights_in
@@ -15,6 +16,8 @@ from noshadow.views import AdaptersOff, adapters_of, model_inside, readable_mode
 # What wrappers put before every name: data-parallel training, torch.compile, Lightning modules.
 WRAPPERS = ("module.", "_orig_mod.", "model.")
 MOST_NAMED = 3
+# Vocabularies may differ by added tokens and by padding to round numbers, and by no more.
+ADDED_SHARE, ADDED_TOKENS = 0.01, 8
 OWN_HEAD = "Give {}= an earlier checkpoint or fine-tune with a trained head for the same labels."
 SEQUENCES = "classifiers and regressions have one so far."
 
@@ -51,13 +54,16 @@ def model_given(value: object, audited: object, argument: str) -> object:
     """A model that can be read: itself, or a copy of the audited module with other weights.
 
     Args:
-        value: a model, a state dict, or the path of a file of weights. audited: the model under
+        value: a model, a state dict, the path of a file of weights, or a folder of
+            `save_pretrained`, which beside adapters is a model of its own. audited: the model under
             audit, which is never changed. argument: named in error messages.
 
     Raises:
         InputError: a file that cannot be read, weights that do not fit, or no model.
     """
-    if isinstance(value, (str, Path)):
+    if isinstance(value, (str, Path)) and adapters_of(audited) is not None and holds_model(Path(value)):
+        value = _beside_adapters(Path(value), audited, argument)
+    elif isinstance(value, (str, Path)):
         value = _weights(Path(value), argument)
     if isinstance(value, Mapping):
         return _with_weights(value, audited, argument)
@@ -70,7 +76,38 @@ def model_given(value: object, audited: object, argument: str) -> object:
         refuse(argument, "have a head of its own for the classes of the audited model", got, OWN_HEAD.format(argument))
     if reader.form == "sequences":
         refuse(argument, "be a classifier or a regression", f"the language model {type(value).__name__}", f"Only {SEQUENCES}")
+    sizes = [_tokens_of(one) for one in (audited, value)]
+    if sizes[0] is not None and sizes[1] is not None:
+        require_vocabulary_alike((sizes[0], sizes[1]), value, argument)
     return value
+
+
+def require_vocabulary_alike(sizes: tuple[int, int], other: object, argument: str) -> None:
+    """Refuse a model whose vocabulary is no other size of the audited one's: (audited, other)."""
+    if abs(sizes[0] - sizes[1]) > max(ADDED_SHARE * max(sizes), ADDED_TOKENS):
+        got = f"{sizes[1]:,} tokens ({type(model_inside(other)).__name__})"
+        hint = "Another tokenizer gives the same numbers to other tokens: give the model that the fine-tuning started from."
+        refuse(argument, f"have the audited model's vocabulary of {sizes[0]:,} tokens", got, hint)
+
+
+def _tokens_of(model: object) -> int | None:
+    """How many tokens a model of transformers reads; None where it reads none."""
+    inside = model_inside(model)
+    layer = inside.get_input_embeddings() if hasattr(inside, "config") and hasattr(inside, "get_input_embeddings") else None
+    return layer.num_embeddings if isinstance(layer, nn.Embedding) else None
+
+
+def _beside_adapters(folder: Path, audited: object, argument: str) -> object:
+    """The model of a folder, of the class of the model that has the adapters."""
+    kind = type(model_inside(audited)).__name__
+    try:
+        named = architectures(folder)
+        made = pretrained(folder, kind) if kind in named else None
+    except (OSError, ValueError, ImportError, AttributeError) as error:
+        raise InputError(said(f"{argument} must be a folder of a {kind}; got '{folder}' ({reason_of(error)}).")) from error
+    if made is None:
+        refuse(argument, f"be a folder of a {kind}", f"'{folder}' of {', '.join(named) or 'no class'}", OWN_HEAD.format(argument))
+    return made
 
 
 def _head_of(model: object) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from noshadow._audit.evidence import RECORD_COLUMNS, score_evidence
 from noshadow._audit.gather import Gathered, audit_of
-from noshadow._audit.language_base import base_given, read_base, storage_words
+from noshadow._audit.language_base import Base, base_given, read_base
 from noshadow._audit.near_sequences import duplicate_evidence, duplicate_sequences, near_sequence_facts
 from noshadow._audit.notes import risk_notes
 from noshadow._audit.options import GivenColumns, Options
@@ -45,7 +45,7 @@ from noshadow.signals import record_ids
 from noshadow.storage.digests import ids_sha256
 from noshadow.storage.versions import versions_of
 from noshadow.tail import model_risk
-from noshadow.views import SequenceLosses, TokenHead, sequence_features, sequence_losses, weights_sha256
+from noshadow.views import SequenceLosses, TokenHead, sequence_features, sequence_losses, storage_words, weights_sha256
 from noshadow.views.row_names import repeats_among
 
 NO_PREDICTION = (
@@ -123,7 +123,7 @@ def audit_language_model(
         risk=risk,
         borne=borne,
         absent=absent | borne_absent | attacks_absent(len(losses[1])) | {"class_risk": NO_CLASSES},
-        notes=uncoded((*_storage_notes(model), *_window_notes(members, others), *risk_notes(risk))),
+        notes=uncoded((*_base_notes(base, origin), *_storage_notes(model), *_window_notes(members, others), *risk_notes(risk))),
         provenance=stamp | {"splits": splits, "inputs": stamp["inputs"] | facts},
         timings=timings(read - started, scoring, time.perf_counter() - read - scoring),
         sequence_attacks=attacks,
@@ -227,6 +227,13 @@ def _split_counts(members: SequenceLosses, others: SequenceLosses | None, identi
 def _storage_notes(model: object) -> tuple[str, ...]:
     held = storage_words(model)
     return (f"the model's weights are stored in {held}: losses are those of the rounded model, as it answers",) if held else ()
+
+
+def _base_notes(given: object, origin: Base | NotApplicable) -> tuple[str, ...]:
+    """That a base is wanted: without one a text that was learnt looks like one that is easy."""
+    if given is not None or not isinstance(origin, NotApplicable):
+        return ()
+    return (f"nothing was compared with a base, since {origin}: give the model before its fine-tuning (base=, --base FOLDER)",)
 
 
 def _window_notes(members: SequenceLosses, others: SequenceLosses | None) -> tuple[str, ...]:

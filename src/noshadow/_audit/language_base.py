@@ -6,18 +6,24 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
-from torch import nn
 
 from noshadow._audit.given_language_models import language_model_given, require_same_tokenizer, require_tokenizer, why_no_base
 from noshadow._audit.other_models import told_of
 from noshadow.checks import NotApplicable, refuse
-from noshadow.views import SequenceLosses, adapters_of, context_of, model_inside, sequence_losses, vocabulary_of, weights_sha256
+from noshadow.views import (
+    SequenceLosses,
+    adapters_of,
+    context_of,
+    model_inside,
+    sequence_losses,
+    storage_words,
+    vocabulary_of,
+    weights_sha256,
+)
 
 # Nats by which two passes of one model may differ, as a share of the log-probability where it is
 # large: another order of sums.
 SAME_TOKENS = 1e-6
-NARROW = (torch.int8, torch.uint8)
 ADAPTERS_OFF = "the audited model with its adapters switched off"
 
 
@@ -117,19 +123,6 @@ def read_base(
     }
     notes = (*_adapter_notes(base, audited), *_context_notes(base, members, train), *_storage_notes(base, audited))
     return ReadBase(train, test, stamp, notes, time.perf_counter() - started)
-
-
-def storage_words(model: object) -> str:
-    """How a model's weights are stored where they were rounded to few bits; "" elsewhere."""
-    inside: Any = model_inside(model)
-    config = getattr(inside.config, "quantization_config", None)
-    if config is not None:
-        plain = config if isinstance(config, Mapping) else config.to_dict()
-        method = str(plain.get("quant_method") or "a quantization_config")
-        bits = "8 bits" if plain.get("load_in_8bit") else "4 bits" if plain.get("load_in_4bit") else "few bits"
-        return f"{bits} ({getattr(plain.get('quant_method'), 'value', method)})"
-    held = isinstance(inside, nn.Module) and any(parameter.dtype in NARROW for parameter in inside.parameters())
-    return "8 bits" if held else ""
 
 
 def _context(base: Base, members: SequenceLosses) -> int | None:

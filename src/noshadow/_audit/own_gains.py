@@ -8,7 +8,7 @@ import numpy as np
 from noshadow._audit.language_base import Base, ReadBase
 from noshadow.checks import Array, NotApplicable, NumericalError
 from noshadow.scores.own_gain import own_gain, token_gain
-from noshadow.views import SequenceLosses, Settings, gradient_kernel, model_between
+from noshadow.views import SequenceLosses, Settings, gradient_kernel, model_between, storage_words
 
 # Where between base and model gradients are taken; chosen on one pool of texts and judged on
 # another (docs/language_models.md).
@@ -49,6 +49,8 @@ def own_gains(
         found = own_gain(np.concatenate(gains), kernel)
     except NotApplicable as reason:
         return reason
-    except NumericalError as error:
-        return NotApplicable(str(error).rstrip("."))
+    except NumericalError:
+        stored = storage_words(model)
+        through = f", which are taken through weights in {stored}" if stored else ": are the model's weights finite?"
+        return NotApplicable(f"the sequences' gradients are zero or not finite{through}")
     return found[: len(gains[0])], found[len(gains[0]) :]

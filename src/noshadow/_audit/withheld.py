@@ -49,7 +49,7 @@ def _below_a_guess(found: Exposure, fpr: float) -> str | None:
     rate = float(np.mean(found.tpr(fpr)))
     return (
         f"an attack would recognise {per_thousand(rate)} records in the mean ({100 * found.level:g} % interval "
-        f"{per_thousand_between(ends)}) and a guess {per_thousand(fpr)}, so that models trained without a record pass the attack's bar "
+        f"{per_thousand_between(ends)}) and a guess {per_thousand(fpr)}, so that models trained without a record reach the attack's bar "
         "more often than models trained with it. This contradicts itself and is no sign of safety. Check that train_fn trains on the rows "
         "it is given as the audited model was trained, and that references, base and data are the audited model's"
     )

@@ -20,7 +20,8 @@ from noshadow._answer import (
 from noshadow._findings import findings, most_severe
 from noshadow._glance.records import record_cells
 from noshadow._glance.told import Told
-from noshadow._known.rate import INTERVAL_OF_MEASURED
+from noshadow._known import base_left_out
+from noshadow._known.rate import DECLARED, INTERVAL_OF_MEASURED
 from noshadow.figures import Finding, Interval, MeasuredAttack, ModelRisk
 from noshadow.formats import number
 from noshadow.visible import visible
@@ -181,7 +182,7 @@ def _risk_lines(audit: Told) -> list[Line]:
         f"Loss AUC: {number(risk.auc, padded=True)}  ({_level(risk.interval_level)} interval {_between(risk.auc_interval)})",
     ]
     counts = declared_attack(audit.sequence_attacks)
-    told += [] if counts is None else [_of_sequences(counts)]
+    told += [] if counts is None or base_left_out(audit) is not None else [_of_sequences(counts)]
     # What was measured goes before a prediction, and the verdict has said it.
     if risk.predicted_tpr is not None and best_known(audit).source != "measured":
         told.insert(0, _predicted(risk, risk.predicted_tpr))
@@ -189,11 +190,10 @@ def _risk_lines(audit: Told) -> list[Line]:
 
 
 def _of_sequences(row: MeasuredAttack) -> str:
-    """What a language model's gain over its base finds, or the sequence's own part of it."""
-    title = "Gain over the base" if row.attack == "base_gain" else "Gain over the base from each sequence itself"
+    """What the declared comparison of a language model with its base finds."""
     rates = [f"{per_thousand(rate.tpr)} at FPR {number(rate.fpr)} ({per_thousand_between((rate.low, rate.high))})" for rate in row.rates]
     around = f"({_level(INTERVAL_OF_MEASURED)} interval {_between(row.auc_interval)})"
-    return f"{title}: AUC {number(row.auc, padded=True)}  {around}, {', '.join(rates) or 'no rate resolved'}"
+    return f"{DECLARED[row.attack][1]}: AUC {number(row.auc, padded=True)}  {around}, {', '.join(rates) or 'no rate resolved'}"
 
 
 def _predicted(risk: ModelRisk, rate: float) -> str:

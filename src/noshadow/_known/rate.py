@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from noshadow._known.audited import Audited
+from noshadow._known.bases import base_left_out, splits_differ
 from noshadow._known.needed import models_beside, trained_models
 from noshadow._known.words import per_thousand
 from noshadow.checks import require_number
@@ -19,12 +20,15 @@ SOURCES = ("measured", "exposure", "compared", "predicted", "losses", "unknown")
 # The attacks that a careful attacker would run; others are beside them for comparison.
 STRONGEST = ("LiRA", "RMIA")
 TARGET = "target"
-# The column of sequences whose rate counts: the first of these that an audit has. They were chosen
-# before any audit: the largest of several rates on the same records would be too large by chance.
-DECLARED = ("own_gain", "base_gain")
-_GAINS = {
-    "own_gain": "its gain over the base model beyond what other sequences explain",
-    "base_gain": "its gain over the base model",
+# The column of sequences whose rate counts: the first of these that an audit has, in a sentence and
+# as a title. The order is that of their rates on the texts that chose (finetuned.json and
+# own_gain.json of benchmarks/results), before any audit: the largest of several rates on the same
+# records would be too large by chance.
+DECLARED = {
+    "own_gain": ("its gain over the base model beyond what other sequences explain", "Gain over the base from each sequence itself"),
+    "window_votes": ("the share of windows of tokens in which it beats the base model", "Windows of tokens won against the base"),
+    "error_zone": ("its moves away from the base model where it errs", "Moves away from the base where the model errs"),
+    "base_gain": ("its gain over the base model", "Gain over the base"),
 }
 INTERVAL_OF_MEASURED = 0.95
 # An audit that has neither risk, exposure nor measured attacks is asked about the usual rate.
@@ -78,10 +82,11 @@ def best_known(audit: Audited, fpr: float | None = None) -> KnownRate:
     2. Exposure: the mean over records of `attack_rate`, where models were trained for it. Its
        interval is the mean of the records' interval ends: wide on purpose, since what records share
        errs in the same direction for all of them.
-    3. Compared: what the gain over the base, where it can be had the part of it that other
-       sequences do not explain (`DECLARED`), finds when sequences of the audited language model are
-       attacked with it. A measurement, by one attack that needs no training: a stronger one may
-       find more.
+    3. Compared: what the gain over the base that other sequences do not explain finds when
+       sequences of the audited language model are attacked with it; where it cannot be had, votes
+       of windows between model and base (`DECLARED`). A measurement, by one attack that needs no
+       training: a stronger one may find more. It does not count where the base is worse than a
+       guess (NS032), and neither does 5. where the base tells the splits apart (NS031).
     4. Predicted by a calibration, where the model resembles its setups. 5. The tail of the losses.
 
     Args:
@@ -176,10 +181,10 @@ def declared_attack(attacks: Iterable[MeasuredAttack]) -> MeasuredAttack | None:
 
 def _compared(audit: Audited, fpr: float) -> KnownRate | None:
     row = declared_attack(audit.sequence_attacks)
-    if row is None or not row.rates:
+    if row is None or not row.rates or base_left_out(audit) is not None:
         return None
     rate = min(row.rates, key=lambda held: abs(math.log(held.fpr / fpr)))
-    told = f"Measured on this model by {_GAINS[row.attack]}, a comparison that was declared before it was measured"
+    told = f"Measured on this model by {DECLARED[row.attack][0]}, a comparison that was declared before it was measured"
     told += "" if is_level(rate.fpr, fpr) else f"; at a false-positive rate of {rate.fpr:.3g}, the measured one nearest to {fpr:.3g}"
     reason = f"{told}. Attacks with reference models may find more."
     return KnownRate(rate.fpr, rate.tpr, (rate.low, rate.high), "compared", None, 0, reason, TARGET, INTERVAL_OF_MEASURED)
@@ -199,13 +204,15 @@ def _predicted(audit: Audited, fpr: float) -> KnownRate | None:
 
 def _from_losses(audit: Audited, fpr: float) -> KnownRate | None:
     risk = audit.model_risk
-    if risk is None or error_budget(fpr, risk.n_members) == 0:
+    if risk is None or error_budget(fpr, risk.n_members) == 0 or splits_differ(audit) is not None:
         return None
     why = f"none is predicted, because {_lowered(risk.reason.rstrip('.'))}"
     if risk.predicted_tpr is not None:
         why = "the rate that is predicted for one is for another level"
         if not risk.in_calibration_domain:
             why = "the rate that is predicted for one is a hint, because the model is unlike the setups that predictions come from"
+    if (unfit := base_left_out(audit)) is not None:
+        why = f"{why}; {unfit}"
     reason = f"From the losses of members and non-members alone; no attack was measured, and {why}."
     if is_level(risk.fpr, fpr):
         return KnownRate(risk.fpr, risk.tnr, risk.tnr_interval, "losses", None, 0, reason, None, risk.interval_level)
@@ -219,7 +226,7 @@ def _counted(models: int) -> str:
 def _unknown(audit: Audited, fpr: float) -> KnownRate:
     missing = audit.not_applicable.get("model_risk", "the audit holds no model-level risk")
     if audit.model_risk is not None:
-        missing = f"{audit.model_risk.n_members} members do not resolve a rate of {fpr:.3g}"
+        missing = splits_differ(audit) or f"{audit.model_risk.n_members} members do not resolve a rate of {fpr:.3g}"
     reason = f"Nothing is known about an attack's rate, because {_lowered(Absent.of(missing).reason.rstrip('.'))}."
     return KnownRate(float(fpr), None, None, "unknown", None, 0, reason)
 

@@ -5,25 +5,28 @@ import numpy as np
 from noshadow.checks import Array, as_array, named_in_errors, refuse, require_choice, require_whole, whole_seed
 from noshadow.results import Audit, require_audit
 
-RULES = ("exposure", "random")
+RULES = ("rank", "exposure", "random")
+EXPOSED = "exposure_score"
 
 
 @named_in_errors
-def choose(audit: Audit, count: int, *, by: str = "exposure", seed: int = 0) -> Array:
-    """Rows of the training records to make canaries of: the most exposed ones, or any.
+def choose(audit: Audit, count: int, *, by: str = "rank", seed: int = 0) -> Array:
+    """Rows of the training records to make canaries of: the first by an audit, or any.
 
-    A canary tells most where the model is most likely to remember: "exposure" takes the first
-    records of the audit's rank. "random" takes the same number of any, to compare with.
+    A canary tells most where the model is most likely to remember: "rank" takes the first records
+    of the audit's rank, whatever column it follows, and "exposure" those of a rank by exposure
+    alone. "random" takes the same number of any, to compare with.
 
     Args:
         audit: of a model trained on the records before canaries were put in.
-        count: of rows, at most the audit's records. by: "exposure" or "random". seed: of "random".
+        count: of rows, at most the audit's records. by: "rank", "exposure" or "random". seed: of "random".
 
     Returns:
         (count,) row numbers in the order of `audit.records`, best rank first.
 
     Raises:
-        InputError: no Audit, one without a rank, or more rows than it has.
+        InputError: no Audit, one without a rank, one that ranks by another column than exposure where
+            that was asked for, or more rows than it has.
 
     Cost: O(n log n).
 
@@ -42,6 +45,9 @@ def choose(audit: Audit, count: int, *, by: str = "exposure", seed: int = 0) -> 
         return np.random.default_rng(whole_seed(seed)).choice(n, wanted, replace=False)
     if audit.ranked_by is None:
         refuse("audit", "rank its records", "one without a rank", "Take by='random', or audit again with scores.")
+    if by == "exposure" and audit.ranked_by != EXPOSED:
+        hint = "Audit again with models trained on other records, or take by='rank'."
+        refuse("audit", "rank its records by exposure", f"one that ranks by {audit.ranked_by}", hint)
     order: Array = np.argsort(audit.records["rank"].to_numpy(), kind="stable")[:wanted]
     return order
 

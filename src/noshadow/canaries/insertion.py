@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from noshadow.canaries.forms import Canaries
-from noshadow.checks import Array, named_in_errors, refuse, require_whole, whole_seed
+from noshadow.checks import Array, is_tensor, named_in_errors, refuse, require_whole, whole_seed
 
 _FORMS = "be a list of token-id sequences, of texts or of dicts with input_ids, or an array of token ids"
 
@@ -17,7 +17,8 @@ class Inserted:
     """A training set with canaries in it.
 
     Attributes:
-        data: a list of all records, in the form in which they were given.
+        data: a list of all records, in the form in which they were given: canaries among tensors
+            are tensors, among arrays arrays.
         canary: (n + inserted,) the number of the canary that stands in each row, −1 for a record.
         copies: (count,) how often each canary was inserted.
     """
@@ -97,11 +98,15 @@ def _like(records: list[Any], canaries: Canaries) -> list[Any]:
         return list(canaries.texts)
     tokens = [sequence.tolist() for sequence in canaries.sequences]
     if not isinstance(first, Mapping):
-        return tokens
+        return [_as(first, one) for one in tokens]
     if "input_ids" not in first:
         refuse("data", _FORMS, f"dicts with {', '.join(map(str, first)) or 'nothing'}")
-    rows: list[Any] = [{"input_ids": one} for one in tokens]
-    for row, one in zip(rows, tokens, strict=True):
-        row |= {"attention_mask": [1] * len(one)} if "attention_mask" in first else {}
-        row |= {"labels": list(one)} if "labels" in first else {}
-    return rows
+    parts = [{"input_ids": one, "attention_mask": [1] * len(one), "labels": list(one)} for one in tokens]
+    return [{name: _as(first[name], values) for name, values in row.items() if name in first} for row in parts]
+
+
+def _as(record: Any, tokens: list[int]) -> Any:
+    """Token ids as a record has them: a tensor or an array of its kind, or a list."""
+    if is_tensor(record):
+        return record.new_tensor(tokens)
+    return np.asarray(tokens, dtype=record.dtype) if isinstance(record, np.ndarray) else tokens

@@ -14,7 +14,7 @@ from noshadow.canaries.forms import Canaries
 from noshadow.canaries.ranks import Standing, chance_bits, exact_standing, extrapolated_standings, sampled_standing
 from noshadow.checks import Array, named_in_errors, refuse, require_choice, require_number, require_whole, whole_seed
 from noshadow.progress import tracked
-from noshadow.views import sequence_losses
+from noshadow.views import is_causal_lm, is_language_model, sequence_losses
 
 METHODS = ("auto", "exact", "sampled", "extrapolated")
 ENUMERATED = 16_384  # secrets that "auto" compares one by one
@@ -108,6 +108,8 @@ def score(
     """
     if not isinstance(canaries, Canaries):
         refuse("canaries", "be what canaries.make returned", type(canaries).__name__)
+    if is_language_model(model) and not is_causal_lm(model):
+        refuse("model", "be a causal language model of transformers", f"the sequence-to-sequence {type(model).__name__}")
     require_choice(method, METHODS, "method")
     share = require_number(level, "level", low=0.0, high=1.0, low_open=True, high_open=True)
     wanted = require_whole(draws, "draws", low=LEAST_DRAWN)

@@ -3,6 +3,7 @@
 They come from a file of images, texts or rows, or from the user's own function.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,13 @@ import numpy as np
 import pandas as pd
 
 from noshadow._audit import Target, token_gains
+from noshadow._audit.given_language_models import why_no_base
 from noshadow.checks import Array, InputError, as_array, is_tensor, refuse, said
-from noshadow.cli.targets import returned_by
+from noshadow.cli.model_tables import Files
+from noshadow.cli.model_texts import texts_target
+from noshadow.cli.targets import base_of, returned_by
 from noshadow.joins import Held, held_by, join, require_agreement
-from noshadow.results import Audit
+from noshadow.results import Audit, TokenGains
 from noshadow.storage.array_files import read_arrays
 from noshadow.storage.numpy_files import mapped_npy
 from noshadow.storage.parquet_files import parquet_table
@@ -22,25 +26,47 @@ from noshadow.storage.reasons import one_kind_of_error, reason_of
 ARGUMENT = "--show-records"
 SUFFIXES = (".npy", ".npz", ".txt", ".csv", ".parquet")
 _IDS = "ids"
+TEXTS = (".jsonl",)
 SEQUENCES = "language-model"  # the task whose Target is asked for tokens
 
 
-def contents_of(what: str, audited: Audit) -> tuple[Any, Any]:
+@dataclass(frozen=True)
+class Beside:
+    """What --show-records is read with: a language model's folder, its base, and names of columns.
+
+    None for what was not given.
+    """
+
+    model: Path | None = None
+    base: str | None = None
+    text: str | None = None
+    target: str | None = None
+    id: str | None = None
+
+
+def contents_of(what: str, audited: Audit, beside: Beside | None = None) -> tuple[Any, Any]:
     """Read contents as `write_report` takes them, and their ids where they are apart.
 
     They come from a file, or from `package.module:function`.
 
     A function takes no arguments and returns the contents, or the Target that `noshadow audit`
     takes, when its training data are (X, y); its targets must then be those of the audit. Of a
-    language model the Target gives the tokens that carry what it gained over its base.
+    language model the Target gives the tokens that carry what it gained over its base, and so does
+    a file of texts beside the model's folder.
 
     Raises:
         InputError: no such file, one that is not what its suffix says, a function that raises, or a
             Target with other targets.
     """
-    path = Path(what)
-    if ":" in what and path.suffix not in SUFFIXES:
-        return _returned(what, audited)
+    path, given = Path(what), beside or Beside()
+    is_function = ":" in what and path.suffix not in (*SUFFIXES, *TEXTS)
+    _require_alike(given, audited, is_function)
+    if given.model is not None:
+        files = Files(given.model, path, None, given.target, given.id, None, (), None, (), given.text)
+        target, base = texts_target(files, given.base, ARGUMENT)
+        return _gains(target, base), target.ids
+    if is_function:
+        return _returned(what, audited, given.base)
     if path.suffix not in SUFFIXES:
         refuse(ARGUMENT, f"end in {', '.join(SUFFIXES)} or name a package.module:function", f"'{what}'")
     if not path.is_file():
@@ -53,14 +79,38 @@ def contents_of(what: str, audited: Audit) -> tuple[Any, Any]:
         raise InputError(said(f"{ARGUMENT} must be a readable {path.suffix} file; got '{what}' ({reason_of(error)}).")) from error
 
 
-def _returned(what: str, audited: Audit) -> tuple[Any, Any]:
+def _require_alike(given: Beside, audited: Audit, is_function: bool) -> None:
+    """Refuse a model or a base where nothing would be asked of it."""
+    named = [f"--{name}" for name, value in vars(given).items() if value is not None]
+    if named and audited.task != SEQUENCES:
+        refuse(named[0], "come with the audit of a language model", f"one of a {audited.task}")
+    if given.model is not None and is_function:
+        refuse("--model", f"be left out beside a function in {ARGUMENT}", f"'{given.model}'", "The function returns the model.")
+    if given.model is not None and not given.model.is_dir():
+        refuse("--model", "be the folder of the audited language model, or of its adapters", f"'{given.model}'")
+    needs = [name for name in named if name not in ("--model", *(["--base"] if is_function else []))]
+    if needs and given.model is None:
+        refuse(needs[0], f"come with --model FOLDER and a file of texts in {ARGUMENT}", "it without a model")
+
+
+def _gains(target: Target, base: object) -> TokenGains:
+    """What the model gained on each token; who does not say what over is told how to."""
+    if base is None and (why := why_no_base(target.model)) is not None:
+        hint = "Pass --base FOLDER, or --base package.module:function."
+        refuse("--base", "be the model that the fine-tuning started from", f"none ({why})", hint)
+    return token_gains(target.model, target.train, base=base, tokenizer=target.tokenizer)
+
+
+def _returned(what: str, audited: Audit, base: str | None) -> tuple[Any, Any]:
     made = returned_by(what, "return record contents")
     if made is None or isinstance(made, bool):
         refuse(f"the function of {ARGUMENT}", "return record contents", repr(made), "Is a return missing?")
     if not isinstance(made, Target):
         return made, None
     if audited.task == SEQUENCES:
-        return token_gains(made.model, made.train, base=made.base, tokenizer=made.tokenizer), made.ids
+        if base is not None and made.base is not None:
+            refuse("--base", "come from one place", f"'{base}' beside that of the Target", "Leave one of the two out.")
+        return _gains(made, made.base if base is None else base_of(base)), made.ids
     if not isinstance(made.train, (tuple, list)) or len(made.train) != 2:
         got = f"one with {type(made.train).__name__}"
         refuse(f"the Target of {ARGUMENT}", "hold its training data as (X, y)", got, "Return the contents themselves.")

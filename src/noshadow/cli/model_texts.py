@@ -10,7 +10,7 @@ from noshadow.cli.targets import base_of
 from noshadow.model_files import TextColumns, read_language_folder, read_texts
 
 
-def texts_target(files: Files, base: str | None) -> tuple[Target, object]:
+def texts_target(files: Files, base: str | None, option: str = "--train") -> tuple[Target, object]:
     """The Target of a language model's folder and two files of texts, and its base.
 
     The base of adapters is the model below them, which is inside of the model: None stands for it.
@@ -18,12 +18,12 @@ def texts_target(files: Files, base: str | None) -> tuple[Target, object]:
 
     Args:
         files: what was given. base: of the command line, the folder below adapters, or the base of
-            a whole model.
+            a whole model. option: that named the training texts. Test texts may be left out here.
 
     Raises:
         InputError: as `read_language_folder` and `read_texts`; options of other models.
     """
-    assert files.model is not None and files.train is not None and files.test is not None
+    assert files.model is not None and files.train is not None
     for name in ("drop", "module", "trust"):
         if getattr(files, name):
             refuse(f"--{name}", "be left out with the folder of a language model", f"'{files.model}'")
@@ -37,16 +37,17 @@ def texts_target(files: Files, base: str | None) -> tuple[Target, object]:
         refuse("--target", "be left out with a causal language model", f"'{files.target}'", hint)
     columns = TextColumns(files.text, files.target, files.id, files.group)
     train, test = (
-        read_texts(path, held.tokenizer, columns, pairs=held.pairs, option=option)
-        for path, option in ((files.train, "--train"), (files.test, "--test"))
+        None if path is None else read_texts(path, held.tokenizer, columns, pairs=held.pairs, option=name)
+        for path, name in ((files.train, option), (files.test, "--test"))
     )
+    assert train is not None
     target = Target(
         held.model,
         train.sequences,
-        test.sequences,
+        None if test is None else test.sequences,
         ids=train.ids,
         groups=train.groups,
-        test_groups=test.groups,
+        test_groups=None if test is None else test.groups,
         tokenizer=held.tokenizer,
     )
     if held.has_adapters:

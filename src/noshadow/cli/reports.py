@@ -2,11 +2,12 @@
 
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from noshadow.arguments import SHOW_TOP
+from noshadow.cli.file_options import IdColumn, TargetColumn, TextColumn
 from noshadow.cli.options import Quiet, app
 from noshadow.errors import InputError, named_command, said
 from noshadow.visible import visible
@@ -27,9 +28,20 @@ def report(
             help="Show contents of the riskiest records from FILE, which holds all training records: images (.npy; .npz with images and, "
             "if you like, ids), texts (.txt, one a line), rows or a column of texts (.csv, .parquet; matched by a column id), or "
             "package.module:function returning them, or the Target of a language model: its tokens, with what it gained on each over its "
-            "base. Without ids the order is that of the training data.",
+            "base. With --model FOLDER the file of the training texts (.jsonl, .csv, .parquet, .txt) shows the same. Without ids the "
+            "order is that of the training data.",
         ),
     ] = None,
+    model_folder: Annotated[
+        Path | None,
+        typer.Option("--model", metavar="FOLDER", help="The audited language model or adapters, whose tokens --show-records then shows."),
+    ] = None,
+    base: Annotated[
+        str | None, typer.Option("--base", metavar="MODEL", help="Base of the audited language model, as --base of the audit.")
+    ] = None,
+    text_column: TextColumn = None,
+    target_column: TargetColumn = None,
+    id_column: IdColumn = None,
     show_top: Annotated[
         int | None, typer.Option("--show-top", help="Of how many of the riskiest records contents are shown; default 100.")
     ] = None,
@@ -60,6 +72,9 @@ def report(
 
     if show_ids and not annex:
         raise InputError(said("--show-ids must come with --annex; got it alone. The report itself always names records."))
+    read_with: dict[str, Any] = {"model": model_folder, "base": base, "text": text_column, "target": target_column, "id": id_column}
+    if show_records is None and any(value is not None for value in read_with.values()):
+        raise InputError(said("--model, --base and columns must come with --show-records FILE; got them without. Name the training texts."))
     paths: tuple[Path, ...]
     if (folder / LOOD.manifest).is_file():
         for option, given in (("--show-records", show_records is not None), ("--annex", annex)):
@@ -70,9 +85,9 @@ def report(
         audited = load(folder)
         contents = ids = None
         if show_records is not None:
-            from noshadow.cli.contents import contents_of
+            from noshadow.cli.contents import Beside, contents_of
 
-            contents, ids = contents_of(show_records, audited)
+            contents, ids = contents_of(show_records, audited, Beside(**read_with))
         page = write_report(
             audited, out or folder / "report.html", show_records=contents, show_ids=ids, show_top=SHOW_TOP if show_top is None else show_top
         )

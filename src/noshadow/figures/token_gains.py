@@ -37,6 +37,12 @@ class TokenGains:
         means: Array = -np.add.reduceat(self.log_probability, self.starts[:-1]) / np.diff(self.starts)
         return means
 
+    @property
+    def base_loss(self) -> Array:
+        """(n,) mean −log q of each sequence's tokens, the `base_loss` of an audit."""
+        means: Array = np.add.reduceat(self.gain, self.starts[:-1]) / np.diff(self.starts) + self.loss
+        return means
+
     def carriers(self, sequence: int) -> Array:
         """Places of the tokens of a sequence that carry half of what the model gained on it.
 

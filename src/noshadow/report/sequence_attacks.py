@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from noshadow._known import declared_attack
+from noshadow._known import base_left_out, declared_attack
 from noshadow.columns import column, meaning
 from noshadow.report.formats import figure, interval, number, people, people_between, sentence
 from noshadow.results import Audit, MeasuredAttack
@@ -12,13 +12,15 @@ def sequence_attacks_section(audit: Audit) -> dict[str, Any] | None:
     """The table of attacks on sequences, the declared one first; None where there is none."""
     if not audit.sequence_attacks:
         return None
-    counts = declared_attack(audit.sequence_attacks)
+    unfit = base_left_out(audit)
+    counts = declared_attack(audit.sequence_attacks) if unfit is None else None
     rows = sorted(audit.sequence_attacks, key=lambda row: (row is not counts, -row.auc))
     levels = sorted({rate.fpr for row in rows for rate in row.rates}, reverse=True)
     return {
         "rows": [_row(row, audit.task, row is counts) for row in rows],
         "levels": [{"fpr": level, "text": number(level), "people": people(level)["text"]} for level in levels],
         "declared": counts is not None,
+        "unfit": unfit,
         "title": "" if counts is None else _title(counts.attack),
     }
 

@@ -20,12 +20,25 @@ NOTES = (f"A token is shaded where the model finds it at least {_SHADES} times a
 
 
 def require_audited(gains: TokenGains, places: Array, audit: Audit) -> None:
-    """Refuse tokens of another model or of other sequences: their losses are not the audit's."""
-    known = audit.records["loss"].to_numpy(dtype=np.float64)
-    apart = np.abs(gains.loss[places] - known)
-    if bool((apart > SAME_LOSS * np.maximum(np.abs(known), 1.0)).any()):
-        got = f"losses that differ from the audit's by up to {float(apart.max()):.2g}"
+    """Refuse tokens of another model, of other sequences or over another base than the audit's.
+
+    Their losses are not those of the audit.
+    """
+    apart = _apart(gains.loss[places], audit.records["loss"])
+    if apart:
+        got = f"losses that differ from the audit's by up to {apart:.2g}"
         refuse("show_records", "be of the audited model and its training sequences", got, "Pass show_ids= if their order differs.")
+    apart = _apart(gains.base_loss[places], audit.records["base_loss"]) if "base_loss" in audit.records else 0.0
+    if apart:
+        got = f"losses of a base that differ from those of the audit's by up to {apart:.2g}"
+        refuse("show_records", "be gains over the base of the audit", got, "Give the base that the audit was given.")
+
+
+def _apart(losses: Array, column: Any) -> float:
+    """By how much losses differ from a column of the table; 0 where rounding explains it."""
+    known = np.asarray(column, dtype=np.float64)
+    apart = np.abs(losses - known)
+    return float(apart.max()) if bool((apart > SAME_LOSS * np.maximum(np.abs(known), 1.0)).any()) else 0.0
 
 
 def token_items(gains: TokenGains, places: Array) -> list[dict[str, Any]]:

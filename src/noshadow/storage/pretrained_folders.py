@@ -1,6 +1,7 @@
 """Folders of transformers and PEFT: read from local files alone, with nothing run or unpickled."""
 
 import importlib
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -135,7 +136,10 @@ def with_adapters(base: Any, folder: Path) -> Any:
     peft = importlib.import_module("peft")
     with one_kind_of_error():
         try:
-            made = peft.PeftModel.from_pretrained(base, folder, local_files_only=True)
+            # What peft warns of (unusual layers, weights without a place) is checked below.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)
+                made = peft.PeftModel.from_pretrained(base, folder, local_files_only=True)
         except RuntimeError as error:
             # The first line only says for which class it failed.
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]

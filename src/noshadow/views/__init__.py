@@ -14,6 +14,7 @@ from noshadow.views.adapters import MERGED, Adapters, AdaptersOff, adapters_of, 
 from noshadow.views.causal_lm import is_causal_lm
 from noshadow.views.estimator_family import EstimatorFamily
 from noshadow.views.estimators import estimator_reader
+from noshadow.views.few_bits import storage_words
 from noshadow.views.reader import LeftOut, OtherRecords, OutOfBag, Reader, Transform
 from noshadow.views.readers import model_family, readable_models, reader_of, register_reader, voting_parts, weights_sha256
 from noshadow.views.seq2seq_lm import is_language_model, is_seq2seq_lm
@@ -61,6 +62,7 @@ __all__ = [
     "sequence_losses",
     "sequences_of",
     "stage_outputs",
+    "storage_words",
     "trained_beside",
     "view",
     "vocabulary_of",

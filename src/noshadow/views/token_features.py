@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from noshadow.checks import Array, NotApplicable, as_array
+from noshadow.views.few_bits import in_few_bits
 from noshadow.views.token_sequences import TokenSequences
 
 PROBED = 64  # tokens of the first window whose logits are computed once more from the features
@@ -147,7 +148,9 @@ def token_store(model: Any, sequences: TokenSequences, max_memory: float) -> Tok
     layer = model.get_output_embeddings()
     if layer is None:
         return NotApplicable("the model names no output head (get_output_embeddings gives none)")
-    if not isinstance(layer, nn.Linear) or not layer.weight.is_floating_point():
+    if isinstance(layer, nn.Module) and in_few_bits(layer):
+        return NotApplicable(f"the weights of the model's output head ({type(layer).__name__}) are stored in few bits")
+    if not isinstance(layer, nn.Linear):
         return NotApplicable(f"the model's output head is a {type(layer).__name__}, not a plain Linear layer")
     scored = [int(counts.sum()) for counts in sequences.counts]
     dtype = np.float64 if layer.weight.dtype == torch.float64 else np.float32

@@ -1,7 +1,7 @@
 """Any nn.Module whose output is produced by a final nn.Linear → Signals."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -205,10 +205,22 @@ def weights_sha256(model: nn.Module) -> str:
     """Hex digest of names, types, shapes and values of all parameters and buffers."""
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
-        if isinstance(tensor, Tensor):
-            digest.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
-            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        for part in _plain_parts(tensor):
+            digest.update(f"{name}|{part.dtype}|{tuple(part.shape)}|".encode())
+            digest.update(part.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def _plain_parts(held: Any) -> Iterator[Tensor]:
+    """The tensors of numbers that one of a state is made of; several where it is in few bits."""
+    if isinstance(held, (tuple, list)):  # packed weights and biases of torch.ao
+        for one in held:
+            yield from _plain_parts(one)
+    elif isinstance(held, Tensor) and hasattr(held, "__tensor_flatten__"):
+        for name in held.__tensor_flatten__()[0]:
+            yield from _plain_parts(getattr(held, name))
+    elif isinstance(held, Tensor):
+        yield held.dequantize() if held.is_quantized else held
 
 
 MODULE = Reader(

@@ -10,6 +10,7 @@ from torch.func import functional_call
 
 from noshadow.checks import NotApplicable
 from noshadow.views.adapters import Adapters, adapters_of, model_inside
+from noshadow.views.few_bits import in_few_bits, is_plain, storage_words
 
 LORA_A, LORA_B = ".lora_A.", ".lora_B."
 BELOW = (".base_layer.", ".original_module.")  # what peft puts into the names of layers that got adapters
@@ -63,7 +64,7 @@ def model_between(model: object, base: object | None, share: float) -> ModelBetw
     inside: Any = model_inside(model)
     named = dict(inside.named_parameters())
     held = adapters_of(model)
-    found = _between_adapters(named, held, base, share) if held is not None and held.active else _between(named, base, share)
+    found = _between_adapters(named, held, base, share) if held is not None and held.active else _between(inside, base, share)
     if not found:
         raise NotApplicable("no parameter of the model differs from its base's")
     return ModelBetween(inside, found)
@@ -92,24 +93,25 @@ def _require_below(named: Mapping[str, Tensor], held: Adapters, base: nn.Module)
     origin = {_name_below(name): tensor.detach() for name, tensor in base.named_parameters()}
     own = {_name_below(name): tensor.detach() for name, tensor in named.items() if set(held.names).isdisjoint(name.split("."))}
     # What was rounded to few bits has another form there, and cannot be compared.
-    plain = {name: tensor for name, tensor in own.items() if tensor.is_floating_point()}
+    plain = {name: tensor for name, tensor in own.items() if is_plain(tensor)}
     apart = [name for name, tensor in plain.items() if name not in origin or not torch.equal(_beside(origin[name], tensor), tensor)]
     if apart:
         why = f"the base has other weights than the model below the adapters ({', '.join(apart[:MOST_NAMED])})"
         raise NotApplicable(f"{why}, and only what the adapters changed can be scaled")
 
 
-def _between(named: Mapping[str, Tensor], base: object | None, share: float) -> dict[str, Change]:
+def _between(inside: nn.Module, base: object | None, share: float) -> dict[str, Change]:
     below: Any = model_inside(base) if base is not None else None
     if not isinstance(below, nn.Module):
         raise NotApplicable("no base with weights of its own was given")
-    origin = dict(below.named_parameters())
+    if in_few_bits(inside) or in_few_bits(below):
+        stored = storage_words(inside) or storage_words(below) or "few bits"
+        raise NotApplicable(f"weights are stored in {stored}, and there is nothing between base and model")
+    named, origin = dict(inside.named_parameters()), dict(below.named_parameters())
     odd = sorted(name for name in named.keys() | origin.keys() if name not in named or name not in origin)
     odd += sorted(name for name in named.keys() & origin.keys() if named[name].shape != origin[name].shape)
     if odd:
         raise NotApplicable(f"model and base have other weights ({', '.join(odd[:MOST_NAMED])}), and there is nothing between them")
-    if not all(tensor.is_floating_point() for tensor in (*named.values(), *origin.values())):
-        raise NotApplicable("weights are stored in few bits, and there is nothing between base and model")
 
     def moved(start: Tensor) -> Change:
         return lambda tensor: torch.lerp(_beside(start, tensor), tensor, share)

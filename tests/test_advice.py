@@ -54,12 +54,9 @@ NEVER = {
     ("noshadow.tail.risk", "audit"): {"scores"},  # takes the shipped calibration, which reads losses alone
     ("noshadow.tail.risk", "audit_signals"): {"scores"},
     ("noshadow._lood.networks", "lood_audit"): {"architecture"},  # reads the shape off x, or asks for it itself
-    ("noshadow._exposure.inputs", "audit"): {"margins"},  # hands on margins of its own making
-    ("noshadow._exposure.inputs", "audit_signals"): {"margins"},
-    ("noshadow._exposure.inputs", "reference score"): {"margins"},  # reads margins that the set recorded
-    ("noshadow._exposure.odd_rows", "audit"): {"margins"},
+    ("noshadow._exposure.odd_rows", "audit"): {"margins"},  # hands on margins of its own making
     ("noshadow._exposure.odd_rows", "audit_signals"): {"margins"},
-    ("noshadow._exposure.odd_rows", "reference score"): {"margins"},
+    ("noshadow._exposure.odd_rows", "reference score"): {"margins"},  # reads margins that the set recorded
     ("noshadow.attacks.lira", "audit"): {"floor", "variance", "variant"},  # attacks with four models by one spread; what fails is a reason
     ("noshadow.attacks.moments", "audit"): {"floor", "variance"},
     ("noshadow.reference.pool", "audit"): {"pool"},  # takes the pool "train" itself where there are no test records

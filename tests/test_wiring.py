@@ -645,7 +645,7 @@ def test_sizes_that_contradict_themselves_are_withheld():
 
     audit, right = (weighed_signals([source], fpr=0.05) for source in (inverted, drawn_references))
     why = audit.not_applicable["attack_rate"]
-    assert "attack_rate" not in audit.records and "pass the attack's bar more often" in why and "a guess 50" in why
+    assert "attack_rate" not in audit.records and "reach the attack's bar more often" in why and "a guess 50" in why
     stamp = next(entry.stamp for entry in audit.evidence if entry.source == "exposure")
     assert stamp["order_only"] and stamp["width"] is None and "largest_rate" not in stamp and "attack_rate" in right.records
 

@@ -94,7 +94,9 @@ def test_the_first_screen_is_whole_and_says_all_it_should(opened, name):
 
 def test_verdicts_differ_as_the_models_do(opened):
     levels = {name: opened[name].locator("#verdict").get_attribute("class").split()[-1] for name in AUDITS}
-    assert levels["forest"] in ("some", "strong") and levels["regression"] in ("some", "strong")
+    assert levels["forest"] in ("some", "strong")
+    # 256 models of the ridge's kind let LiRA find 20 in 1,000 at a guess of 8; four cannot tell that from a guess.
+    assert levels["regression"] == "none"
     # Predicted; LiRA with 64 models of the demo's kind finds more than ten times a guess, too.
     assert levels["digits"] == "strong"
     assert len(set(levels.values())) > 1

@@ -1,5 +1,6 @@
 """Evidence beyond the final weights: the exposure columns of an audit are those of `Exposure`, and the rank follows them."""
 
+import copy
 import io
 import re
 from dataclasses import asdict
@@ -8,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from rich.console import Console
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import cross_val_predict
+from torch import nn
 
 import noshadow as ns
 from fixed_audits import drawn_references, weighed_signals
@@ -351,3 +354,24 @@ def test_the_error_of_approximate_scores_is_that_of_the_shift():
     found = next(finding for finding in audit.findings if finding.code == "NS024")
     plain = ns.audit(model, train, test, progress=False, score_options={"method": "ekfac", "refine": 10})
     assert found == next(finding for finding in plain.findings if finding.code == "NS024")
+
+
+def test_a_base_that_knows_nothing_of_the_records_is_left_out():
+    """An untrained head ranks records upside down: where it has learnt them, the fine-tuned model moved away from its chance."""
+    torch.manual_seed(0)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1200, 20)).astype(np.float32)
+    y = (x[:, :3] + rng.gumbel(size=(1200, 3))).argmax(1)
+    base = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 3))
+    model = copy.deepcopy(base)
+    optimiser = torch.optim.Adam(model.parameters(), 1e-2)
+    for _ in range(60):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(model(torch.tensor(x[:600])), torch.tensor(y[:600])).backward()
+        optimiser.step()
+    splits = (x[:600], y[:600]), (x[600:], y[600:])
+    plain, beside = (ns.audit(model.eval(), *splits, progress=False, **given) for given in ({}, {"base": base.eval()}))
+    (held,) = (entry for entry in beside.evidence if entry.source == "base model")
+    assert any("the base is left out" in note for note in held.notes) and "base_loss" in beside.records
+    order = [audit.records.sort_values("rank")["id"].tolist() for audit in (plain, beside)]
+    assert plain.ranked_by == "shift" and order[0] == order[1]

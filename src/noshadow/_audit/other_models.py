@@ -17,12 +17,12 @@ from noshadow._audit.exposing import Known, SourceOf, free_columns, statistic_of
 from noshadow._audit.options import GivenColumns, Options
 from noshadow._audit.score_options import head_options
 from noshadow._audit.settled import Settled, settled
-from noshadow._audit.standing import agreement, require_other_model
+from noshadow._audit.standing import agreement, follows_targets, require_other_model
 from noshadow._exposure import Source
 from noshadow._exposure.odd_rows import OPPOSITE
 from noshadow._exposure.sources import ORIGIN
 from noshadow.checks import Array, InputError, refuse, said, unnamed
-from noshadow.joins import FEWEST_RANKED
+from noshadow.joins import FEWEST_RANKED, LEAST_CORRELATION
 from noshadow.outcomes import Absent, not_applicable
 from noshadow.results import Evidence
 from noshadow.scores.result import RecordScores
@@ -30,6 +30,9 @@ from noshadow.scores.trees.boosting import LeafScores
 from noshadow.views import View
 
 CHECKPOINTS, BASE = "checkpoints", "base model"
+LEFT_OUT = (
+    "the base is left out: it is right no more often than by chance, and its margins have no relation to the model's. Was its head trained?"
+)
 # Hands a model, or signals that stand for one, to the reader of the audited model.
 Reading = Callable[[Any], View]
 
@@ -117,16 +120,30 @@ def base_known(given: object, read: Reading, options: Options, found: Settled) -
     if found.task != "regression" and related is not None and related < OPPOSITE and len(found.train) >= FEWEST_RANKED:
         got = f"margins that fall where its own rise (rank correlation {related:.2f})"
         refuse("base", "know the audited model's classes", got, "Leave out a base whose head was not trained.")
-    margins = unseen = membership = None
-    if found.task != "regression" or found.targets.shape[1] == 1:
-        margins = statistic_of(seen.train.outputs, seen.targets, seen.task)[None, :]
-        membership = np.zeros(margins.shape, dtype=bool)
-        test = seen.seen.test
-        unseen = statistic_of(test.outputs, seen.unseen, seen.task)[None, :] if len(test) else np.empty((1, 0))
+    notes, source = _no_better_than_a_guess(seen), Source(BASE, role=ORIGIN)
+    if found.task != "regression" and _says_nothing(seen, found, related):
+        notes = (LEFT_OUT,)
+    elif found.task != "regression" or found.targets.shape[1] == 1:
+        source = _without_records(seen)
     stamp = {"trainings": 0.0, "correlation": related, **_told(_Earlier(seen, not_applicable(""), _mean(seen.losses[1])))}
     seconds = time.perf_counter() - started
-    evidence = Evidence(BASE, {"base_loss": seen.losses[0]}, notes=_no_better_than_a_guess(seen), stamp=stamp, seconds=seconds)
-    return Known(Source(BASE, margins=margins, membership=membership, test_margins=unseen, role=ORIGIN), evidence)
+    evidence = Evidence(BASE, {"base_loss": seen.losses[0]}, notes=notes, stamp=stamp, seconds=seconds)
+    return Known(source, evidence)
+
+
+def _without_records(seen: Settled) -> Source:
+    """A base's margins of records that it was not trained on."""
+    test = seen.seen.test
+    margins = statistic_of(seen.train.outputs, seen.targets, seen.task)[None, :]
+    unseen = statistic_of(test.outputs, seen.unseen, seen.task)[None, :] if len(test) else np.empty((1, 0))
+    return Source(BASE, margins=margins, membership=np.zeros(margins.shape, dtype=bool), test_margins=unseen, role=ORIGIN)
+
+
+def _says_nothing(seen: Settled, found: Settled, related: float | None) -> bool:
+    """Whether a base knows nothing of the records: an untrained head, most often."""
+    if len(found.train) < FEWEST_RANKED or (related is not None and related >= LEAST_CORRELATION):
+        return False
+    return not follows_targets(seen.train.outputs, found)
 
 
 def _no_better_than_a_guess(seen: Settled) -> tuple[str, ...]:

@@ -70,7 +70,7 @@ def require_same_records(outputs: Array, found: Settled, argument: str, hint: st
     if related < OPPOSITE:
         got = f"outputs that contradict it (rank correlation {related:.2f})"
         refuse(argument, "agree with the audited model about most records", got, hint)
-    if related < LEAST_CORRELATION and not _follows_targets(outputs, found):
+    if related < LEAST_CORRELATION and not follows_targets(outputs, found):
         got = f"outputs without relation to its records (rank correlation {related:.2f}, right no more often than by chance)"
         refuse(argument, "speak of the audited model's records in their order", got, hint)
     if related < WEAK:
@@ -94,7 +94,7 @@ def agreement(outputs: Array, found: Settled) -> float | None:
         return None
 
 
-def _follows_targets(outputs: Array, found: Settled) -> bool:
+def follows_targets(outputs: Array, found: Settled) -> bool:
     """Whether outputs fit the targets better than outputs of other records would.
 
     In a regression this asks whether the audited model has learnt anything that they could repeat.

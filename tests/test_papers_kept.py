@@ -12,7 +12,7 @@ from torch import nn
 
 from noshadow.reference import Recipe, load_references, train_references
 
-RECORDS, MODELS, TARGETS = 60, 8, 2
+RECORDS, MODELS, TARGETS = 60, 12, 2
 
 
 @pytest.fixture(scope="module")

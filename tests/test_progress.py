@@ -3,6 +3,7 @@
 import contextvars
 import gc
 import io
+import re
 import sys
 import threading
 import time
@@ -136,7 +137,8 @@ def test_a_notebooks_line_says_that_an_error_ended_it(kernel):
     with pytest.raises(ZeroDivisionError):
         run()
     gc.collect()
-    assert kernel.shown[-1][1] == "records: ended after 3 in 0:00"
+    # Four tenths of a second, and more where the machine is busy.
+    assert re.fullmatch(r"records: ended after 3 in 0:0\d", kernel.shown[-1][1])
 
 
 def test_ipython_in_a_terminal_is_a_terminal(monkeypatch, drawn):

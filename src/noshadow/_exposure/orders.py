@@ -11,6 +11,9 @@ from noshadow._exposure.rules import FREE_ORDER
 from noshadow.checks import Array
 from noshadow.sizing import would_identify
 
+# Share of the range of all values below which two are the same but for rounding.
+ROUNDING = 1e-12
+
 
 def order_of(score: Array, rule: str, direction: str, level: float) -> Exposure:
     """An order without sizes: no margin of a model without the record is known.
@@ -48,9 +51,19 @@ def free_order(covariates: Mapping[str, Array]) -> Array | None:
 
 
 def mean_score(orders: Sequence[Array]) -> Array:
-    """Mean (n,) of the normal scores of several orders' ranks."""
-    found: Array = np.stack([normal_scores(order)[0] for order in orders]).mean(axis=0, dtype=np.float64)
+    """Mean (n,) of the normal scores of several orders' ranks.
+
+    What differs by rounding alone is tied: its order would be another one on another machine.
+    """
+    found: Array = np.stack([normal_scores(_told_apart(order))[0] for order in orders]).mean(axis=0, dtype=np.float64)
     return found
+
+
+def _told_apart(order: Array) -> Array:
+    """The order (n,) in units of ROUNDING of its range; infinite and missing values stay."""
+    held = order[np.isfinite(order)]
+    spread = float(np.ptp(held)) if len(held) else 0.0
+    return np.round(order / (ROUNDING * spread)) if spread > 0 else order
 
 
 def with_free_order(found: Exposure, covariates: Mapping[str, Array], level: Array) -> Exposure:

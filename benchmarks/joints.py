@@ -36,6 +36,7 @@ UNTOLD = "tests/test_reference_votes.py::test_files_that_do_not_tell_are_read_as
 WALKED = "tests/test_yielding_splits.py::test_steps_are_those_of_a_walk_down_the_tree"
 YIELDS = "tests/test_yielding_splits.py::test_boosted_classifiers_are_ranked_by_it"
 OF_BOTH = "tests/test_yielding_splits.py::test_the_column_is_made_of_both_answers"
+KNOWS_NOTHING = "tests/test_audit_exposure.py::test_a_base_that_knows_nothing_of_the_records_is_left_out"
 COMPLEMENT_PAIRS = "tests/test_exposure.py::test_pairs_of_complements_give_no_sizes_and_random_halves_do"
 HEAD = "test_what_describes_the_head_reaches_its_scores"
 RISK = "test_seed_level_groups_and_classes_reach_the_risk"
@@ -272,7 +273,8 @@ MUTANTS = tuple(
         ("_exposure/odd_rows.py", "FAR_BELOW_CHANCE = 4.0", "FAR_BELOW_CHANCE = 0.0", TWENTY),
         ("_exposure/sources.py", "counted=_counted(parts.rows)", "counted=None", NO_SIZES),
         ("_exposure/sources.py", "[source for source in full if not others or source.role != ORIGIN]", "full", ASIDE),
-        ("_audit/other_models.py", ", role=ORIGIN", "", UNTRAINED),
+        ("_audit/other_models.py", "test_margins=unseen, role=ORIGIN)", "test_margins=unseen)", UNTRAINED),
+        ("_audit/other_models.py", "and _says_nothing(seen, found, related)", "and False", KNOWS_NOTHING),
         ("_audit/other_models.py", "sample_weight=found.seen.sample_weight", "sample_weight=None", EARLIER),
         (ENTRY, "            *base_source(origin, read, options),\n", "", ORIGIN),
         ("cli/audits.py", '        "out_of_fold": out_of_fold,\n', "", SOURCES),

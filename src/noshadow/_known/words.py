@@ -27,8 +27,7 @@ def per_thousand(rate: float) -> str:
 def per_thousand_between(interval: tuple[float, float]) -> str:
     """Write both ends of an interval of shares as people in a thousand.
 
-    Ends that round to one number are still an interval: the words stay, the number stands twice,
-    but for ends that are both too small, or too large, to be told.
+    Ends that round to one number are still an interval: the words stay, the number stands twice.
 
     Args:
         interval: (low, high), fractions in [0, 1] with low ≤ high.
@@ -39,12 +38,9 @@ def per_thousand_between(interval: tuple[float, float]) -> str:
     Example:
         >>> per_thousand_between((0.0402, 0.0821)), per_thousand_between((0.0002, 0.012))
         ('40 to 82 in 1,000', 'under 1 to 12 in 1,000')
-        >>> per_thousand_between((0.0002, 0.0003))
-        'under 1 in 1,000'
     """
-    low, high = (_people(require_number(end, "interval", low=0, high=1)) for end in interval)
-    words = low if low == high and " " in low else f"{low} to {high}"
-    return f"{words} {_UNIT}".replace("fewer than 1", "under 1").replace("more than 999", "over 999")
+    low, high = (require_number(end, "interval", low=0, high=1) for end in interval)
+    return f"{_people(low)} to {_people(high)} {_UNIT}".replace("fewer than 1", "under 1").replace("more than 999", "over 999")
 
 
 def per_thousand_more(difference: float) -> str:

@@ -55,7 +55,8 @@ def test_the_headline_and_the_readme_say_that_the_bars_differ(tool):
     for name in set(stored) & set(SETTINGS) - set(tool("papers_stored").BY_DEPTH):
         cell = rows[STORED[name]["title"]].rsplit(" | ", 1)[1]
         assert cell.startswith(f"its own run's {100 * second[name][0]:.0f}: ") and f"; this table's {100 * second[name][1]:.0f}: " in cell
-    weak, strict = (f"{100 * value:.0f} %" for value in second["cifar10_cnn"])
+    widest = max(second.values(), key=lambda pair: pair[1] - pair[0])
+    weak, strict = (f"{100 * value:.0f} %" for value in widest)
     assert f"{weak} here and {strict} there" in re.sub(r"\s+", " ", (ROOT / "README.md").read_text())
     goals = (ROOT / "docs" / "exposure.md").read_text().partition("### Goals")[2].partition("\n### ")[0]
     assert "own second LiRA | reached | papers' second LiRA | reached" in goals

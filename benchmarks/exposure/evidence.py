@@ -118,18 +118,12 @@ def evidence_of(setup, pool, folder, target):
 def source_of(name, margins, membership, member, *, early=False, trainings=0.0):
     """A source over a target's members, with the margins of other records that its models did not train on."""
     test = np.where(membership, np.nan, margins)[:, ~member]
-    return Source(name, {}, margins[:, member], membership[:, member], test, early, trainings)
+    held = {"margins": margins[:, member], "membership": membership[:, member], "test_margins": test}
+    return Source(name, **held, early=early, trainings=trainings)
 
 
 def first_models(source, count, trainings):
     """The same source with fewer models."""
     assert source.margins is not None
-    return Source(
-        f"{count} {source.name}",
-        {},
-        source.margins[:count],
-        source.membership[:count],
-        source.test_margins[:count],
-        source.early,
-        trainings,
-    )
+    held = {name: getattr(source, name)[:count] for name in ("margins", "membership", "test_margins")}
+    return Source(f"{count} {source.name}", **held, early=source.early, trainings=trainings)

@@ -45,8 +45,8 @@ class Source:
             model was trained on that record.
         early: the models were stopped early. Their level without the record counts as a covariate,
             their slope does not.
-        role: how the models came to be, which decides what rests on their margins (`parted`).
         trainings: what the source cost, in trainings of the audited model.
+        role: how the models came to be, which decides what rests on their margins (`parted`).
     """
 
     name: str
@@ -55,8 +55,8 @@ class Source:
     membership: Array | None = None
     test_margins: Array | None = None
     early: bool = False
-    role: str = REFERENCES
     trainings: float = 0.0
+    role: str = REFERENCES
 
     @property
     def observed(self) -> bool:
